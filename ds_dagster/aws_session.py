@@ -86,9 +86,9 @@ def _role_provider(session: Any, login: AwsLogin) -> Any:
             source = session.get_credentials()
             if source is None:
                 return None
-            asked = {"RoleSessionName": SESSION_NAME}
-            asked |= {"ExternalId": login.external_id} if login.external_id else {}
-            fetcher = AssumeRoleCredentialFetcher(sts, source, login.role_arn, extra_args=asked)
+            extra_args = {"RoleSessionName": SESSION_NAME}
+            extra_args |= {"ExternalId": login.external_id} if login.external_id else {}
+            fetcher = AssumeRoleCredentialFetcher(sts, source, login.role_arn, extra_args=extra_args)
             return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
     return Role()

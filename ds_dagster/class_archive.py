@@ -35,8 +35,8 @@ def location(jars: Sequence[Path]) -> Path:
     """
     java = Path(java_command()).resolve()
     parts = [java, pyspark_home() / "jars", *jars]
-    told = [f"{path} {(found := path.stat()).st_size} {found.st_mtime_ns}" for path in parts]
-    return cache_folder() / "classes" / f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}.jsa"
+    facts = [f"{path} {(stat := path.stat()).st_size} {stat.st_mtime_ns}" for path in parts]
+    return cache_folder() / "classes" / f"{hashlib.sha256(chr(10).join(facts).encode()).hexdigest()[:16]}.jsa"
 
 
 def java_options(jars: Sequence[Path]) -> str:
@@ -70,17 +70,17 @@ def record(progress: Progress, *, jars: Sequence[Path] | None = None) -> Path:
 
 def _record(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".record-") as folder:
-        made = Path(folder, target.name)
-        command = [sys.executable, "-m", RECORDER, str(made)]
+        archive = Path(folder, target.name)
+        command = [sys.executable, "-m", RECORDER, str(archive)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", timeout=RECORD_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as problem:
             raise error("CLASS_ARCHIVE_FAILED", detail=f"not done after {RECORD_SECONDS:.0f} s") from problem
-        if done.returncode or not made.is_file():
+        if done.returncode or not archive.is_file():
             raise error("CLASS_ARCHIVE_FAILED", detail=(done.stdout + done.stderr).strip()[-4000:])
-        made.replace(target)
+        archive.replace(target)
 
 
 def _remove_old(newest: Path) -> None:

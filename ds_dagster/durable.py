@@ -27,8 +27,8 @@ def make_folder(folder: Path) -> None:
     """Make a folder and those above it, where they are missing."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        force_names(made.parent)
+    for new_folder in missing:
+        force_names(new_folder.parent)
 
 
 def force_names(folder: Path) -> None:

@@ -43,13 +43,13 @@ def from_wire(text: str) -> DsError | None:
 
 
 def _envelopes(text: str) -> Iterator[DsError]:
-    for found in _ENVELOPE.finditer(text):
+    for match in _ENVELOPE.finditer(text):
         try:
-            values = json.JSONDecoder().raw_decode(text, found.end())[0]
+            values = json.JSONDecoder().raw_decode(text, match.end())[0]
         except json.JSONDecodeError:
             continue  # a plan that quotes the text of an expression
-        if found[1] in CONDITIONS:
-            yield error(found[1], **{"detail": "", **values})
+        if match[1] in CONDITIONS:
+            yield error(match[1], **{"detail": "", **values})
 
 
 def _values(failure: DsError) -> dict[str, object]:

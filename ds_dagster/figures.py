@@ -106,13 +106,13 @@ class Figures:
 
 
 def _table() -> Mapping[str, Figure]:
-    made: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     for item in fields(Figures):
         if "figure" in item.metadata:
             name, meaning, unit, batches, queries, other, more = item.metadata["figure"]
             shown = name or item.name
-            made[item.name] = Figure(shown, meaning, unit, batches, queries, other or shown, **more)
-    return MappingProxyType(made)
+            figures[item.name] = Figure(shown, meaning, unit, batches, queries, other or shown, **more)
+    return MappingProxyType(figures)
 
 
 FIGURES: Mapping[str, Figure] = _table()
@@ -136,18 +136,18 @@ def after_batch(before: T, batch: Figures) -> T:
 
 def taken_over(job: T, query: Figures) -> T:
     """A job's record with the figures of its running query."""
-    found = query.figures()
-    kept = {name for name, figure in FIGURES.items() if figure.stays and found[name] is None}
-    return replace(job, **{name: value for name, value in found.items() if name not in kept})
+    figures = query.figures()
+    staying = {name for name, figure in FIGURES.items() if figure.stays and figures[name] is None}
+    return replace(job, **{name: value for name, value in figures.items() if name not in staying})
 
 
-def over_queries(found: Iterable[Figures]) -> Mapping[str, int | float]:
+def over_queries(records: Iterable[Figures]) -> Mapping[str, int | float]:
     """Field → figure of a relation that several queries fill; what none of them knows is left out."""
-    given, folded = tuple(found), {}
+    all_records, folded = tuple(records), {}
     for name, figure in FIGURES.items():
-        known = [value for one in given if (value := getattr(one, name)) is not None]
-        if known:
-            folded[name] = rounded(figure, _FOLDS[figure.over_queries](known))
+        values = [value for record in all_records if (value := getattr(record, name)) is not None]
+        if values:
+            folded[name] = rounded(figure, _FOLDS[figure.over_queries](values))
     return folded
 
 
@@ -156,14 +156,14 @@ def rounded(figure: Figure, value: Any) -> Any:
     return round(value, figure.digits) if isinstance(value, float) and figure.unit != "moment" else value
 
 
-def to_json(found: Figures) -> str:
+def to_json(figures: Figures) -> str:
     """What the journal keeps; figures at their defaults are left out."""
     empty = Figures().figures()
-    values = {name: value for name, value in found.figures().items() if value != empty[name]}
-    return json.dumps(values | ({"details": dict(found.details)} if found.details else {}), sort_keys=True)
+    values = {name: value for name, value in figures.figures().items() if value != empty[name]}
+    return json.dumps(values | ({"details": dict(figures.details)} if figures.details else {}), sort_keys=True)
 
 
 def from_json(text: str) -> dict[str, Any]:
     """Field → value. Figures that this version does not know are left out, missing ones have their defaults."""
-    known = {item.name for item in fields(Figures)}
-    return {name: value for name, value in json.loads(text or "{}").items() if name in known}
+    names = {item.name for item in fields(Figures)}
+    return {name: value for name, value in json.loads(text or "{}").items() if name in names}

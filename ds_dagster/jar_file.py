@@ -11,8 +11,8 @@ def jar_key(jar: Path) -> str:
     """The key in a built jar's manifest; empty when there is none."""
     with zipfile.ZipFile(jar) as archive:
         manifest = archive.read("META-INF/MANIFEST.MF").decode()
-    found = re.search(r"^Ds-Source-Key: (\S+)", manifest, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^Ds-Source-Key: (\S+)", manifest, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def pack(classes: Path, resources: Path, key: str, jar: Path) -> None:

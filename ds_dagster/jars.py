@@ -152,10 +152,10 @@ def java_version(path: str) -> str:
             text = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError) as problem:
         raise error("JAVA_MISSING", searched=path, detail=str(problem)) from problem
-    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+[\d.]*)', text)
-    if found is None:
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+[\d.]*)', text)
+    if match is None:
         raise error("JAVA_MISSING", searched=path, detail=text.strip())
-    return found.group(1)
+    return match.group(1)
 
 
 # --- locked sets ------------------------------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ def set_folder(set_name: str) -> Path:
     Raises:
         InternalError: JAR_SET_UNKNOWN.
     """
-    known = locked_sets()
-    if set_name not in known:
-        raise error("JAR_SET_UNKNOWN", set_name=set_name, known=sorted(known))
-    digest = hashlib.sha256("\n".join(a.coordinates + a.sha256 for a in known[set_name]).encode()).hexdigest()
+    sets = locked_sets()
+    if set_name not in sets:
+        raise error("JAR_SET_UNKNOWN", set_name=set_name, known=sorted(sets))
+    digest = hashlib.sha256("\n".join(a.coordinates + a.sha256 for a in sets[set_name]).encode()).hexdigest()
     return cache_folder() / "jars" / f"{set_name}-{digest[:12]}"
 
 
@@ -246,7 +246,7 @@ def _fetch(set_name: str, artifacts: tuple[Artifact, ...], folder: Path, progres
 
 def _fetch_failure(set_name: str, artifacts: Sequence[Artifact], attempts: int, output: str) -> DsError:
     wanted = {artifact.coordinates for artifact in artifacts}
-    missing = sorted(wanted & {":".join(found) for found in _MISSING.findall(output)})
+    missing = sorted(wanted & {":".join(coordinates) for coordinates in _MISSING.findall(output)})
     detail = "\n".join(output.strip().splitlines()[-15:])
     if missing and not _UNREACHABLE.search(output):
         return error("JAR_NOT_FOUND", coordinates=missing, detail=detail)
@@ -321,9 +321,9 @@ def _run_lines(command: Sequence[str], progress: Progress) -> str:
 
 def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
     for artifact in artifacts:
-        found = hashlib.sha256((folder / artifact.file_name).read_bytes()).hexdigest()
-        if found != artifact.sha256:
-            raise error("JAR_CHANGED", coordinates=artifact.coordinates, expected=artifact.sha256, found=found)
+        digest = hashlib.sha256((folder / artifact.file_name).read_bytes()).hexdigest()
+        if digest != artifact.sha256:
+            raise error("JAR_CHANGED", coordinates=artifact.coordinates, expected=artifact.sha256, found=digest)
 
 
 # --- what a driver needs ----------------------------------------------------------------------------------------------
@@ -349,9 +349,9 @@ def operator_jar(progress: Progress | None = None) -> Path:
         InternalError: OPERATOR_SOURCES_MISSING.
     """
     sources = operator_sources()
-    found = built_operator_jar(sources)
-    if found is not None:
-        return found
+    jar = built_operator_jar(sources)
+    if jar is not None:
+        return jar
     target = _operator_target(sources)
     with file_lock(target.parent.parent / "build.lock"):
         if not target.is_file():

@@ -37,36 +37,36 @@ def fold(identifier: str, *, quoted: bool = False) -> str:
     return identifier if quoted else identifier.lower()
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5) -> tuple[str, ...]:
+def nearest(name: str, candidates: Iterable[str], count: int = 3, cutoff: float = 0.5) -> tuple[str, ...]:
     """The closest known names, best first; compares without case."""
-    by_fold = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.lower(), list(by_fold), n=count, cutoff=cutoff)
-    return tuple(by_fold[key] for key in found)
+    by_fold = {candidate.lower(): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(name.lower(), list(by_fold), n=count, cutoff=cutoff)
+    return tuple(by_fold[key] for key in matches)
 
 
-def meant(word: str, known: Iterable[str], shortest: int = 3) -> str:
+def meant(word: str, candidates: Iterable[str], shortest: int = 3) -> str:
     """The keyword that a word is nearly, empty for none: one with its letters in another order, or, from ``shortest``
     letters on, one letter more, less or other."""
-    found = [one for one in known if one != word and _is_nearly(word, one, shortest)]
-    return max(found, key=lambda one: difflib.SequenceMatcher(None, word, one).ratio(), default="")
+    near = [candidate for candidate in candidates if candidate != word and _is_nearly(word, candidate, shortest)]
+    return max(near, key=lambda candidate: difflib.SequenceMatcher(None, word, candidate).ratio(), default="")
 
 
-def _is_nearly(word: str, known: str, shortest: int) -> bool:
-    if sorted(word) == sorted(known):
+def _is_nearly(word: str, candidate: str, shortest: int) -> bool:
+    if sorted(word) == sorted(candidate):
         return True
-    blocks = difflib.SequenceMatcher(None, word, known, autojunk=False).get_matching_blocks()
-    other = max(len(word), len(known)) - sum(block.size for block in blocks)
-    return len(known) >= shortest and other <= 1 < len(word)
+    blocks = difflib.SequenceMatcher(None, word, candidate, autojunk=False).get_matching_blocks()
+    other = max(len(word), len(candidate)) - sum(block.size for block in blocks)
+    return len(candidate) >= shortest and other <= 1 < len(word)
 
 
 NO_NAMES = "(none)"
 """Stands for names where there are none to choose from; a part of a hint that would show it is left out."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """``a, b`` for a hint; all known names (at most twelve) when nothing is close, :data:`NO_NAMES` when there
     are none."""
-    candidates = list(known)
+    candidates = list(names)
     return ", ".join(nearest(name, candidates) or sorted(candidates)[:12]) or NO_NAMES
 
 

@@ -52,29 +52,29 @@ def observe_relation(relation: Relation, operations: EntityOperations) -> Entity
         DsError: ENTITY_NOT_FOUND, or what the store meets.
     """
     path = operations.path_of(relation)
-    found = operations.describe(path)
+    described = operations.describe(path)
     entity = ".".join(path)
-    if found is None:
+    if described is None:
         raise error("ENTITY_NOT_FOUND", entity=entity, store=relation.store, nearest="(not looked for)")
     return EntityObservation(
         relation.store,
         entity,
-        fingerprint_of(relation, found),
-        found.facts.size,
-        found.bytes,
-        found.facts.counts,
-        found.newest,
-        found.facts.settings,
+        fingerprint_of(relation, described),
+        described.facts.size,
+        described.bytes,
+        described.facts.counts,
+        described.newest,
+        described.facts.settings,
     )
 
 
-def fingerprint_of(relation: Relation, found: EntityDescription) -> str:
+def fingerprint_of(relation: Relation, entity: EntityDescription) -> str:
     """``1:`` and hexadecimal digits."""
     shape = {
         "declared": [[column.name, str(column.type), column.nullable] for column in relation.columns],
         "formats": [relation.value_format, relation.key.format, str(relation.key.type or "")],
         "primary_key": list(relation.primary_key),
-        "found": [[column.name, column.native, column.nullable] for column in found.columns],
+        "found": [[column.name, column.native, column.nullable] for column in entity.columns],
     }
     text = json.dumps(shape, ensure_ascii=False, sort_keys=True)
     return f"{VERSION}:{hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_DIGITS]}"

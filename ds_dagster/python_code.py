@@ -41,12 +41,12 @@ def vectorized(code: PythonCode, columns: Sequence[pyarrow.Array], type_: pyarro
     import pyarrow
 
     function = loaded(code)
-    made = _called(code, lambda: function(*columns))
-    if isinstance(made, pyarrow.ChunkedArray):
-        made = made.combine_chunks()
-    if not isinstance(made, pyarrow.Array) or len(made) != len(columns[0]):
+    array = _called(code, lambda: function(*columns))
+    if isinstance(array, pyarrow.ChunkedArray):
+        array = array.combine_chunks()
+    if not isinstance(array, pyarrow.Array) or len(array) != len(columns[0]):
         raise error("FUNCTION_FAILED", function=code.shown, reason="it gave no Arrow array of one element per row")
-    return made if made.type == type_ else _array(code, made.to_pylist(), type_)
+    return array if array.type == type_ else _array(code, array.to_pylist(), type_)
 
 
 def _called(code: PythonCode, call: Callable[[], Any]) -> Any:

@@ -123,8 +123,8 @@ def load_settings(root: Path, **overrides: object) -> Settings:
         UserError: SETTING_INVALID, SETTING_UNKNOWN.
     """
     root = root.resolve()
-    found = _table(root)
-    name, table = found if found else ("(defaults)", {})
+    file_table = _table(root)
+    name, table = file_table if file_table else ("(defaults)", {})
     for key in table:
         if key not in _KNOWN:
             raise error("SETTING_UNKNOWN", name=key, file=name, nearest=did_you_mean(key, _KNOWN))
@@ -200,8 +200,8 @@ def _engine(table: Any, file: str) -> EngineSettings:
         raise error("SETTING_INVALID", name="engine", file=file, reason="not a table", allowed="[engine] with keys")
     for key in table:
         if key not in EngineSettings.__slots__:
-            known = EngineSettings.__slots__
-            raise error("SETTING_UNKNOWN", name=f"engine.{key}", file=file, nearest=did_you_mean(key, known))
+            names = EngineSettings.__slots__
+            raise error("SETTING_UNKNOWN", name=f"engine.{key}", file=file, nearest=did_you_mean(key, names))
     cores = table.get("cores", EngineSettings().cores)
     if type(cores) is not int or cores < 1:
         raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(cores), allowed="a whole number ≥ 1")

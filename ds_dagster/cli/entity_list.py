@@ -20,8 +20,8 @@ def listed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> 
         if path:
             with closing(admin.operations()) as operations:
                 return [{"name": node.path[-1], "kind": node.kind} for node in operations.children(path)]
-        found = list(admin.entities())
-    return [{"name": e.name, **dict(e.counts), "record time": e.record_time, "size": e.size} for e in found]
+        entities = list(admin.entities())
+    return [{"name": e.name, **dict(e.counts), "record time": e.record_time, "size": e.size} for e in entities]
 
 
 def detailed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
@@ -42,16 +42,16 @@ def _row(
     kind: str,
     is_level: bool,
 ) -> Row:
-    found = None if is_level else operations.describe(path)
+    entity = None if is_level else operations.describe(path)
     on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]
     relations = [relation for relation in on_store if operations.path_of(relation) == path]
     return {
         "name": path[-1],
         "kind": kind,
-        "counts": dict(found.facts.counts) if found else None,
-        "size": found.facts.size if found else None,
-        "bytes": found.bytes if found else None,
-        "newest": dict(found.newest) if found else None,
+        "counts": dict(entity.facts.counts) if entity else None,
+        "size": entity.facts.size if entity else None,
+        "bytes": entity.bytes if entity else None,
+        "newest": dict(entity.newest) if entity else None,
         "relations": [str(relation.name) for relation in relations],
-        "schema_fingerprint": fingerprint_of(relations[0], found) if relations and found else None,
+        "schema_fingerprint": fingerprint_of(relations[0], entity) if relations and entity else None,
     }

@@ -106,14 +106,14 @@ def _spark_plans(project: LoadedProject, queries: tuple[BoundQuery, ...]) -> Map
     with tempfile.TemporaryDirectory(prefix="ds-explain-") as folder, stderr_of_jvm(Path(folder, "stderr.log")):
         spark = build_session(settings, jars=jars, app_name="ds explain")
     try:
-        found = {}
+        plans = {}
         for query in queries:
-            made = _prepared(spark, project, query)
+            prepared = _prepared(spark, project, query)
             try:
-                found[query.name] = explain(made)
+                plans[query.name] = explain(prepared)
             finally:
-                close(made)
-        return found
+                close(prepared)
+        return plans
     finally:
         spark.stop()
 

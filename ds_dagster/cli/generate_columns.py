@@ -63,23 +63,23 @@ def generated(
     Raises:
         UserError: ENTITY_NOT_FOUND, NOTHING_TO_SAMPLE.
     """
-    found = operations.describe(path)
-    if found is None:
-        known = [node.path[-1] for node in operations.children(path[:-1])]
-        nearest = did_you_mean(path[-1], known)
+    entity = operations.describe(path)
+    if entity is None:
+        names = [node.path[-1] for node in operations.children(path[:-1])]
+        nearest = did_you_mean(path[-1], names)
         raise error("ENTITY_NOT_FOUND", entity=".".join(path), store=store.name, nearest=nearest)
-    from_registry = _from_registry(settings, store, found)
+    from_registry = _from_registry(settings, store, entity)
     if from_registry is not None:
         return from_registry
-    if found.columns:
-        return _from_table(store, found)
-    return _from_samples(store, found, operations.sample(path, samples))
+    if entity.columns:
+        return _from_table(store, entity)
+    return _from_samples(store, entity, operations.sample(path, samples))
 
 
-def _from_registry(settings: Settings, store: StoreDefinition, found: EntityDescription) -> Generated | None:
+def _from_registry(settings: Settings, store: StoreDefinition, entity: EntityDescription) -> Generated | None:
     if store.registry is None:
         return None
-    subject = f"{found.facts.name}-value"
+    subject = f"{entity.facts.name}-value"
     with closing(SchemaRegistry(store.registry.spec, resolver(settings, store.registry.name))) as registry:
         format_ = _BY_TYPE.get(registry.type_of(subject) or "")
         latest = None if format_ is None else registry.latest(subject, format_.type)
@@ -89,14 +89,14 @@ def _from_registry(settings: Settings, store: StoreDefinition, found: EntityDesc
     if [name for name, *_ in fields] == [WHOLE]:
         return None
     lines = [
-        Line(name, type_ or VARCHAR, remark="" if type_ else f"{told}: no SQL type holds it")
-        for name, type_, told in fields
+        Line(name, type_ or VARCHAR, remark="" if type_ else f"{shown}: no SQL type holds it")
+        for name, type_, shown in fields
     ]
-    values = {"store": store.name, "topic": found.facts.name, "value.format": format_.name}
-    return Generated(_ddl("STREAM", found.path, lines, (), values), "registry")
+    values = {"store": store.name, "topic": entity.facts.name, "value.format": format_.name}
+    return Generated(_ddl("STREAM", entity.path, lines, (), values), "registry")
 
 
-def _from_table(store: StoreDefinition, found: EntityDescription) -> Generated:
+def _from_table(store: StoreDefinition, entity: EntityDescription) -> Generated:
     """CREATE TABLE over the table's columns; those without a type of ours are VARCHAR with a remark.
 
     Raises:
@@ -119,25 +119,25 @@ def _from_table(store: StoreDefinition, found: EntityDescription) -> Generated:
             column.nullable,
             column.native if column.type else f"{column.native}: no type holds it",
         )
-        for column in found.columns
+        for column in entity.columns
     ]
     parts = [name for name, _ in KINDS[store.kind].capabilities.entity_parts]
-    named = dict(zip(reversed(parts), reversed(found.path), strict=False))
+    named = dict(zip(reversed(parts), reversed(entity.path), strict=False))
     if len(parts) == 1:
-        named = {parts[0]: found.facts.name}
+        named = {parts[0]: entity.facts.name}
     values = {"store": store.name, **{name: named[name] for name in parts if name in named}}
-    key = tuple(column.name for column in found.columns if column.key)
-    return Generated(_ddl("TABLE", found.path, lines, key, values), "table")
+    key = tuple(column.name for column in entity.columns if column.key)
+    return Generated(_ddl("TABLE", entity.path, lines, key, values), "table")
 
 
-def _from_samples(store: StoreDefinition, found: EntityDescription, records: Sequence[RawRecord]) -> Generated:
+def _from_samples(store: StoreDefinition, entity: EntityDescription, records: Sequence[RawRecord]) -> Generated:
     values = [parsed for record in records if (parsed := _json(record.value)) is not None]
     objects = [value for value in values if isinstance(value, dict)]
     if not objects:
-        raise error("NOTHING_TO_SAMPLE", entity=found.facts.name, store=store.name, count=len(records))
+        raise error("NOTHING_TO_SAMPLE", entity=entity.facts.name, store=store.name, count=len(records))
     whole = seen(objects)
     lines = [Line(name, inner.type, remark=_remark(inner, len(objects))) for name, inner in whole.fields.items()]
-    properties: dict[str, str] = {"store": store.name, "topic": found.facts.name, "value.format": "json"}
+    properties: dict[str, str] = {"store": store.name, "topic": entity.facts.name, "value.format": "json"}
     key_format, key = _key(records, [line.name for line in lines])
     if key_format:
         properties["key.format"] = key_format
@@ -145,7 +145,7 @@ def _from_samples(store: StoreDefinition, found: EntityDescription, records: Seq
     if kind == "STREAM":
         properties |= _key_properties(key_format, key, records)
         key = ()
-    return Generated(_ddl(kind, found.path, lines, key, properties), "samples", len(records))
+    return Generated(_ddl(kind, entity.path, lines, key, properties), "samples", len(records))
 
 
 def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRecord]) -> dict[str, str]:
@@ -156,7 +156,7 @@ def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRe
         return {"key.columns": ", ".join(map(name_text, key))}
     if key_format == TEXT_KEY:
         return {"key.type": str(VARCHAR)}
-    type_ = seen(found for record in records if isinstance(found := _json(record.key), dict)).type
+    type_ = seen(fields for record in records if isinstance(fields := _json(record.key), dict)).type
     return {"key.type": str(type_)} if isinstance(type_, StructType) else {}
 
 
@@ -182,15 +182,15 @@ def _json(part: bytes | None) -> Any:
         return None
 
 
-def _remark(found: SampledPlace, count: int) -> str:
+def _remark(place: SampledPlace, count: int) -> str:
     remarks = []
-    if found.count < count:
-        remarks.append(f"in {found.count} of {count}")
-    if found.nulls:
-        remarks.append(f"NULL in {found.nulls}")
-    if found.is_mixed:
+    if place.count < count:
+        remarks.append(f"in {place.count} of {count}")
+    if place.nulls:
+        remarks.append(f"NULL in {place.nulls}")
+    if place.is_mixed:
         remarks.append("values of several kinds")
-    elif found.nulls == found.count:
+    elif place.nulls == place.count:
         remarks.append("no value was seen")
     return ", ".join(remarks)
 

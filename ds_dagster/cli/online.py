@@ -45,10 +45,10 @@ def examine_online(project: LoadedProject, seconds: float) -> tuple[Fact, ...]:
     for name, probe in probes.items():
         work = partial(_answer, name, probe, redactor, answers)
         threading.Thread(target=work, name=f"ds-probe-{name}", daemon=True).start()
-    found = _collected(answers, probes, seconds)
+    facts = _collected(answers, probes, seconds)
     silent = f"no answer in {seconds:g} s"
     fix = "check address and network; --timeout gives it longer (a sleeping warehouse takes a minute)"
-    return (*_refused(project), *(found.get(name) or Fact(name, False, silent, fix) for name in probes))
+    return (*_refused(project), *(facts.get(name) or Fact(name, False, silent, fix) for name in probes))
 
 
 def store_findings(project: LoadedProject, seconds: float) -> Iterator[Diagnostic]:
@@ -64,15 +64,15 @@ def store_findings(project: LoadedProject, seconds: float) -> Iterator[Diagnosti
 def _collected(
     answers: queue.SimpleQueue[tuple[str, Fact]], probes: Mapping[str, Probe], seconds: float
 ) -> dict[str, Fact]:
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     end = time.monotonic() + seconds
-    while len(found) < len(probes) and (left := end - time.monotonic()) > 0:
+    while len(facts) < len(probes) and (left := end - time.monotonic()) > 0:
         try:
             name, fact = answers.get(timeout=left)
         except queue.Empty:
             break
-        found[name] = fact
-    return found
+        facts[name] = fact
+    return facts
 
 
 def _refused(project: LoadedProject) -> Iterator[Fact]:
@@ -102,13 +102,13 @@ def _probes(project: LoadedProject, redactor: Redactor) -> Iterator[tuple[str, P
 def _resolver(project: LoadedProject, name: str, redactor: Redactor) -> Resolver:
     resolve = resolver(project.settings, name)
 
-    def told(value: PropertyValue) -> str:
+    def resolved(value: PropertyValue) -> str:
         text = resolve(value)
         if value.secret:
             redactor.remember(text)
         return text
 
-    return told
+    return resolved
 
 
 def _secret(name: str, resolve: Resolver) -> ProbeResult:
@@ -117,9 +117,9 @@ def _secret(name: str, resolve: Resolver) -> ProbeResult:
 
 
 def _registry(registry: RegistryDefinition, resolve: Resolver) -> ProbeResult:
-    with closing(SchemaRegistry(registry.spec, resolve)) as asked:
-        asked.latest(PROBE_SUBJECT)
-        return ProbeResult(True, f"answers at {asked.address}")
+    with closing(SchemaRegistry(registry.spec, resolve)) as client:
+        client.latest(PROBE_SUBJECT)
+        return ProbeResult(True, f"answers at {client.address}")
 
 
 def _store(project: LoadedProject, name: str, resolve: Resolver) -> ProbeResult:
@@ -136,23 +136,23 @@ def _read_streams(project: LoadedProject, store: str) -> list[str]:
 def _clock(project: LoadedProject, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
     """This machine's clock against the one that stamps what is read: windows close by it."""
     with closing(store_admin(project, name, resolve)) as admin:
-        found = admin.skew(entities) if isinstance(admin, TellsTime) else None
-    if found is None:
+        skew = admin.skew(entities) if isinstance(admin, TellsTime) else None
+    if skew is None:
         return ProbeResult(True, "stamps nothing that is read")
     fix = "set the clock (NTP), here or there: windows over what the server stamps close by both clocks"
-    return ProbeResult(found.is_harmless, found.text(), hint="" if found.is_harmless else fix)
+    return ProbeResult(skew.is_harmless, skew.text(), hint="" if skew.is_harmless else fix)
 
 
 def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQueue[tuple[str, Fact]]) -> None:
     """One probe's boundary: whatever it meets becomes a fact."""
     began = time.monotonic()
     try:
-        found = probe()
+        result = probe()
     except DsError as problem:
-        found = ProbeResult(False, problem.message, hint=_hint(problem))
+        result = ProbeResult(False, problem.message, hint=_hint(problem))
     except Exception as problem:  # noqa: BLE001, the boundary of one probe: the others go on
-        found = ProbeResult(False, f"{type(problem).__name__}: {problem}", hint="a mistake of ours or of the driver")
-    taken = found if found.milliseconds else replace(found, milliseconds=int((time.monotonic() - began) * 1000))
+        result = ProbeResult(False, f"{type(problem).__name__}: {problem}", hint="a mistake of ours or of the driver")
+    taken = result if result.milliseconds else replace(result, milliseconds=int((time.monotonic() - began) * 1000))
     text = redactor(f"{taken.message}, {taken.milliseconds} ms" if taken.ok else taken.message)
     answers.put((name, Fact(name, taken.ok, text, redactor(taken.hint))))
 

@@ -22,8 +22,8 @@ def left_over(project: LoadedProject, control: Control) -> list[Slot]:
     if not control.journal.exists():
         return []
     identity = control.journal.identity()
-    kept = _kept(project, control, identity)
-    return [slot for slot in _found(project, slot_prefix(identity.job_id(""))) if slot.name not in kept]
+    needed = _kept(project, control, identity)
+    return [slot for slot in _found(project, slot_prefix(identity.job_id(""))) if slot.name not in needed]
 
 
 def drop(project: LoadedProject, slot: Slot) -> None:
@@ -41,8 +41,8 @@ def _kept(project: LoadedProject, control: Control, identity: Identity) -> froze
     }
     # of a job whose query left the project only the beginning of the name is known
     gone = [default_slot(identity.job_id(name), "").rpartition("_")[0] for name in running - project.queries.keys()]
-    found = _found(project, slot_prefix(identity.job_id(""))) if gone else ()
-    return frozenset(names | {slot.name for slot in found if slot.name.rpartition("_")[0] in gone})
+    slots = _found(project, slot_prefix(identity.job_id(""))) if gone else ()
+    return frozenset(names | {slot.name for slot in slots if slot.name.rpartition("_")[0] in gone})
 
 
 def _found(project: LoadedProject, prefix: str) -> Iterable[Slot]:

@@ -106,10 +106,10 @@ class DagsterDev:
             return False
         if not entries or entries[0]["loadStatus"] != "LOADED" or entries[0]["locationOrLoadError"] is None:
             return False
-        found = entries[0]["locationOrLoadError"]
-        if found["__typename"] == "PythonError":
-            raise self._failed("loading the project in Dagster", found["message"])
-        self.location, self.repository = entries[0]["name"], found["repositories"][0]["name"]
+        location = entries[0]["locationOrLoadError"]
+        if location["__typename"] == "PythonError":
+            raise self._failed("loading the project in Dagster", location["message"])
+        self.location, self.repository = entries[0]["name"], location["repositories"][0]["name"]
         return True
 
     def executable_assets(self) -> list[AssetPath]:
@@ -156,10 +156,10 @@ class DagsterDev:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/graphql", data=body, headers=headers)
         with urllib.request.urlopen(request, timeout=CALL_SECONDS) as answer:
-            found = json.load(answer)
-        if found.get("errors"):
-            raise self._failed("asking Dagster", json.dumps(found["errors"]))
-        return found["data"]
+            reply = json.load(answer)
+        if reply.get("errors"):
+            raise self._failed("asking Dagster", json.dumps(reply["errors"]))
+        return reply["data"]
 
     def stop(self) -> None:
         """End it with everything it started, gently first."""

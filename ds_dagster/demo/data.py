@@ -130,8 +130,8 @@ def _changes(chance: random.Random, number: int) -> Iterator[Out]:
 
 def _registration(chance: random.Random, userid: str) -> Out:
     value = dict(user(chance, userid, 0).value or {})
-    kept = ("registertime", "userid", "regionid", "gender", "interests", "contactinfo")
-    return Out("ds_users", None, {name: value[name] for name in kept})
+    names = ("registertime", "userid", "regionid", "gender", "interests", "contactinfo")
+    return Out("ds_users", None, {name: value[name] for name in names})
 
 
 def _page_view(chance: random.Random, number: int, position: int) -> Out:

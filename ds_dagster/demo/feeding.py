@@ -66,8 +66,8 @@ class Feeder:
             self._producer.produce(record.entity, record.value_bytes, record.key_text, on_delivery=self._delivered)
             self._producer.poll(0)
         left = self._producer.flush(FLUSH_SECONDS)
-        for stream, found in to_kinesis.items():
-            self._put(stream, found)
+        for stream, sent in to_kinesis.items():
+            self._put(stream, sent)
         if left or self._failures:
             reason = self._failures[0] if self._failures else f"{left} records were not taken"
             raise error("DEMO_FAILED", step="feeding clicks", logs=".ds/local", detail=reason)
@@ -87,12 +87,12 @@ class Feeder:
         while todo:
             request: list[Out] = []
             rest: list[Out] = []
-            seen: set[str | None] = set()
+            keys: set[str | None] = set()
             for record in todo:
-                is_free = record.key_text not in seen and len(request) < REQUEST_RECORDS
-                seen.add(record.key_text)
+                is_free = record.key_text not in keys and len(request) < REQUEST_RECORDS
+                keys.add(record.key_text)
                 (request if is_free else rest).append(record)
             entries = [{"Data": r.value_bytes, "PartitionKey": r.key_text} for r in request]
             answer = self._client.put_records(StreamName=stream, Records=entries)
-            refused = [r for r, told in zip(request, answer["Records"], strict=True) if told.get("ErrorCode")]
+            refused = [r for r, outcome in zip(request, answer["Records"], strict=True) if outcome.get("ErrorCode")]
             todo = [*refused, *rest]

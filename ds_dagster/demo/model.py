@@ -56,9 +56,9 @@ def expected(phases: Iterable[Phase]) -> tuple[Expected, ...]:
         for event in phase.events:
             row = event.value or {}
             (clicks if event.entity == "clicks" else views).append(row)
-            found = users.get(row["userid"]) if event.entity == "clicks" else None
-            if found is not None:
-                joined.append(_user_click(row, found))
+            user = users.get(row["userid"]) if event.entity == "clicks" else None
+            if user is not None:
+                joined.append(_user_click(row, user))
     regions = _counted(joined, ("click_url", "user_regionid"), "url_region_click_count")
     return (
         Expected("desktop_clicks", tuple(row for row in clicks if row["device_id"] == "desktop")),
@@ -100,6 +100,6 @@ def enriched(views: Iterable[Timed], registered: Iterable[Timed]) -> Expected:
     for at, view in views:
         for then, row in by_user.get(view["userid"], ()):
             if abs(at - then) <= WITHIN_MILLIS:
-                kept: dict[str, Any] = {name: view[name] for name in KEPT_PAGE_VIEW}
-                rows.append(kept | {"regionid": row["regionid"], "gender": row["gender"]})
+                passed: dict[str, Any] = {name: view[name] for name in KEPT_PAGE_VIEW}
+                rows.append(passed | {"regionid": row["regionid"], "gender": row["gender"]})
     return Expected("pageviews_enriched", tuple(rows))

@@ -58,12 +58,12 @@ class Compared:
 
 def compare(project: LoadedProject, expected: Expected) -> Compared:
     """Read a relation now and compare it as a bag of rows."""
-    found = Counter(_frozen(row) for row in rows_of(project, expected.relation))
+    rows = Counter(_frozen(row) for row in rows_of(project, expected.relation))
     wanted = Counter(_frozen(row) for row in expected.rows)
-    missing, extra = wanted - found, found - wanted
+    missing, extra = wanted - rows, rows - wanted
     examples = [f"missing {row}" for row in list(missing)[:EXAMPLES_SHOWN]]
     examples += [f"extra {row}" for row in list(extra)[:EXAMPLES_SHOWN]]
-    return Compared(expected.relation, wanted.total(), found.total(), missing.total(), extra.total(), tuple(examples))
+    return Compared(expected.relation, wanted.total(), rows.total(), missing.total(), extra.total(), tuple(examples))
 
 
 def rows_of(project: LoadedProject, name: str) -> list[dict[str, Any]]:
@@ -86,8 +86,8 @@ def timed_rows(project: LoadedProject, name: str) -> list[tuple[int, dict[str, A
 
 def _records(project: LoadedProject, name: str) -> list[dict[str, Any]]:
     relation, records = _raw(project, name)
-    found = [(record.key, record.value) for record in records]
-    values = _folded(found) if relation.is_changelog else [value for _, value in found if value is not None]
+    pairs = [(record.key, record.value) for record in records]
+    values = _folded(pairs) if relation.is_changelog else [value for _, value in pairs if value is not None]
     return [json.loads(value) for value in values]
 
 

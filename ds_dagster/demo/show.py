@@ -76,9 +76,9 @@ class Show:
             if load:
                 self._run(dagster, load, "loading the warehouse once more")
             with self._step("comparing everything once more"):
-                found = self._compared(project, expected)
+                results = self._compared(project, expected)
             leaked = personal_records(project, DERIVED)
-            return [*found, Compared("personal data in topics", 0, len(leaked), 0, len(leaked), tuple(leaked))]
+            return [*results, Compared("personal data in topics", 0, len(leaked), 0, len(leaked), tuple(leaked))]
 
     def run(self, is_live: bool) -> None:
         """Feed, run, say where to look, and feed a trickle until interrupted.
@@ -168,12 +168,12 @@ class Show:
 
     def _run(self, dagster: DagsterDev, assets: Sequence[AssetPath], what: str) -> None:
         control = Control.open(load_settings(self.root))
-        told: dict[str, str] = {}
+        states: dict[str, str] = {}
 
         def tell() -> None:
             for status in control.statuses():
-                if status.state in ("RUNNING", "FAILED", "BACKING_OFF") and told.get(status.name) != status.state:
-                    told[status.name] = status.state
+                if status.state in ("RUNNING", "FAILED", "BACKING_OFF") and states.get(status.name) != status.state:
+                    states[status.name] = status.state
                     self.say(f"{status.name}: {status.state.lower().replace('_', ' ')} {status.message}".rstrip())
 
         with self._step(what):
@@ -190,13 +190,13 @@ class Show:
     def _compared(self, project: LoadedProject, expected: Sequence[model.Expected]) -> list[Compared]:
         """Compare until all agree or the time is up; the last look at each."""
         deadline = time.monotonic() + RESULT_SECONDS
-        found: dict[str, Compared] = {}
+        results: dict[str, Compared] = {}
         while True:
             for wanted in expected:
-                if wanted.relation not in found or not found[wanted.relation].ok:
-                    found[wanted.relation] = compare(project, wanted)
-            if all(one.ok for one in found.values()) or time.monotonic() > deadline:
-                return list(found.values())
+                if wanted.relation not in results or not results[wanted.relation].ok:
+                    results[wanted.relation] = compare(project, wanted)
+            if all(result.ok for result in results.values()) or time.monotonic() > deadline:
+                return list(results.values())
             time.sleep(POLL_SECONDS)
 
     def _where_to_look(self, dagster: DagsterDev) -> None:
@@ -211,13 +211,13 @@ class Show:
     def _trickle(self, project: LoadedProject, feeder: Feeder, is_live: bool) -> None:
         """Some clicks a second until interrupted."""
         chance = random.Random(data.SEED + 1)
-        position, told = self.clicks, 0.0
+        position, reported_at = self.clicks, 0.0
         while True:
             feeder.send([data.click(chance, position)])
             position += 1
             now = time.monotonic()
-            if now - told >= (1.0 if is_live else 10.0):
-                told = now
+            if now - reported_at >= (1.0 if is_live else 10.0):
+                reported_at = now
                 self._tell_live(project)
             time.sleep(TRICKLE_SECONDS)
 

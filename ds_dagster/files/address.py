@@ -75,9 +75,9 @@ class FilesAddress:
         Raises:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
         """
-        made = cls(**{name: settings[name] for name in cls.__slots__ if name in settings})
-        check_place(made.url, made.endpoint_url)
-        return made
+        address = cls(**{name: settings[name] for name in cls.__slots__ if name in settings})
+        check_place(address.url, address.endpoint_url)
+        return address
 
     @property
     def is_local(self) -> bool:
@@ -119,8 +119,8 @@ class FileStore:
         selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
         start = len(place) + 1
         with self.guarded("list its files", place):
-            found = self.system().get_file_info(selector)
-        for info in found:
+            infos = self.system().get_file_info(selector)
+        for info in infos:
             if info.type == fs.FileType.File and not is_hidden(info.path[start:]):
                 yield FileFacts(info.mtime_ns, info.path[start:], info.size)
 
@@ -129,8 +129,8 @@ class FileStore:
         from pyarrow import fs
 
         with self.guarded("look at its folders", place):
-            found = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
-        names = (info.base_name for info in found if info.type == fs.FileType.Directory)
+            infos = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
+        names = (info.base_name for info in infos if info.type == fs.FileType.Directory)
         return sorted(name for name in names if not is_hidden(name))
 
     def has_files(self, place: str) -> bool:
@@ -138,8 +138,8 @@ class FileStore:
         from pyarrow import fs
 
         with self.guarded("look at its files", place):
-            found = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
-        return any(info.type == fs.FileType.File and not is_hidden(info.base_name) for info in found)
+            infos = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
+        return any(info.type == fs.FileType.File and not is_hidden(info.base_name) for info in infos)
 
     def is_folder(self, place: str) -> bool:
         """Whether there is a folder; in a bucket: whether anything is below it."""
@@ -266,13 +266,13 @@ class FileStore:
         """Arguments of the file system: the key, or what a role was given for an hour."""
         address = self.address
         self._until = float("inf")
-        given = {
+        login_keys = {
             "access_key": address.access_key_id,
             "secret_key": address.secret_access_key,
             "session_token": address.session_token,
         }
         if not address.role_arn:
-            return {name: value for name, value in given.items() if value}
+            return {name: value for name, value in login_keys.items() if value}
         login = AwsLogin(
             region_name=address.region_name,
             aws_access_key_id=address.access_key_id,
@@ -282,9 +282,9 @@ class FileStore:
             external_id=address.external_id,
             sts_endpoint_url=address.endpoint_url,
         )
-        found = aws_session(login).get_credentials().get_frozen_credentials()
+        keys = aws_session(login).get_credentials().get_frozen_credentials()
         self._until = time.monotonic() + ROLE_SECONDS - RENEW_SECONDS
-        return {"access_key": found.access_key, "secret_key": found.secret_key, "session_token": found.token}
+        return {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.token}
 
 
 class _Guard:

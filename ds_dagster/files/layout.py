@@ -56,12 +56,12 @@ def column_folders(names: Sequence[str], values: Sequence[object]) -> str:
 
 def columns_of_path(path: str) -> dict[str, str | None]:
     """Column → value as text, of the folders in a path."""
-    found: dict[str, str | None] = {}
+    columns: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, sign, value = part.partition("=")
         if sign and name:
-            found[unquote(name)] = None if value == NULL_FOLDER else unquote(value)
-    return found
+            columns[unquote(name)] = None if value == NULL_FOLDER else unquote(value)
+    return columns
 
 
 def _value(value: object) -> str:

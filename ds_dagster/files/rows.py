@@ -75,9 +75,9 @@ def _json(source: Any, outside: Mapping[str, str | None], format_: FileFormat) -
     number = 0
     added = _fragments(outside, format_)
     for lines in _lines(source):
-        kept = [line for line in lines if line.strip()]
-        yield number, [_with_columns(line, added) for line in kept] if added else kept
-        number += len(kept)
+        filled = [line for line in lines if line.strip()]
+        yield number, [_with_columns(line, added) for line in filled] if added else filled
+        number += len(filled)
 
 
 def _lines(source: Any) -> Iterator[Texts]:
@@ -146,11 +146,11 @@ def _cells(batch: pyarrow.RecordBatch, outside: Mapping[str, str | None], format
 
     columns = {name: batch.column(name).to_pylist() for name in format_.columns}
     missing = [name for name in outside if name in columns and not any(c is not None for c in columns[name])]
-    made = {name: list(map(FAMILIES[family], columns[name])) for name, family in format_.columns.items()}
+    texts = {name: list(map(FAMILIES[family], columns[name])) for name, family in format_.columns.items()}
     for name in missing:
-        made[name] = [_fragments(outside, format_)[name]] * batch.num_rows
-    names = tuple(made)
-    return [orjson.dumps(dict(zip(names, cells, strict=True))) for cells in zip(*made.values(), strict=True)]
+        texts[name] = [_fragments(outside, format_)[name]] * batch.num_rows
+    names = tuple(texts)
+    return [orjson.dumps(dict(zip(names, cells, strict=True))) for cells in zip(*texts.values(), strict=True)]
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------

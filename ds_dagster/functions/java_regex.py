@@ -76,15 +76,15 @@ class Regex:
         self.at = at + (self.text[at : at + 1] in ("?", "+"))
 
     def _counted(self, repeatable: bool) -> bool:
-        found = _REPETITION.match(self.text, self.at)
-        if found is None:
+        match = _REPETITION.match(self.text, self.at)
+        if match is None:
             if self.text[self.at + 1 : self.at + 2].isdecimal() and not repeatable:
                 raise UnsureError
             raise RefusedError("a { is not a repetition such as {2} or {2,5}; write \\{ for the character")
-        least, most = int(found[1]), int(found[3] or found[1]) if found[3] != "" else _MOST_TIMES
+        least, most = int(match[1]), int(match[3] or match[1]) if match[3] != "" else _MOST_TIMES
         if least > most or max(least, most) > _MOST_TIMES:
-            raise RefusedError(f"{found[0]} is not a valid number of repetitions")
-        self._repeated(found.end())
+            raise RefusedError(f"{match[0]} is not a valid number of repetitions")
+        self._repeated(match.end())
         return False
 
     def _escape(self) -> bool:
@@ -97,10 +97,10 @@ class Regex:
             return True
         length = 1
         if following in _ESCAPES_WITH_MORE:
-            found = _ESCAPES_WITH_MORE[following].match(self.text, self.at + 1)
-            if found is None or (following == "k" and found[1] not in self.names):
+            match = _ESCAPES_WITH_MORE[following].match(self.text, self.at + 1)
+            if match is None or (following == "k" and match[1] not in self.names):
                 raise RefusedError(f"\\{following} at position {self.at + 1} is not complete")
-            length = len(found[0])
+            length = len(match[0])
         elif following.isascii() and following.isalpha() and following not in _PLAIN_ESCAPES:
             raise RefusedError(f"\\{following} is not an escape")
         self.at += 1 + length
@@ -141,11 +141,11 @@ class Regex:
             raise UnsureError
         elif special is None and flags is None and self.text[self.at + 1 : self.at + 2] == "?":
             raise RefusedError(f"(? at position {self.at + 1} begins no kind of group")
-        found = named or special or flags
+        match = named or special or flags
         is_flag = flags is not None and flags[2] == ")"
         self.depth += not is_flag
-        self.groups += named is not None or found is None
-        self.at = found.end() if found else self.at + 1
+        self.groups += named is not None or match is None
+        self.at = match.end() if match else self.at + 1
         return False
 
 

@@ -80,8 +80,8 @@ def _loaded(function: ValueFunction) -> Callable[..., Any]:
     if not isinstance(function, str):
         return function
     module, _, name = function.partition(".")
-    found: Callable[..., Any] = getattr(import_module(f"ds_dagster.functions.values.{module}"), name)
-    return found
+    loaded: Callable[..., Any] = getattr(import_module(f"ds_dagster.functions.values.{module}"), name)
+    return loaded
 
 
 def native(name: str) -> Native:

@@ -142,8 +142,8 @@ def _result(
 def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey, props: RelationProps) -> bool:
     """Whether the last materialization in Dagster's log is of the definition that runs."""
     last = context.instance.get_latest_materialization_event(key)
-    made = last.asset_materialization if last else None
-    return made is not None and (made.tags or {}).get(CODE_VERSION_TAG) == props.code_version
+    materialization = last.asset_materialization if last else None
+    return materialization is not None and (materialization.tags or {}).get(CODE_VERSION_TAG) == props.code_version
 
 
 def _interruptible(

@@ -100,9 +100,9 @@ class ComponentTranslator(DsTranslator):
         spec = self._component.get_asset_spec(props)
         ours = {super(ComponentTranslator, self).get_asset_key(name): name for name in props.depends_on}
         added = [dep for dep in spec.deps if dep.asset_key not in ours]
-        kept = [self.get_asset_key(ours[dep.asset_key]) for dep in spec.deps if dep.asset_key in ours]
+        own_deps = [self.get_asset_key(ours[dep.asset_key]) for dep in spec.deps if dep.asset_key in ours]
         return spec.replace_attributes(
-            deps=[*kept, *added],
+            deps=[*own_deps, *added],
             metadata={
                 **spec.metadata,
                 **({"dagster/column_lineage": self._column_lineage(props)} if props.lineage else {}),

@@ -43,20 +43,20 @@ def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.J
                 raise error("CONTROL_WITHOUT_QUERIES", action=config.action)
             control = ds_control.control(project)
             names = config.queries or _all(control, project, config.action)
-            asked = control.ensure(
+            answers = control.ensure(
                 project.project,
                 names,
                 action=config.action,
                 requested_by=requested_by,
                 allow=config.consents(),
             )
-            if config.action != "stop" and asked:
+            if config.action != "stop" and answers:
                 control.ensure_engine()
-            generations = {ensured.name: ensured.generation for ensured in asked}
-            found = control.wait(list(generations), generations, ds_control.start_timeout_seconds)
+            generations = {ensured.name: ensured.generation for ensured in answers}
+            statuses = control.wait(list(generations), generations, ds_control.start_timeout_seconds)
         except DsError as problem:
             raise failure_of(problem) from problem
-        for status in found:
+        for status in statuses:
             context.log.info(f"{status.name}: {status.state}")
         context.log.info(f"{config.action}: {', '.join(generations) or 'nothing to do'}")
 
@@ -68,8 +68,8 @@ def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.J
 
 
 def _all(control: Control, project: DsProject, action: str) -> list[str]:
-    known = [status.name for status in control.statuses() if status.desired != "STOPPED"]
+    wanted = [status.name for status in control.statuses() if status.desired != "STOPPED"]
     if action == "stop":
-        return known
+        return wanted
     streams = {query.name for props in project.streams for query in props.queries}
-    return [name for name in known if name in streams]
+    return [name for name in wanted if name in streams]

@@ -55,15 +55,15 @@ def build_ds_definitions(
 
 
 def _definitions(
-    project: DsProject, mapper: DsTranslator, given: dict[str, Any], health_sensor: bool, observe_sources: bool
+    project: DsProject, mapper: DsTranslator, resources: dict[str, Any], health_sensor: bool, observe_sources: bool
 ) -> dg.Definitions:
-    values = store_values(given)
+    values = store_values(resources)
     bound = project.with_store_values(values) if values else project
-    ours: dict[str, Any] = {CONTROL_KEY: DsControlResource(), **build_store_resources(bound, given)}
+    ours: dict[str, Any] = {CONTROL_KEY: DsControlResource(), **build_store_resources(bound, resources)}
     if any(query.execution == "step" for query in bound.project.queries.values()):
-        ours[PYSPARK_KEY] = given.get(PYSPARK_KEY) or build_pyspark_resource(bound)
-    ours[CONTROL_KEY] = given.get(CONTROL_KEY, ours[CONTROL_KEY])
-    others = {key: resource for key, resource in given.items() if key not in ours}
+        ours[PYSPARK_KEY] = resources.get(PYSPARK_KEY) or build_pyspark_resource(bound)
+    ours[CONTROL_KEY] = resources.get(CONTROL_KEY, ours[CONTROL_KEY])
+    others = {key: resource for key, resource in resources.items() if key not in ours}
     built = {**others, **{bound.named(key): resource for key, resource in ours.items()}}
     return dg.Definitions(
         assets=build_ds_assets(bound, mapper, observe_sources=observe_sources),

@@ -117,13 +117,13 @@ class Launch:
         elif all(engine.state == "GONE" for engine in self.control.engines()):
             return {}
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
-        told: dict[str, str] = {}
+        lines: dict[str, str] = {}
 
         def tell(status: JobStatus) -> None:
             line = f"{status.name}: {status.state}" + (f", {status.message}" if status.message else "")
-            if told.get(status.name) != line:
+            if lines.get(status.name) != line:
                 self.log(line)
-            told[status.name] = line
+            lines[status.name] = line
 
         return {status.name: status for status in self.control.wait(list(generations), generations, timeout, tell)}
 
@@ -131,17 +131,17 @@ class Launch:
         self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float
     ) -> LaunchedRelation | None:
         names = [query.name for query in props.queries]
-        found = [statuses[name] for name in names if name in statuses]
-        bad = [status for status in found if status.state in DOWN_STATES]
-        slow = [status.name for status in found if status.state not in DOWN_STATES | UP_STATES]
+        chosen = [statuses[name] for name in names if name in statuses]
+        bad = [status for status in chosen if status.state in DOWN_STATES]
+        slow = [status.name for status in chosen if status.state not in DOWN_STATES | UP_STATES]
         self.failed += [status for status in bad if status not in self.failed]
         if slow:
             self.late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=int(timeout), names=slow)))
-        if bad or slow or len(found) < len(names) or props.broken is not None:
+        if bad or slow or len(chosen) < len(names) or props.broken is not None:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
-        told = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(found)}
-        return LaunchedRelation(told, is_up=True, is_new=not adopted)
+        metadata = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(chosen)}
+        return LaunchedRelation(metadata, is_up=True, is_new=not adopted)
 
     def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> LaunchedRelation | None:
         """A relation whose queries were stopped; None when one was refused or still ends its batch."""

@@ -55,9 +55,9 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
         results: list[FiniteResult] = []
         try:
             control = ds_control.control(project)
-            asked = _LoadRun(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
+            run = _LoadRun(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
             for query in props.queries:
-                results.append(_in_step(asked, query) if query.execution == "step" else _in_engine(asked, query))
+                results.append(_in_step(run, query) if query.execution == "step" else _in_engine(run, query))
         except DsError as problem:
             raise failure_of(problem) from problem
         metadata = finite_metadata(results, props.queries)
@@ -80,18 +80,18 @@ class _LoadRun:
     requested_by: str
 
 
-def _in_engine(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
-    control, config = asked.control, asked.config
+def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
+    control, config = run.control, run.config
     control.ensure_engine()
     request = control.request_run(
-        asked.project.project,
+        run.project.project,
         query.name,
-        asked.requested_by,
+        run.requested_by,
         action=config.action,
         allow=config.consents(),
         catch_up=config.catch_up_seconds,
     )
-    asked.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
+    run.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
     try:
         return control.wait_run(request, config.timeout_seconds)
     except DagsterExecutionInterruptedError:
@@ -99,14 +99,14 @@ def _in_engine(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
         raise
 
 
-def _in_step(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
-    asked.context.log.info(f"{query.name}: loads in this step's Spark session")
-    return asked.control.run_in_session(
-        asked.project.project,
+def _in_step(run: _LoadRun, query: BoundQuery) -> FiniteResult:
+    run.context.log.info(f"{query.name}: loads in this step's Spark session")
+    return run.control.run_in_session(
+        run.project.project,
         query.name,
-        getattr(asked.context.resources, asked.project.named(PYSPARK_KEY)).spark_session,
-        asked.requested_by,
-        action=asked.config.action,
-        allow=asked.config.consents(),
-        catch_up=asked.config.catch_up_seconds,
+        getattr(run.context.resources, run.project.named(PYSPARK_KEY)).spark_session,
+        run.requested_by,
+        action=run.config.action,
+        allow=run.config.consents(),
+        catch_up=run.config.catch_up_seconds,
     )

@@ -112,27 +112,27 @@ def relation_props(project: LoadedProject) -> tuple[RelationProps, ...]:
     """Every relation of the project, those that were refused included, in the order of files. A refused one whose
     query runs on is shown as the journal remembers it."""
     broken = {item.name: item for item in project.broken}
-    kept = remembered(project)
-    known = [
+    remembered_items = remembered(project)
+    declared = [
         _props(project, relation, broken.get(relation.name))
         for relation in project.catalog.relations.values()
         if relation.columns
     ]
-    names = {props.name for props in known}
-    lost = [_remembered(project, item, name) for name, item in kept.items() if name not in names]
-    names |= kept.keys()
+    names = {props.name for props in declared}
+    lost = [_remembered(project, item, name) for name, item in remembered_items.items() if name not in names]
+    names |= remembered_items.keys()
     refused = [_refused(project, item) for item in project.broken if item.name not in names]
-    return tuple(sorted((*known, *lost, *refused), key=lambda props: (props.file, props.line)))
+    return tuple(sorted((*declared, *lost, *refused), key=lambda props: (props.file, props.line)))
 
 
 def broken_files(project: LoadedProject) -> tuple[BrokenFile, ...]:
     """Mistakes that no relation shows, by file."""
-    shown = {_identity(found) for item in project.broken for found in item.diagnostics}
+    shown = {_identity(diagnostic) for item in project.broken for diagnostic in item.diagnostics}
     by_file: dict[str, list[Diagnostic]] = {}
-    for found in project.errors:
-        if _identity(found) not in shown:
-            by_file.setdefault(found.span.file if found.span else "project", []).append(found)
-    return tuple(BrokenFile(file, _absolute(project, file), tuple(found)) for file, found in by_file.items())
+    for diagnostic in project.errors:
+        if _identity(diagnostic) not in shown:
+            by_file.setdefault(diagnostic.span.file if diagnostic.span else "project", []).append(diagnostic)
+    return tuple(BrokenFile(file, _absolute(project, file), tuple(items)) for file, items in by_file.items())
 
 
 def text_of(diagnostics: Sequence[Diagnostic]) -> str:
@@ -140,8 +140,8 @@ def text_of(diagnostics: Sequence[Diagnostic]) -> str:
     return "\n".join(diagnostic.text() for diagnostic in diagnostics)
 
 
-def _identity(found: Diagnostic) -> tuple[str, str, str]:
-    return (found.condition, found.message, str(found.span))
+def _identity(diagnostic: Diagnostic) -> tuple[str, str, str]:
+    return (diagnostic.condition, diagnostic.message, str(diagnostic.span))
 
 
 def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | None) -> RelationProps:
@@ -175,16 +175,16 @@ def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     return ";\n\n".join(text.rstrip().rstrip(";") for text in texts) + ";"
 
 
-def _remembered(project: LoadedProject, kept: Remembered, name: QualifiedName) -> RelationProps:
+def _remembered(project: LoadedProject, item: Remembered, name: QualifiedName) -> RelationProps:
     """A relation as its running query has it, with the place and the mistakes of today's statement."""
-    ran = next(sink for sink in kept.query.sinks if sink.name == name)
-    relation = replace(ran, origin=replace(ran.origin, comment=kept.broken.comment))  # a slice has no comments
-    span = kept.broken.span
+    ran = next(sink for sink in item.query.sinks if sink.name == name)
+    relation = replace(ran, origin=replace(ran.origin, comment=item.broken.comment))  # a slice has no comments
+    span = item.broken.span
     return replace(
-        _props(kept.project, relation, replace(kept.broken, name=name, kind=relation.kind)),
+        _props(item.project, relation, replace(item.broken, name=name, kind=relation.kind)),
         file=_absolute(project, span.file),
         line=span.line,
-        text=kept.broken.text or _text(relation, (kept.query,)),
+        text=item.broken.text or _text(relation, (item.query,)),
         default_group=Path(span.file).stem,
     )
 

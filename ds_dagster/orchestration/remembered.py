@@ -28,7 +28,7 @@ def remembered(project: LoadedProject) -> Mapping[QualifiedName, Remembered]:
     this machine: loading definitions opens no socket."""
     if not project.errors or project.settings.journal != "sqlite":
         return {}
-    found: dict[QualifiedName, Remembered] = {}
+    items: dict[QualifiedName, Remembered] = {}
     for job in _jobs(project):
         broken = refused_statement(project, job) if job.desired != "STOPPED" else None
         if broken is None:
@@ -38,8 +38,8 @@ def remembered(project: LoadedProject) -> Mapping[QualifiedName, Remembered]:
         except DsError:  # its store or its source is refused too: there is nothing to show
             continue
         for sink in query.sinks:
-            found.setdefault(sink.name, Remembered(sliced, query, broken))
-    return found
+            items.setdefault(sink.name, Remembered(sliced, query, broken))
+    return items
 
 
 def _jobs(project: LoadedProject) -> list[JobRow]:

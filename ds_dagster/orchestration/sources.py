@@ -48,13 +48,13 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
         wanted = {str(by_key[key].name): key for key in by_key if key in context.selected_asset_keys}
         relations = [by_key[key].relation for key in wanted.values()]
         problems: list[str] = []
-        for relation, found in look(project, [relation for relation in relations if relation is not None]):
-            if isinstance(found, DsError):
-                problems.append(f"{relation.name}: {found}")
+        for relation, looked in look(project, [relation for relation in relations if relation is not None]):
+            if isinstance(looked, DsError):
+                problems.append(f"{relation.name}: {looked}")
                 continue
-            version = dg.DataVersion(found.fingerprint)
+            version = dg.DataVersion(looked.fingerprint)
             key = wanted[str(relation.name)]
-            yield dg.ObserveResult(asset_key=key, metadata=metadata_of(relation, found), data_version=version)
+            yield dg.ObserveResult(asset_key=key, metadata=metadata_of(relation, looked), data_version=version)
         if problems:
             raise dg.Failure("\n".join(problems), metadata={f"{PREFIX}/failed": len(problems)})
 
@@ -85,13 +85,13 @@ def observe_first(
         and not context.instance.fetch_observations(translator.get_asset_key(relation.name), limit=1).records
     ]
     end = time.monotonic() + BUDGET_SECONDS
-    with closing(look(project, unseen)) as seen:
-        for relation, found in seen:
+    with closing(look(project, unseen)) as looks:
+        for relation, looked in looks:
             key = translator.get_asset_key(relation.name)
-            if isinstance(found, DsError):
-                context.log.info(f"{relation.name} is not observed: {found.message} [{found.condition}]")
+            if isinstance(looked, DsError):
+                context.log.info(f"{relation.name} is not observed: {looked.message} [{looked.condition}]")
             else:
-                context.instance.report_runless_asset_event(_observation(key, relation, found))
+                context.instance.report_runless_asset_event(_observation(key, relation, looked))
             if time.monotonic() >= end:
                 return
 
@@ -176,14 +176,14 @@ class SourceWatch:
         events: list[dg.AssetObservation] = []
         problems: list[str] = []
         end = monotonic() + BUDGET_SECONDS
-        with closing(look(self.project, wanted)) as seen:
-            for relation, found in seen:
+        with closing(look(self.project, wanted)) as looks:
+            for relation, looked in looks:
                 path = relations[str(relation.name)]
-                if isinstance(found, DsError):
-                    problems.append(f"{relation.entity}: {found.message} [{found.condition}]")
+                if isinstance(looked, DsError):
+                    problems.append(f"{relation.entity}: {looked.message} [{looked.condition}]")
                     said[path] = replace(said[path], checked=now)
                 else:
-                    said[path], event = self._told(relation, found, said[path], now)
+                    said[path], event = self._told(relation, looked, said[path], now)
                     events += [event] if event else []
                 if monotonic() >= end:
                     break

@@ -112,19 +112,19 @@ class StoreResource(dg.ConfigurableResource[Any]):
         Raises:
             UserError: RESOURCE_LITERAL_SECRET.
         """
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value is None or name not in self.property_names:
                 continue
             if isinstance(value, dg.EnvVar):
-                found[self.property_names[name]] = "${" + value.env_var_name + "}"
+                values[self.property_names[name]] = "${" + value.env_var_name + "}"
                 continue
             is_secret = isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret")
             if is_secret and not PropertyValue(str(value)).is_only_references:
                 raise error("RESOURCE_LITERAL_SECRET", store=type(self).__name__, field=name)
-            found[self.property_names[name]] = str(value)
-        return found
+            values[self.property_names[name]] = str(value)
+        return values
 
     def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
         """Dagster makes a copy for every run; the copy stays tied to its store."""
@@ -167,11 +167,11 @@ def of_kind(word: str) -> Callable[[type[R]], type[R]]:
             )
             for field, spec in missing.items()
         }
-        made: type[R] = create_model(base.__name__, __base__=base, __module__=base.__module__, **fields)
-        made.__doc__ = base.__doc__
-        made.property_names = {**base.property_names, **{field: spec.name for field, spec in missing.items()}}
-        made.store_kind = kind
-        return made
+        resource_class: type[R] = create_model(base.__name__, __base__=base, __module__=base.__module__, **fields)
+        resource_class.__doc__ = base.__doc__
+        resource_class.property_names = {**base.property_names, **{field: spec.name for field, spec in missing.items()}}
+        resource_class.store_kind = kind
+        return resource_class
 
     return decorate
 

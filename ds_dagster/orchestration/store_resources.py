@@ -258,23 +258,23 @@ def store_values(resources: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     Raises:
         UserError: RESOURCE_LITERAL_SECRET.
     """
-    given = {name: found for name, found in resources.items() if isinstance(found, StoreResource)}
-    return {name: values for name, resource in given.items() if (values := resource.store_values())}
+    stores = {name: resource for name, resource in resources.items() if isinstance(resource, StoreResource)}
+    return {name: values for name, resource in stores.items() if (values := resource.store_values())}
 
 
-def build_store_resources(project: DsProject, given: Mapping[str, Any]) -> dict[str, Any]:
+def build_store_resources(project: DsProject, resources_given: Mapping[str, Any]) -> dict[str, Any]:
     """One resource per declared store, by folded name; a user's resource of that name is tied to the store.
 
     Raises:
         UserError: RESOURCE_UNKNOWN_STORE.
     """
     stores = {name: store for name, store in project.project.catalog.stores.items() if store.origin.text}
-    for name, resource in given.items():
+    for name, resource in resources_given.items():
         if isinstance(resource, StoreResource) and name not in stores:
             raise error("RESOURCE_UNKNOWN_STORE", store=name, nearest=did_you_mean(name, stores))
     resources: dict[str, Any] = {}
     for name in stores:
         chosen = RESOURCE_CLASSES.get(storage_kind(project.project, name)) or plugin_class(stores[name].kind)
-        found = given.get(name) or chosen()
-        resources[name] = found.bind(project, name) if isinstance(found, StoreResource) else found
+        entry = resources_given.get(name) or chosen()
+        resources[name] = entry.bind(project, name) if isinstance(entry, StoreResource) else entry
     return resources

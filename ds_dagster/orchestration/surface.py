@@ -50,11 +50,11 @@ def surface_of(project: DsProject, translator: DsTranslator) -> Surface:
         UserError: ASSET_KEY_COLLISION.
         ProjectError: the project is strict, and the SQL has mistakes or the translator refuses a relation.
     """
-    _, kept = project.surfaces.get(id(translator), (None, None))
-    if not isinstance(kept, Surface):
-        kept = _surface(project, translator)
-        project.surfaces[id(translator)] = (translator, kept)
-    return kept
+    _, surface = project.surfaces.get(id(translator), (None, None))
+    if not isinstance(surface, Surface):
+        surface = _surface(project, translator)
+        project.surfaces[id(translator)] = (translator, surface)
+    return surface
 
 
 def _surface(project: DsProject, translator: DsTranslator) -> Surface:
@@ -81,9 +81,9 @@ def without_refused(props: RelationProps, problem: DsError) -> RelationProps:
     relation = props.relation
     assert relation is not None
     comment = relation.comment
-    wrong = tuple(error(one.condition, span=relation.span, **one.params).diagnostic() for one in wrong_tags(comment))
-    if problem.condition in {found.condition for found in wrong}:
+    wrong = tuple(error(tag.condition, span=relation.span, **tag.params).diagnostic() for tag in wrong_tags(comment))
+    if problem.condition in {diagnostic.condition for diagnostic in wrong}:
         right = replace(relation, origin=replace(relation.origin, comment=without_wrong_tags(comment)))
         return replace(props, relation=right, wrong_tags=wrong)
-    found = BrokenRelation(props.name, props.kind, relation.span, (problem.diagnostic(),), props.text)
-    return replace(props, relation=None, queries=(), broken=found)
+    refused = BrokenRelation(props.name, props.kind, relation.span, (problem.diagnostic(),), props.text)
+    return replace(props, relation=None, queries=(), broken=refused)

@@ -75,8 +75,8 @@ class DsTranslator:
             return {"sql"}
         engine = ("spark",) if props.is_executable else ()
         written = [kind.lower() for kind in re.split(r"[,\s]+", props.tag("kinds")) if kind]
-        found = (*engine, *props.dagster_kinds, KIND_CHIPS.get(props.kind, props.kind), *written)
-        return set(tuple(dict.fromkeys(found))[:MAX_KINDS])
+        kinds = (*engine, *props.dagster_kinds, KIND_CHIPS.get(props.kind, props.kind), *written)
+        return set(tuple(dict.fromkeys(kinds))[:MAX_KINDS])
 
     def get_owners(self, props: RelationProps) -> list[str]:
         """``@owner`` of the comment.
@@ -127,8 +127,8 @@ class DsTranslator:
         Raises:
             UserError: FRESHNESS_INVALID.
         """
-        found = freshness(props)
-        return None if found is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=found.seconds))
+        rule = freshness(props)
+        return None if rule is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=rule.seconds))
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """The whole spec of one relation.
@@ -155,8 +155,8 @@ class DsTranslator:
         some out to go without them."""
         if not props.is_stream:
             return []
-        key, found = self.get_asset_key(props.name), freshness(props)
-        about = CHECKS if found is None else {**CHECKS, FRESH: _fresh_text(found)}
+        key, rule = self.get_asset_key(props.name), freshness(props)
+        about = CHECKS if rule is None else {**CHECKS, FRESH: _fresh_text(rule)}
         return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in about.items()]
 
     def get_file_spec(self, file: BrokenFile) -> dg.AssetSpec:
@@ -184,9 +184,9 @@ def asset_keys_must_differ(translator: DsTranslator, all_props: tuple[RelationPr
     by_key: dict[dg.AssetKey, list[RelationProps]] = {}
     for props in all_props:
         by_key.setdefault(translator.get_asset_key(props.name), []).append(props)
-    for key, found in by_key.items():
-        if len(found) > 1:
-            places = [f"{props.name} ({Path(props.file).name}:{props.line})" for props in found]
+    for key, same_key in by_key.items():
+        if len(same_key) > 1:
+            places = [f"{props.name} ({Path(props.file).name}:{props.line})" for props in same_key]
             raise error("ASSET_KEY_COLLISION", key="/".join(key.path), relations=places)
 
 
@@ -203,9 +203,9 @@ def max_lag_seconds(props: RelationProps) -> int | None:
     return seconds
 
 
-def _fresh_text(found: Freshness) -> str:
+def _fresh_text(rule: Freshness) -> str:
     followed = {"rows": "Its last rows", "watermark": "Its event time", "heartbeat": "Its last sign of life"}
-    return f"{followed[found.source]} may be {found.seconds} s old, and it runs."
+    return f"{followed[rule.source]} may be {rule.seconds} s old, and it runs."
 
 
 def code_reference(file: str, line: int) -> dg.CodeReferencesMetadataValue:

@@ -101,9 +101,9 @@ def cached(texts: Texts, settings: Settings, build: Callable[[], LoadedProject])
     """
     path = settings.state / "cache" / "project.bin"
     key = cache_key(texts, settings)
-    found = _load(path, key, texts, settings)
-    if found is not None:
-        return found
+    loaded = _load(path, key, texts, settings)
+    if loaded is not None:
+        return loaded
     begin = time.process_time()
     project = build()
     if time.process_time() - begin > WORTH_SECONDS:
@@ -154,7 +154,7 @@ def _origins(project: LoadedProject) -> list[Origin]:
     stores = [store for store in project.catalog.stores.values() if store.origin.text]
     connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
     secrets = (secret.origin for secret in project.catalog.secrets.values())
-    return [*secrets, *(origin for one in connections for origin in (one.origin, *one.updates))]
+    return [*secrets, *(origin for connection in connections for origin in (connection.origin, *connection.updates))]
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:

@@ -44,14 +44,14 @@ class OwnConnections:
 def with_own_connections(files: Sequence[ParsedFile], settings: Settings) -> Iterator[ParsedFile]:
     """The files of a slice with the project's own declarations instead of its copies, where the project has them."""
     own = own_connections(settings)
-    given: set[str] = set()
+    names: set[str] = set()
     needed: dict[str, None] = {}
     for file in files:
-        made = tuple(one for statement in file.statements for one in _current(statement, own))
-        given |= {_name(one) for one in made if isinstance(one, CreateSecret)}
-        needed.update(dict.fromkeys(name for one in made for name in _secret_words(one)))
-        yield replace(file, statements=made)
-    lacking = tuple(own.secrets[name] for name in needed if name in own.secrets and name not in given)
+        statements = tuple(current for statement in file.statements for current in _current(statement, own))
+        names |= {_name(statement) for statement in statements if isinstance(statement, CreateSecret)}
+        needed.update(dict.fromkeys(name for statement in statements for name in _secret_words(statement)))
+        yield replace(file, statements=statements)
+    lacking = tuple(own.secrets[name] for name in needed if name in own.secrets and name not in names)
     if lacking:
         yield ParsedFile("(secrets)", lacking)
 
@@ -68,8 +68,10 @@ def _current(statement: Statement, own: OwnConnections) -> tuple[Statement, ...]
         return (own.secrets.get(_name(statement), statement),)
     if not isinstance(statement, Connection):
         return (statement,)
-    found = own.connections.get((type(statement), _name(statement)))
-    return (statement,) if found is None else (found, *own.updates.get((_WHAT[type(found)], _name(found)), ()))
+    connection = own.connections.get((type(statement), _name(statement)))
+    if connection is None:
+        return (statement,)
+    return (connection, *own.updates.get((_WHAT[type(connection)], _name(connection)), ()))
 
 
 def _secret_words(statement: Statement) -> Iterator[str]:

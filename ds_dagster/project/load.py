@@ -157,8 +157,8 @@ def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[D
             texts.append((name.as_posix(), path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-            found = error("SQL_FILE_UNREADABLE", span=Span(name.as_posix(), 1), file=name.as_posix(), reason=reason)
-            unreadable.append(found.diagnostic())
+            unread = error("SQL_FILE_UNREADABLE", span=Span(name.as_posix(), 1), file=name.as_posix(), reason=reason)
+            unreadable.append(unread.diagnostic())
     return tuple(texts), tuple(unreadable)
 
 
@@ -298,7 +298,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         statements=sum(len(file.statements) + len(file.broken) for file in files),
         downstream=assembled.downstream,
         depends_on=assembled.depends_on,
-        asked=tuple(one for file in files for one in file.statements if isinstance(one, Interactive) and one.body),
+        asked=tuple(s for file in files for s in file.statements if isinstance(s, Interactive) and s.body),
     )
 
 
@@ -310,13 +310,13 @@ def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:
     for file in files:
         for statement in file.statements:
             if isinstance(statement, Interactive):
-                found = error("STATEMENT_SKIPPED", span=statement.origin.span, what=statement.what.upper()).diagnostic()
-                yield replace(found, severity="warning")
+                problem = error("STATEMENT_SKIPPED", span=statement.origin.span, what=statement.what.upper())
+                yield replace(problem.diagnostic(), severity="warning")
 
 
 def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRelation]:
     """Relations whose statement did not parse but told its name."""
-    found: list[BrokenRelation] = []
+    relations: list[BrokenRelation] = []
     for file in files:
         for broken in file.broken:
             if broken.name is None or broken.kind is None or len(broken.name.parts) > 3:
@@ -324,13 +324,13 @@ def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRel
             origin = broken.origin
             name = qualify(broken.name, origin.context, settings)
             own = tuple(d for d in file.diagnostics if d.span and _inside(d.span, origin.span))
-            found.append(BrokenRelation(name, broken.kind, origin.span, own, origin.text, origin.comment))
-    return found
+            relations.append(BrokenRelation(name, broken.kind, origin.span, own, origin.text, origin.comment))
+    return relations
 
 
 def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Settings) -> list[BrokenRelation]:
     """Relations whose declaration was refused."""
-    found: list[BrokenRelation] = []
+    relations: list[BrokenRelation] = []
     for file in files if declared.refused else ():
         for statement in _flat(file):
             if not isinstance(statement, CreateRelation) or len(statement.name.parts) > 3:
@@ -338,8 +338,8 @@ def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Setti
             name, origin = qualify(statement.name, statement.origin.context, settings), statement.origin
             own = tuple(d for d in declared.diagnostics if d.span and _inside(d.span, origin.span))
             if name in declared.refused and own:
-                found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text, origin.comment))
-    return found
+                relations.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text, origin.comment))
+    return relations
 
 
 def _flat(file: ParsedFile) -> Iterator[Statement]:
@@ -356,21 +356,21 @@ def _broken(
     unparsed: Sequence[BrokenRelation], assembled: Assembled, texts: Mapping[str, str]
 ) -> tuple[BrokenRelation, ...]:
     """All broken relations, each once."""
-    found: dict[QualifiedName, BrokenRelation] = {}
+    by_name: dict[QualifiedName, BrokenRelation] = {}
     for broken in unparsed:
-        found.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
+        by_name.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
     for refused in assembled.refused:
         if refused.node.virtual is not None:
             continue
-        found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
-    return tuple(found.values())
+        by_name.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
+    return tuple(by_name.values())
 
 
 def _of_refused(refused: Refused, assembled: Assembled, texts: Mapping[str, str]) -> BrokenRelation:
     statement = refused.node.named.statement
     target = refused.node.target
-    known = assembled.catalog.relations.get(target)
-    kind = statement.kind if isinstance(statement, CreateAsSelect) else (known.kind if known else "stream")
+    declared = assembled.catalog.relations.get(target)
+    kind = statement.kind if isinstance(statement, CreateAsSelect) else (declared.kind if declared else "stream")
     diagnostics = _in_order(refused.diagnostics, texts)
     origin = statement.origin
     return BrokenRelation(target, kind, origin.span, diagnostics, origin.text, origin.comment)

@@ -45,8 +45,8 @@ class Question:
 
 def limit_of(tree: exp.Expr) -> int | None:
     """The number behind LIMIT, None without."""
-    found = tree.args.get("limit")
-    return None if found is None else int(str(found.expression.this))
+    limit = tree.args.get("limit")
+    return None if limit is None else int(str(limit.expression.this))
 
 
 def bind_question(project: LoadedProject, body: SelectBody) -> Question:

@@ -18,34 +18,34 @@ from ds_dagster.sql.statements import Interactive, SelectBody
 
 def question_mistakes(project: LoadedProject) -> tuple[Diagnostic, ...]:
     """What is wrong with the SELECTs in a project's files. Mistakes of its relations are reported already."""
-    return tuple(found for asked in project.asked for found in _mistakes(project, asked))
+    return tuple(mistake for statement in project.asked for mistake in _mistakes(project, statement))
 
 
-def _mistakes(project: LoadedProject, asked: Interactive) -> Iterator[Diagnostic]:
-    body, context = asked.body, asked.origin.context
+def _mistakes(project: LoadedProject, statement: Interactive) -> Iterator[Diagnostic]:
+    body, context = statement.body, statement.origin.context
     assert isinstance(body, SelectBody)
     settings = project.settings
     settings = replace(
         settings, database=context.database or settings.database, schema=context.schema or settings.schema
     )
     binder = BoundSelect(replace(project, settings=settings), body.span, {})
-    found: list[Diagnostic] = []
+    mistakes: list[Diagnostic] = []
     try:
         binder.bind(body.tree, top=True)
     except ProjectError:
         return
     except DsError as problem:
-        found.append(problem.diagnostic())
+        mistakes.append(problem.diagnostic())
         tree = body.tree
         if isinstance(tree, exp.Select) and len(binder.scope.sources) == 1 + len(tree.args.get("joins") or ()):
-            found += [other.diagnostic() for other in every_mistake(tree, binder.scope, found)]
-    for one in found:
-        yield replace(one, span=one.span or body.span, fragment=_line(asked, one))
+            mistakes += [other.diagnostic() for other in every_mistake(tree, binder.scope, mistakes)]
+    for mistake in mistakes:
+        yield replace(mistake, span=mistake.span or body.span, fragment=_line(statement, mistake))
 
 
-def _line(asked: Interactive, found: Diagnostic) -> str:
+def _line(statement: Interactive, mistake: Diagnostic) -> str:
     """The line of the statement a mistake is in."""
-    begin = asked.origin.span
-    source = SourceText(begin.file, " " * (begin.column - 1) + asked.origin.text)
-    line = (found.span or begin).line - begin.line + 1
+    begin = statement.origin.span
+    source = SourceText(begin.file, " " * (begin.column - 1) + statement.origin.text)
+    line = (mistake.span or begin).line - begin.line + 1
     return source.line_text(line) if 1 <= line <= len(source.line_starts) else ""

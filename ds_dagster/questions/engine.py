@@ -87,8 +87,8 @@ class QuestionEngine:
             exp.PropertyEQ(this=exp.to_identifier(place), expression=value)
             for place, value in zip(places or ["a0"], values, strict=True)
         ]
-        made = named(name, exp.Struct(expressions=pairs))
-        return exp.Cast(this=made, to=duck_type(result)) if is_float else made
+        expression = named(name, exp.Struct(expressions=pairs))
+        return exp.Cast(this=expression, to=duck_type(result)) if is_float else expression
 
     def prepare(self, question: Question) -> str:
         """A question in DuckDB's words.

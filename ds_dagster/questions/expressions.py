@@ -160,7 +160,7 @@ class QuestionBinder(ExpressionBinder):
             raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=str(signature))
         for place, argument in enumerate(arguments):
             if argument.type is None or not FAMILIES[signature.word(place)](argument.type):
-                raise self._unfit(node, name, [str(one.type or "NULL") for one in arguments])
+                raise self._unfit(node, name, [str(argument.type or "NULL") for argument in arguments])
 
     def _unfit(self, node: exp.Expression, name: str, types: Sequence[str]) -> DsError:
         expected = str(FUNCTIONS[name].signatures[0])
@@ -175,19 +175,19 @@ class QuestionBinder(ExpressionBinder):
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else aggregate_name(call) or ""
         bound = self._of_rows(node, call, name, inner) if name in OTHER_ROWS else None
         if bound is None:
-            known = aggregate_name(call)
-            if known is None:
+            aggregate = aggregate_name(call)
+            if aggregate is None:
                 raise self.refuse("QUESTION_AGGREGATE", node, name=name or type(call).__name__.upper())
-            bound = self._aggregate(function, call, known, inner)
+            bound = self._aggregate(function, call, aggregate, inner)
         noted(bound.tree, bound.type)
-        made = exp.Window(
+        window = exp.Window(
             this=bound.tree,
             partition_by=[inner.expression(part).tree for part in node.args.get("partition_by") or ()],
             order=self._order(node, inner),
             spec=node.args["spec"].copy() if node.args.get("spec") is not None else None,
             over="OVER",
         )
-        return Typed(made, bound.type, bound.nullable)
+        return Typed(window, bound.type, bound.nullable)
 
     def _order(self, node: exp.Window, inner: QuestionBinder) -> exp.Order | None:
         order = node.args.get("order")

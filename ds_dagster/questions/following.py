@@ -83,7 +83,7 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
         UserError: QUESTION_WITHOUT_END, ENTITY_ABSENT. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
     """
     relation = question.relations[0]
-    needed = next((one for one in (relation.value_format, relation.key.format) if one in FORMATS), None)
+    needed = next((format_ for format_ in (relation.value_format, relation.key.format) if format_ in FORMATS), None)
     if needed is not None:
         raise error("FORMAT_QUESTION_NOT_YET", relation=str(relation.name), format=FORMATS[needed].title)
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)

@@ -61,12 +61,12 @@ def read_object(value: bytes) -> Json:
         raise JsonMistakeError(NOT_VALID) from problem
     if not text.strip(" \t\r\n"):
         raise JsonMistakeError("the value is empty")
-    made, end = _Reader(text).read()
-    if made.kind != "{":
+    root, end = _Reader(text).read()
+    if root.kind != "{":
         raise JsonMistakeError("the value is not a JSON object")
     if text[end:].strip(" \t\r\n"):
         raise JsonMistakeError("more text follows the JSON object")
-    return made
+    return root
 
 
 def compact(text: str) -> str | None:
@@ -132,15 +132,15 @@ class _Reader:
         return json.loads(text), self._token(at)[2]
 
     def _peek(self, at: int) -> str:
-        found = _TOKEN.match(self.text, at)
-        return found["mark"] or "" if found else ""
+        match = _TOKEN.match(self.text, at)
+        return match["mark"] or "" if match else ""
 
     def _token(self, at: int) -> tuple[str, str, int]:
-        found = _TOKEN.match(self.text, at)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(self.text, at)
+        if match is None or match.lastgroup is None:
             raise JsonMistakeError(NOT_VALID)
-        self.tokens.append(found[found.lastgroup])
-        return found.lastgroup, found[found.lastgroup], found.end()
+        self.tokens.append(match[match.lastgroup])
+        return match.lastgroup, match[match.lastgroup], match.end()
 
 
 # --- values of types --------------------------------------------------------------------------------------------------

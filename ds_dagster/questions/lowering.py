@@ -81,13 +81,13 @@ class Lowering:
 
     def question(self, question: Question) -> exp.Expression:
         """A whole question; its columns have the types the binder said."""
-        made = self.query(question.tree)
-        assert isinstance(made, exp.Query)
-        for select in _branches(made):
+        query = self.query(question.tree)
+        assert isinstance(query, exp.Query)
+        for select in _branches(query):
             for item, (name, type_) in zip(list(select.expressions), question.columns, strict=True):
                 typed = exp.Cast(this=item.unalias(), to=duck_type(type_))
                 item.replace(exp.alias_(typed, name, quoted=True))
-        return made
+        return query
 
     def query(self, tree: exp.Query) -> exp.Expression:
         """A SELECT and everything in it."""
@@ -111,9 +111,9 @@ class Lowering:
         key = repr(node)
         if key not in self._made:
             self._made[key] = VISITORS[type(node)](self, node)
-        made = self._made[key].copy()
-        assert isinstance(made, exp.Expression)
-        return made
+        expression = self._made[key].copy()
+        assert isinstance(expression, exp.Expression)
+        return expression
 
     def lowered(self, nodes: Sequence[exp.Expression]) -> list[exp.Expression]:
         """Several."""
@@ -137,11 +137,11 @@ class Lowering:
         return self._computed(meaning, call)
 
     def _computed(self, meaning: Computed, call: Call) -> exp.Expression:
-        known = [_known_type(tree) for tree in call.written]
+        types = [_known_type(tree) for tree in call.written]
         return self.registry.computed(
             meaning.make(call),
             call.arguments,
-            known,
+            types,
             call.result,
             takes_nulls=meaning.takes_nulls,
             changes=meaning.changes,
@@ -182,9 +182,9 @@ class Lowering:
         if isinstance(result, Scalar) and result.name == "DECIMAL" and result.precision == MAX_DECIMAL_PRECISION:
             add = EXACT.subtract if isinstance(node, exp.Sub) else EXACT.add
             return self._exact(node, add) or self._binary(node)
-        made = self._binary(node)
+        total = self._binary(node)
         moves = isinstance(node.this, exp.Interval) or isinstance(node.expression, exp.Interval)
-        return exp.Cast(this=exp.Paren(this=made), to=duck_type(result)) if moves and result is not None else made
+        return exp.Cast(this=exp.Paren(this=total), to=duck_type(result)) if moves and result is not None else total
 
     def _binary(self, node: exp.Expression) -> exp.Expression:
         sides = [exp.Paren(this=self.lower(side)) for side in (node.this, node.expression)]
@@ -232,9 +232,9 @@ class Lowering:
 
     def visit_array(self, node: exp.Expression) -> exp.Expression:
         """An ARRAY of values."""
-        made = named("list_value", *self.lowered(node.expressions))
+        values = named("list_value", *self.lowered(node.expressions))
         type_ = type_of(node)
-        return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
+        return values if type_ is None else exp.Cast(this=values, to=duck_type(type_))
 
     def visit_struct(self, node: exp.Expression) -> exp.Expression:
         """A STRUCT of values with names."""
@@ -243,8 +243,8 @@ class Lowering:
             for field in node.expressions
         ]
         type_ = type_of(node)
-        made = exp.Struct(expressions=pairs)
-        return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
+        struct = exp.Struct(expressions=pairs)
+        return struct if type_ is None else exp.Cast(this=struct, to=duck_type(type_))
 
     # rows
 
@@ -261,12 +261,12 @@ class Lowering:
         values = values or [element_rows]
         if node.args.get("ordinality"):
             values.append(named("generate_subscripts", listed.copy(), exp.Literal.number(1)))
-        made = exp.Select(
+        elements = exp.Select(
             expressions=[
                 exp.alias_(value, name.name, quoted=True) for value, name in zip(values, node.expressions, strict=True)
             ]
         )
-        return exp.Lateral(this=exp.Subquery(this=made), alias=node.args["alias"].copy())
+        return exp.Lateral(this=exp.Subquery(this=elements), alias=node.args["alias"].copy())
 
     def visit_aggregate(self, node: exp.Expression) -> exp.Expression:
         """An aggregate over the rows of its group."""
@@ -298,7 +298,7 @@ class Lowering:
         wanted = None if condition is None else self.lower(condition)
 
         def filtered(raw: exp.Expression, *conditions: exp.Expression | None) -> exp.Expression:
-            all_of = [one.copy() for one in conditions if one is not None]
+            all_of = [condition.copy() for condition in conditions if condition is not None]
             return over(exp.Filter(this=raw, expression=exp.Where(this=exp.and_(*all_of))) if all_of else raw)
 
         result = type_of(node) or BIGINT

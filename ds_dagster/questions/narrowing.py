@@ -57,15 +57,15 @@ def readings(question: Question) -> Mapping[str, Reading]:
     sources = [(select, source) for select in question.tree.find_all(exp.Select) for source in _sources(select)]
     tables = [(select, source) for select, source in sources if isinstance(source, exp.Table)]
     by_name = {table_name(relation): relation for relation in question.relations}
-    made = {}
+    reads = {}
     for name, relation in by_name.items():
         uses = [(select, table.alias) for select, table in tables if table.name == name]
         used = {column for _, alias in uses for column in _columns(question.tree, alias)}
         names = tuple(column.name for column in relation.columns if column.name in used)
         only = uses[0] if len(uses) == 1 else None
         wanted = EVERYTHING if only is None else _wanted(question, only[0], only[1], relation)
-        made[name] = Reading(names or (relation.columns[0].name,), wanted)
-    return made
+        reads[name] = Reading(names or (relation.columns[0].name,), wanted)
+    return reads
 
 
 def _sources(select: exp.Select) -> list[exp.Expression]:

@@ -23,7 +23,7 @@ def user_function(function: UserFunction) -> Callable[..., Any]:
 
         pairs = zip(values, types, strict=True)
         columns = [pyarrow.array([value_of(value, type_)], arrow) for value, (type_, arrow) in pairs]
-        (made,) = call(code, columns, result).to_pylist()
-        return dict(made) if isinstance(function.returns, MapType) and made is not None else made
+        (answer,) = call(code, columns, result).to_pylist()
+        return dict(answer) if isinstance(function.returns, MapType) and answer is not None else answer
 
     return called

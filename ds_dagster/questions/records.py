@@ -53,8 +53,8 @@ def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
         text = part.decode("utf-8")
     except UnicodeDecodeError:
         return f"0x{part.hex()}"
-    made = compact(text)
-    return text if made is None else made
+    compacted = compact(text)
+    return text if compacted is None else compacted
 
 
 def primitive_types(relation: Relation | None) -> tuple[DataType | None, DataType | None]:
@@ -135,7 +135,7 @@ def _primitive(part: bytes, type_: Scalar) -> Any:
     return int.from_bytes(part, "big", signed=True) if len(part) == width else None
 
 
-def _columns(found: Json, columns: Iterable[Column]) -> dict[str, Any]:
+def _columns(record: Json, columns: Iterable[Column]) -> dict[str, Any]:
     """The columns of a JSON object.
 
     Raises:
@@ -144,7 +144,7 @@ def _columns(found: Json, columns: Iterable[Column]) -> dict[str, Any]:
     values = {}
     for column in columns:
         try:
-            values[column.name] = value_of_json(found.members.get(column.name), column.type)
+            values[column.name] = value_of_json(record.members.get(column.name), column.type)
         except JsonMistakeError as problem:
             raise ValueError(f"the JSON has another type for: {column.name} {column.type}") from problem
         if values[column.name] is None and not column.nullable:

@@ -24,11 +24,11 @@ def resolve_relation(project: LoadedProject, written: str, span: Span | None = N
         UserError: UNKNOWN_RELATION. ProjectError: its statement has mistakes.
     """
     name = QualifiedName.parse(written, project.settings.database, project.settings.schema)
-    known = {*project.catalog.relations, *(broken.name for broken in project.broken)}
-    if name not in known:
-        short = [other for other in known if other.name == written]
+    names = {*project.catalog.relations, *(broken.name for broken in project.broken)}
+    if name not in names:
+        short = [other for other in names if other.name == written]
         if len(short) != 1:
-            nearest = did_you_mean(name.name, [other.name for other in known])
+            nearest = did_you_mean(name.name, [other.name for other in names])
             raise error("UNKNOWN_RELATION", span=span, name=written, nearest=nearest)
         name = short[0]
     broken = next((b for b in project.broken if b.name == name), None)

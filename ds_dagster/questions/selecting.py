@@ -80,21 +80,21 @@ class BoundSelect:
         if len(first) != len(second):
             raise error("QUESTION_SIDES", span=span, left=len(first), right=len(second))
         columns = []
-        for (name, one), (_, other) in zip(first, second, strict=True):
-            type_ = common_type(one, other)
+        for (name, own), (_, other) in zip(first, second, strict=True):
+            type_ = common_type(own, other)
             if type_ is None:
-                raise error("BRANCH_TYPES_DIFFER", span=span, what=f"column {name}", types=[str(one), str(other)])
+                raise error("BRANCH_TYPES_DIFFER", span=span, what=f"column {name}", types=[str(own), str(other)])
             columns.append((name, type_))
         as_common = tuple(columns)
-        made = type(tree)(
+        query = type(tree)(
             this=_with_types(left, first, as_common),
             expression=_with_types(right, second, as_common),
             distinct=tree.args.get("distinct"),
         )
-        self._end_of_sides(made, tree, as_common)
-        return made, as_common
+        self._end_of_sides(query, tree, as_common)
+        return query, as_common
 
-    def _end_of_sides(self, made: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
+    def _end_of_sides(self, query: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
         """ORDER BY a column's name or place, LIMIT, OFFSET after the last side."""
         names = [name for name, _ in columns]
         terms = []
@@ -109,17 +109,17 @@ class BoundSelect:
                 raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
             terms.append(ordered(term, exp.Literal.number(place)))
         if terms:
-            made.set("order", exp.Order(expressions=terms))
-        _set_limits(made, tree)
+            query.set("order", exp.Order(expressions=terms))
+        _set_limits(query, tree)
 
     def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
         if not isinstance(tree, exp.Select):
             raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=type(tree).__name__.upper())
-        made = exp.Select()
-        made.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
-        made.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
+        query = exp.Select()
+        query.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
+        query.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
         if tree.args.get("where"):
-            made.set("where", exp.Where(this=self._condition(tree.args["where"].this, "WHERE")))
+            query.set("where", exp.Where(this=self._condition(tree.args["where"].this, "WHERE")))
         written = tree.args["group"].expressions if tree.args.get("group") else []
         group = [self._expression(node, "GROUP BY") for node in written]
         items = list(self._items(tree))
@@ -129,27 +129,27 @@ class BoundSelect:
         self._check_grouped(group, [*((i.node, i.tree) for i in items), *conditions, *order.values()])
         names = _unique(items) if top else self._each_once(items)
         aliased = zip(items, names, strict=True)
-        made.set("expressions", [exp.alias_(item.tree, name, quoted=True) for item, name in aliased])
-        self._set_clauses(made, tree, group, conditions, order)
-        return made, tuple((name, item.type) for item, name in zip(items, names, strict=True))
+        query.set("expressions", [exp.alias_(item.tree, name, quoted=True) for item, name in aliased])
+        self._set_clauses(query, tree, group, conditions, order)
+        return query, tuple((name, item.type) for item, name in zip(items, names, strict=True))
 
     def _set_clauses(
         self,
-        made: exp.Select,
+        query: exp.Select,
         tree: exp.Select,
         group: Sequence[exp.Expression],
         conditions: Sequence[tuple[exp.Expression, exp.Expression]],
         order: Mapping[exp.Expression, tuple[exp.Expression, exp.Expression]],
     ) -> None:
         if group:
-            made.set("group", _grouped(tree.args["group"], group))
+            query.set("group", _grouped(tree.args["group"], group))
         for _, condition in conditions:
-            made.set("having", exp.Having(this=condition))
+            query.set("having", exp.Having(this=condition))
         if order:
-            made.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
+            query.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
         if tree.args.get("distinct"):
-            made.set("distinct", exp.Distinct())
-        _set_limits(made, tree)
+            query.set("distinct", exp.Distinct())
+        _set_limits(query, tree)
 
     # sources
 
@@ -169,9 +169,9 @@ class BoundSelect:
             self._add(node, Source(alias, shown, visible(columns), rowtime), [c.name for c in relation.columns])
             table = exp.to_identifier(table_name(relation), quoted=True)
             return exp.Table(this=table, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        inner, made = BoundSelect(self.project, self.span, self.relations).bind(node.this)
-        columns = [(name, Field(f"{alias}${name}", type_)) for name, type_ in made]
-        self._add(node, Source(alias, alias, visible(columns)), [name for name, _ in made])
+        inner, columns_there = BoundSelect(self.project, self.span, self.relations).bind(node.this)
+        columns = [(name, Field(f"{alias}${name}", type_)) for name, type_ in columns_there]
+        self._add(node, Source(alias, alias, visible(columns)), [name for name, _ in columns_there])
         return exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
 
     def _relation(self, node: RelationRef) -> Relation:
@@ -238,9 +238,9 @@ class BoundSelect:
             if not isinstance(node, exp.Column) or node.args.get("table"):
                 return node
             alias, name = self.fields[node.name]
-            made = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
-            made.meta.update(node.meta)
-            return made
+            place_column = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
+            place_column.meta.update(node.meta)
+            return place_column
 
         placed = tree.transform(place)
         assert isinstance(placed, exp.Expression)
@@ -250,7 +250,7 @@ class BoundSelect:
         binder = self._binder("the SELECT list", aggregates=True)
         for position, node in enumerate(tree.expressions, start=1):
             if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-                yield from (self._plain(found, node) for found in self._starred(node))
+                yield from (self._plain(column, node) for column in self._starred(node))
                 continue
             inner = node.this if isinstance(node, exp.Alias) else node
             bound = binder.bind(inner)
@@ -263,17 +263,17 @@ class BoundSelect:
             return iter(self.scope.source(node.table, node).columns.values())
         return self.scope.all_columns()
 
-    def _plain(self, found: Visible, node: exp.Expression) -> _Item:
-        tree = exp.Column(this=exp.to_identifier(found.field, quoted=True))
-        noted(tree, found.type)
-        return _Item(found.name, self._placed(tree), found.type, found.nullable, node)
+    def _plain(self, column: Visible, node: exp.Expression) -> _Item:
+        tree = exp.Column(this=exp.to_identifier(column.field, quoted=True))
+        noted(tree, column.type)
+        return _Item(column.name, self._placed(tree), column.type, column.nullable, node)
 
     def _order(
         self, tree: exp.Select, items: Sequence[_Item]
     ) -> dict[exp.Expression, tuple[exp.Expression, exp.Expression]]:
         """ORDER BY term → (what was written, what is sorted by): an output column by name or position, or any
         expression."""
-        found: dict[exp.Expression, tuple[exp.Expression, exp.Expression]] = {}
+        keys: dict[exp.Expression, tuple[exp.Expression, exp.Expression]] = {}
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
             written = term.this
             if isinstance(written, exp.Literal) and not written.is_string:
@@ -283,8 +283,8 @@ class BoundSelect:
             else:
                 bound = self._binder("ORDER BY", aggregates=True).expression(written)
                 key = self._placed(bound.tree)
-            found[term] = (written, key)
-        return found
+            keys[term] = (written, key)
+        return keys
 
     def _at_position(self, written: exp.Literal, items: Sequence[_Item]) -> exp.Expression:
         return items[_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
@@ -306,12 +306,12 @@ class BoundSelect:
                 raise error("COLUMN_NOT_GROUPED", span=self.scope.place(node), name=lost.name)
 
     def _each_once(self, items: Sequence[_Item]) -> list[str]:
-        seen: set[str] = set()
+        names: set[str] = set()
         for item in items:
-            if item.name in seen:
+            if item.name in names:
                 place = self.scope.place(item.node)
                 raise error("DUPLICATE_COLUMN", span=place, name=item.name, relation="the sub-select")
-            seen.add(item.name)
+            names.add(item.name)
         return [item.name for item in items]
 
 
@@ -321,7 +321,7 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
     if not sets:
         return exp.Group(expressions=list(group))
     tuples = [
-        exp.Tuple(expressions=[group[written.expressions.index(one)].copy() for one in part.expressions])
+        exp.Tuple(expressions=[group[written.expressions.index(expression)].copy() for expression in part.expressions])
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
@@ -345,10 +345,10 @@ def _position(written: exp.Literal, count: int, span: Span) -> int:
     return int(text)
 
 
-def _set_limits(made: exp.Query, tree: exp.Expression) -> None:
+def _set_limits(query: exp.Query, tree: exp.Expression) -> None:
     for clause in ("limit", "offset"):
         if tree.args.get(clause):
-            made.set(clause, tree.args[clause].copy())
+            query.set(clause, tree.args[clause].copy())
 
 
 def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | None:

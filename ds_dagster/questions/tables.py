@@ -57,12 +57,12 @@ def _read(project: LoadedProject, relation: Relation, reading: Reading, most_val
     columns = tuple((name, types[name]) for name in reading.columns)
     most = max(most_values // len(columns), 1)
     limit = reading.wanted.limit
-    asked = Wanted(reading.wanted.comparisons, most + 1 if limit is None else min(limit, most + 1))
+    request = Wanted(reading.wanted.comparisons, most + 1 if limit is None else min(limit, most + 1))
     module, _, function = read.reader.partition(":")
     reader = import_module(module)
     try:
         batches = getattr(reader, function)(
-            options, read.path, tuple((name, str(type_)) for name, type_ in columns), asked
+            options, read.path, tuple((name, str(type_)) for name, type_ in columns), request
         )
         table = table_of(_until(batches, most), columns)
         if table.num_rows > most:

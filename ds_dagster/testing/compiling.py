@@ -58,11 +58,11 @@ def expected_relation(project: LoadedProject, expectation: Expectation) -> Relat
     """
     relations, settings = project.catalog.relations, project.settings
     exact = QualifiedName.parse(expectation.relation, settings.database, settings.schema)
-    found = [exact] if exact in relations else [n for n in relations if str(n).endswith("." + expectation.relation)]
-    if len(found) != 1:
+    matches = [exact] if exact in relations else [n for n in relations if str(n).endswith("." + expectation.relation)]
+    if len(matches) != 1:
         nearest = did_you_mean(expectation.relation, [name.name for name in relations])
         raise error("UNKNOWN_RELATION", span=expectation.span, name=expectation.relation, nearest=nearest)
-    return relations[found[0]]
+    return relations[matches[0]]
 
 
 def case_settings(case: Case, state: Path) -> Settings:

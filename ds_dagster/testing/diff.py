@@ -19,7 +19,7 @@ _MOST = 20
 def compare(
     expectation: Expectation,
     expected: Sequence[Row],
-    found: Sequence[Row],
+    rows: Sequence[Row],
     key: Sequence[str],
     types: Mapping[str, DataType] = MappingProxyType({}),
 ) -> str:
@@ -28,18 +28,18 @@ def compare(
     Args:
         expectation: how to compare.
         expected: rows of the case or its golden file.
-        found: rows of the relation, in order.
+        rows: rows of the relation, in order.
         key: columns that pair rows for the diff; may be empty.
         types: of the columns, as far as they are known: DECIMAL counts to its last digit, times by value.
     """
     wanted = [compared_row(row, types) for row in expected]
-    given = [compared_row(row, types) for row in found]
+    actual = [compared_row(row, types) for row in rows]
     if expectation.columns == "subset" and wanted:
         names = list(dict.fromkeys(name for row in wanted for name in row))
-        given = [{name: row[name] for name in names if name in row} for row in given]
+        actual = [{name: row[name] for name in names if name in row} for row in actual]
     if expectation.ordered:
-        return "" if wanted == given else _in_order(wanted, given)
-    missing, extra = _difference(wanted, given)
+        return "" if wanted == actual else _in_order(wanted, actual)
+    missing, extra = _difference(wanted, actual)
     return _by_key(missing, extra, key) if missing or extra else ""
 
 
@@ -47,29 +47,29 @@ def _text(row: Mapping[str, Any]) -> str:
     return json.dumps(row, sort_keys=True, ensure_ascii=False)
 
 
-def _difference(wanted: Sequence[Row], given: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _difference(wanted: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Rows of the first that the second lacks and the other way round, as bags."""
-    left, right = Counter(map(_text, wanted)), Counter(map(_text, given))
-    return _kept(wanted, left - right), _kept(given, right - left)
+    left, right = Counter(map(_text, wanted)), Counter(map(_text, actual))
+    return _kept(wanted, left - right), _kept(actual, right - left)
 
 
 def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    kept = []
+    taken = []
     for row in rows:
         text = _text(row)
         if counts[text] > 0:
             counts[text] -= 1
-            kept.append(row)
-    return kept
+            taken.append(row)
+    return taken
 
 
-def _in_order(wanted: Sequence[Row], given: Sequence[Row]) -> str:
+def _in_order(wanted: Sequence[Row], actual: Sequence[Row]) -> str:
     same = next(
-        (n for n, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b), min(len(wanted), len(given))
+        (n for n, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b), min(len(wanted), len(actual))
     )
     lines = [f"  the first {same} of {len(wanted)} expected rows are as expected; then"]
     lines += [f"  - {_shown(row)}" for row in wanted[same : same + _MOST]]
-    lines += [f"  + {_shown(row)}" for row in given[same : same + _MOST]]
+    lines += [f"  + {_shown(row)}" for row in actual[same : same + _MOST]]
     return "\n".join(lines)
 
 
@@ -108,12 +108,12 @@ def _key_text(row: Row, key: Sequence[str]) -> str:
     return ", ".join(f"{name} {json.dumps(row[name], ensure_ascii=False)}" for name in key)
 
 
-def _changes(wanted: Row, given: Row) -> str:
-    names = dict.fromkeys([*wanted, *given])
+def _changes(wanted: Row, actual: Row) -> str:
+    names = dict.fromkeys([*wanted, *actual])
     texts = [
-        f"{name} is {_value(given, name)}, expected {_value(wanted, name)}"
+        f"{name} is {_value(actual, name)}, expected {_value(wanted, name)}"
         for name in names
-        if _value(wanted, name) != _value(given, name)
+        if _value(wanted, name) != _value(actual, name)
     ]
     return "; ".join(texts)
 

@@ -161,7 +161,7 @@ def _record(entry: Entry, partition: str) -> SentRecord:
 
 
 def _records_of_file(entry: Entry, folder: Path, partition: str) -> tuple[SentRecord, ...]:
-    found = []
+    records = []
     for number, row in enumerate(read_rows(folder / entry.text(), entry), 1):
         strange = [key for key in row if key not in _RECORD]
         if strange or "value" not in row:
@@ -170,8 +170,8 @@ def _records_of_file(entry: Entry, folder: Path, partition: str) -> tuple[SentRe
             raise error(
                 "CASE_DATA_INVALID", span=entry.span, line=number, file=entry.text(), what="record", reason=reason
             )
-        found.append(SentRecord(row.get("key"), row["value"], row.get("at"), str(row.get("partition", partition))))
-    return tuple(found)
+        records.append(SentRecord(row.get("key"), row["value"], row.get("at"), str(row.get("partition", partition))))
+    return tuple(records)
 
 
 def read_rows(path: Path, entry: Entry) -> list[dict[str, Any]]:
@@ -249,8 +249,8 @@ def _expectation(entry: Entry, folder: Path) -> Expectation:
     if ("relation" in parts) == ("topic" in parts):
         raise error("CASE_KEY_MISSING", span=entry.span, place="expect", key="relation", example="… or topic: …")
     wanted = "records" if "topic" in parts else "rows"
-    given = [key for key in ("rows", "records", "file") if key in parts]
-    if len(given) != 1 or given[0] not in (wanted, "file"):
+    sections = [key for key in ("rows", "records", "file") if key in parts]
+    if len(sections) != 1 or sections[0] not in (wanted, "file"):
         raise error("CASE_KEY_MISSING", span=entry.span, place="expect", key=wanted, example="[…] or file: …")
     expectation = Expectation(
         span=entry.span,

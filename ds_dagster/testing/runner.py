@@ -238,8 +238,8 @@ class CaseRun:
         expected = self.case.error
         for running in self.queries:
             wanted = expected is not None and expected.query == running.query.name
-            found = running.failure.condition if running.failure else ""
-            if wanted and expected is not None and found != expected.condition:
+            condition = running.failure.condition if running.failure else ""
+            if wanted and expected is not None and condition != expected.condition:
                 text = f"query {running.query.name} should end with {expected.condition}, it {_ended(running.failure)}"
                 self.failures.append(Failure(text, expected.span, running.query.name))
             elif not wanted and running.failure is not None:
@@ -253,11 +253,11 @@ class CaseRun:
 
     def _look(self, expectations: Sequence[Expectation]) -> None:
         for expectation in expectations:
-            found, key = self._records(expectation) if expectation.topic else self._rows(expectation)
+            actual, key = self._records(expectation) if expectation.topic else self._rows(expectation)
             if self.golden.update and expectation.file is not None:
-                self.golden.write(expectation.file, found, expectation.ordered)
+                self.golden.write(expectation.file, actual, expectation.ordered)
                 continue
-            difference = compare(expectation, self.golden.rows(expectation), found, key, self._types(expectation))
+            difference = compare(expectation, self.golden.rows(expectation), actual, key, self._types(expectation))
             if difference:
                 name = expectation.relation or expectation.topic
                 how = "every change" if expectation.history else f"by {', '.join(key)}" if key else "rows"
@@ -355,8 +355,8 @@ def _folders() -> Path:
 
 def find_cases(places: Sequence[Path]) -> list[Path]:
     """Case files among or below these files and folders, in order, each once."""
-    found: dict[Path, None] = {}
+    cases: dict[Path, None] = {}
     for place in places:
         files = [place] if place.is_file() else sorted(place.rglob("*.case.yaml"))
-        found |= dict.fromkeys(path.resolve() for path in files)
-    return list(found)
+        cases |= dict.fromkeys(path.resolve() for path in files)
+    return list(cases)

@@ -54,10 +54,10 @@ def _start(memory: str) -> SparkSession:
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()
     jars = (*connectors, operator_jar())
     with stderr_of_jvm(folder / "stderr.log"):
-        made = build_session(settings, jars=jars, app_name="ds test")
-    made.sparkContext.setLogLevel("OFF")
-    _MADE.append(made)
-    return made
+        spark = build_session(settings, jars=jars, app_name="ds test")
+    spark.sparkContext.setLogLevel("OFF")
+    _MADE.append(spark)
+    return spark
 
 
 def passing_folder(prefix: str) -> Path:

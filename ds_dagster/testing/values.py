@@ -166,7 +166,7 @@ def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> di
         types = {column.name: column.type for column in relation.columns}
         row |= normal_row(_json_object(value, relation, "JSON object"), types)
     if outside:
-        row |= {name: found for name, found in record_key(relation, key).items() if name in outside}
+        row |= {name: value for name, value in record_key(relation, key).items() if name in outside}
     return row
 
 
@@ -189,12 +189,12 @@ def record_key(relation: Relation, key: bytes | None) -> dict[str, Any]:
 
 def _json_object(part: bytes, relation: Relation, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(part, parse_float=Decimal)
+        value = json.loads(part, parse_float=Decimal)
     except ValueError as problem:
         raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=what) from problem
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=what)
-    return found
+    return value
 
 
 def _primitive(part: bytes, column: Column, relation: Relation) -> Any:

@@ -39,17 +39,17 @@ class Entry:
             return [entry.plain() for entry in self.value]
         return self.value
 
-    def mapping(self, known: Sequence[str], needed: Sequence[str] = ()) -> Mapping[str, Entry]:
+    def mapping(self, allowed: Sequence[str], needed: Sequence[str] = ()) -> Mapping[str, Entry]:
         """Its entries by key; every key is known, the needed ones are there.
 
         Raises:
             UserError: CASE_VALUE_INVALID, CASE_KEY_UNKNOWN, CASE_KEY_MISSING.
         """
         if not isinstance(self.value, Mapping):
-            raise self.invalid("a mapping with " + ", ".join(known))
+            raise self.invalid("a mapping with " + ", ".join(allowed))
         for key, entry in self.value.items():
-            if key not in known:
-                nearest = did_you_mean(key, known)
+            if key not in allowed:
+                nearest = did_you_mean(key, allowed)
                 raise error("CASE_KEY_UNKNOWN", span=entry.span, place=self.place, key=key, nearest=nearest)
         for key in needed:
             if key not in self.value:
@@ -127,13 +127,13 @@ def read_yaml(path: Path, shown: str) -> Entry:
 def _entry(node: yaml.Node, file: str, place: str) -> Entry:
     span = Span(file, node.start_mark.line + 1, node.start_mark.column + 1)
     if isinstance(node, yaml.MappingNode):
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
-            if key in found:
+            if key in entries:
                 raise error("CASE_KEY_TWICE", span=Span(file, key_node.start_mark.line + 1), key=key)
-            found[key] = _entry(value_node, file, key)
-        return Entry(found, span, place)
+            entries[key] = _entry(value_node, file, key)
+        return Entry(entries, span, place)
     if isinstance(node, yaml.SequenceNode):
         return Entry([_entry(item, file, place) for item in node.value], span, place)
     return Entry(_scalar(node, span, place), span, place)
@@ -158,7 +158,7 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
 def title_of(path: Path) -> str:
     """The title of a case, empty without one; what is wrong with a file is reported when it runs."""
     try:
-        found = yaml.safe_load(path.read_bytes())
+        document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError:
         return ""
-    return str(found.get("title", "")) if isinstance(found, dict) else ""
+    return str(document.get("title", "")) if isinstance(document, dict) else ""

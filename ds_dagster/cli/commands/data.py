@@ -82,22 +82,22 @@ def _place(project: LoadedProject, name: str, store: str | None) -> _Place:
 
 
 def _entity(name: str, relations: Sequence[Relation]) -> _Place:
-    found = [relation for relation in relations if relation.entity == name]
-    stores = sorted({relation.store for relation in found})
+    matches = [relation for relation in relations if relation.entity == name]
+    stores = sorted({relation.store for relation in matches})
     if len(stores) > 1:
         raise error("ENTITY_AMBIGUOUS", name=name, stores=stores)
-    if not found:
+    if not matches:
         entities = [r.entity for r in relations if r.kind in ("stream", "changelog")]
-        known = dict.fromkeys([*(r.name.name for r in relations), *entities])
-        raise error("ENTITY_UNKNOWN", name=name, nearest=did_you_mean(name, known))
-    return _Place(stores[0], name, found[0])
+        names = dict.fromkeys([*(r.name.name for r in relations), *entities])
+        raise error("ENTITY_UNKNOWN", name=name, nearest=did_you_mean(name, names))
+    return _Place(stores[0], name, matches[0])
 
 
 def _records(project: LoadedProject, place: _Place, from_beginning: bool, limit: int | None) -> Iterator[RawRecord]:
     admin = store_admin(project, place.store, resolver(project.settings, place.store))
     try:
-        found = admin.records(place.entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False)
-        yield from islice(found, limit)
+        records = admin.records(place.entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False)
+        yield from islice(records, limit)
     finally:
         admin.close()
 
@@ -224,11 +224,11 @@ def _follow(project: LoadedProject, question: Question, limit: int | None, as_js
     from ds_dagster.questions.values import line
 
     is_bounded = limit is not None or limit_of(question.tree) is not None
-    kept: list[Row] = []
+    last_rows: list[Row] = []
     with until_interrupted():
         for row in follow(project, question, limit, note):
             if as_json and is_bounded:
-                kept.append(row)
+                last_rows.append(row)
             elif as_json or OPERATION not in row:
                 click.echo(line(row))
             else:
@@ -236,7 +236,7 @@ def _follow(project: LoadedProject, question: Question, limit: int | None, as_js
                 click.echo(f"{sign} {line(row)}")
     if as_json and is_bounded:
         changelog = question.relations[0].is_changelog
-        emit_json(_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), kept))
+        emit_json(_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), last_rows))
     return 0
 
 

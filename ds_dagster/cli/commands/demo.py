@@ -37,10 +37,10 @@ def demo_command(folder: Path | None, check: bool, clicks: int, port: int | None
     """
     from ds_dagster.demo.example import copy_example, example_source, find_example
 
-    found = find_example((folder or Path.cwd()).resolve())
+    example = find_example((folder or Path.cwd()).resolve())
     if check:
-        return _check(found or example_source(), clicks, port, as_json)
-    root = found or copy_example(example_source(), (folder or Path(DEFAULT_FOLDER)).resolve())
+        return _check(example or example_source(), clicks, port, as_json)
+    root = example or copy_example(example_source(), (folder or Path(DEFAULT_FOLDER)).resolve())
     note(f"the example project is in {root}")
     return _run(root, clicks, port)
 
@@ -64,9 +64,9 @@ def _check(source: Path, clicks: int, port: int | None, as_json: bool) -> int:
     note(f"checking the example in {root}")
     is_right = False
     try:
-        found = Show(root, clicks, note, port).check()
-        is_right = all(compared.ok for compared in found)
-        _report(found, as_json)
+        results = Show(root, clicks, note, port).check()
+        is_right = all(compared.ok for compared in results)
+        _report(results, as_json)
     finally:
         if is_right:
             shutil.rmtree(root, ignore_errors=True)
@@ -75,13 +75,13 @@ def _check(source: Path, clicks: int, port: int | None, as_json: bool) -> int:
     return 0 if is_right else 1
 
 
-def _report(found: list[Compared], as_json: bool) -> None:
+def _report(results: list[Compared], as_json: bool) -> None:
     if as_json:
-        emit_json({"ok": all(c.ok for c in found), "relations": [asdict(c) | {"ok": c.ok} for c in found]})
+        emit_json({"ok": all(c.ok for c in results), "relations": [asdict(c) | {"ok": c.ok} for c in results]})
         return
-    rows = [("ok" if c.ok else "WRONG", c.relation, c.wanted, c.found, c.missing, c.extra) for c in found]
+    rows = [("ok" if c.ok else "WRONG", c.relation, c.wanted, c.found, c.missing, c.extra) for c in results]
     table(["", "relation", "expected", "found", "missing", "extra"], rows, right=(2, 3, 4, 5))
-    for compared in found:
+    for compared in results:
         for example in compared.examples:
             note(f"{compared.relation}: {example}")
 

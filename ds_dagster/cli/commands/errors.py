@@ -30,11 +30,11 @@ def errors_command(name: str | None, as_json: bool) -> int:
     condition = name.strip("[]").upper()
     if condition not in CONDITIONS:
         raise error("CONDITION_UNKNOWN", name=name, nearest=did_you_mean(condition, CONDITIONS))
-    found = explained(condition)
+    explanation = explained(condition)
     if as_json:
-        emit_json({**asdict(found), "url": condition_url(condition) or None})
+        emit_json({**asdict(explanation), "url": condition_url(condition) or None})
         return 0
-    for line in _lines(found):
+    for line in _lines(explanation):
         click.echo(line)
     return 0
 
@@ -42,18 +42,23 @@ def errors_command(name: str | None, as_json: bool) -> int:
 def _all(as_json: bool) -> int:
     every = [explained(name) for name in sorted(CONDITIONS)]
     if as_json:
-        emit_json([asdict(found) for found in every])
+        emit_json([asdict(e) for e in every])
     else:
-        table(["condition", "topic", "message"], [(found.name, found.topic, found.message) for found in every])
+        table(["condition", "topic", "message"], [(e.name, e.topic, e.message) for e in every])
     return 0
 
 
-def _lines(found: Explained) -> list[str]:
-    lines = [found.name, *_wrapped(found.message), "", *_wrapped(f"{found.meaning}. Topic: {found.topic}.")]
-    lines += ["", "What to do:", *_wrapped(found.hint or "report it with the text of the message")]
-    if found.example:
-        lines += ["", "A statement that raises it:", *(f"    {line}" for line in found.example.split("\n"))]
-    if url := condition_url(found.name):
+def _lines(explanation: Explained) -> list[str]:
+    lines = [
+        explanation.name,
+        *_wrapped(explanation.message),
+        "",
+        *_wrapped(f"{explanation.meaning}. Topic: {explanation.topic}."),
+    ]
+    lines += ["", "What to do:", *_wrapped(explanation.hint or "report it with the text of the message")]
+    if explanation.example:
+        lines += ["", "A statement that raises it:", *(f"    {line}" for line in explanation.example.split("\n"))]
+    if url := condition_url(explanation.name):
         lines += ["", f"  {url}"]
     return lines
 

@@ -215,13 +215,13 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
 def stop_command(queries: tuple[str, ...], everything: bool, project: Path | None, as_json: bool) -> int:
     """Stop queries after their batch; they stay stopped until asked for again."""
     control = Control.open(settings_of(project, quiet=as_json))
-    known = [status.name for status in control.statuses()]
-    names = known if everything else list(queries)
+    names_there = [status.name for status in control.statuses()]
+    names = names_there if everything else list(queries)
     if not names and not everything:
         raise click.UsageError("stop needs query names, or --all")
     for name in names:
-        if name not in known:
-            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
+        if name not in names_there:
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, names_there))
     if not as_json:
         note(f"stopping {', '.join(names)}; each ends its batch first" if names else "there are no queries to stop")
     ensured = control.stop(names, requested_by=REQUESTED_BY)
@@ -367,8 +367,8 @@ def _converge(
     if wait and generations:
         on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
         left = max(0.0, timeout - (control.clock.monotonic() - began))
-        found = control.wait(list(generations), generations, left, on_change)
-        statuses = {status.name: status for status in found}
+        statuses_now = control.wait(list(generations), generations, left, on_change)
+        statuses = {status.name: status for status in statuses_now}
     bad = [status for status in statuses.values() if status.state not in SETTLED]
     if as_json:
         emit_json(

@@ -34,8 +34,8 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
         from ds_dagster.cli.commands.schema import online_findings
         from ds_dagster.cli.online import store_findings
 
-        asked = (*online_findings(loaded), *store_findings(loaded, STORE_SECONDS))
-        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *asked))
+        findings = (*online_findings(loaded), *store_findings(loaded, STORE_SECONDS))
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *findings))
     chosen = {str(path) for path in paths}
     shown = [d for d in loaded.diagnostics if not chosen or (d.span and _inside(d.span.file, chosen, settings.root))]
     ok = not any(d.severity == "error" for d in shown)
@@ -121,11 +121,11 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     chosen = find_relation(loaded, relation) if relation else None
-    found = edges(loaded, chosen)
+    chosen_edges = edges(loaded, chosen)
     if as_json:
         emit_json(
             {
-                "edges": [{"from": str(a), "to": str(b)} for a, b in found],
+                "edges": [{"from": str(a), "to": str(b)} for a, b in chosen_edges],
                 "columns": [
                     {"from": f"{s}.{c}", "to": f"{q.sink.name}.{column}"}
                     for query in loaded.queries.values()
@@ -138,7 +138,7 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
         )
         return 0
     lines = (
-        mermaid_text(loaded, found)
+        mermaid_text(loaded, chosen_edges)
         if mermaid
         else column_lines(loaded, chosen)
         if columns
@@ -236,10 +236,10 @@ def find_relation(project: LoadedProject, text: str) -> QualifiedName:
         UserError: UNKNOWN_RELATION with the nearest names.
     """
     name = QualifiedName.parse(text.lower(), project.settings.database, project.settings.schema)
-    known = {*project.catalog.relations, *(b.name for b in project.broken)}
-    if name in known:
+    names = {*project.catalog.relations, *(b.name for b in project.broken)}
+    if name in names:
         return name
-    by_short = [other for other in known if other.name == text.lower()]
+    by_short = [other for other in names if other.name == text.lower()]
     if len(by_short) == 1:
         return by_short[0]
-    raise error("UNKNOWN_RELATION", name=text, nearest=did_you_mean(name.name, [other.name for other in known]))
+    raise error("UNKNOWN_RELATION", name=text, nearest=did_you_mean(name.name, [other.name for other in names]))

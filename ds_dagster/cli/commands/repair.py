@@ -71,9 +71,9 @@ class Repair:
         Raises:
             UserError: REPAIR_NOT_EXACT.
         """
-        name, found = self.query.name, {way.name: way for way in self.ways}
-        if RESET not in found or not found[RESET].exact:
-            reason = found[RESET].does if found else self._no_reason
+        name, way_of = self.query.name, {way.name: way for way in self.ways}
+        if RESET not in way_of or not way_of[RESET].exact:
+            reason = way_of[RESET].does if way_of else self._no_reason
             raise error("REPAIR_NOT_EXACT", name=name, state=self.status.state.lower(), reason=reason)
         return self._asked("reset")
 
@@ -119,16 +119,16 @@ class Repair:
         return after
 
 
-def _show(status: JobStatus, found: tuple[Way, ...], after: JobStatus | None, as_json: bool) -> None:
+def _show(status: JobStatus, possible: tuple[Way, ...], after: JobStatus | None, as_json: bool) -> None:
     if as_json:
         shown = {name: getattr(status, name) for name in ("name", "state", "condition", "message")}
-        emit_json({**shown, "ways": [asdict(way) for way in found], "after": after.state if after else None})
+        emit_json({**shown, "ways": [asdict(way) for way in possible], "after": after.state if after else None})
         return
     if after is not None:
         note(f"{after.name}: {after.state.lower()}")
-    elif not found:
+    elif not possible:
         note(f"{status.name} is {status.state.lower()}: nothing to repair between its checkpoint and its sink")
     else:
         note(f"{status.name} is {status.state.lower()}: {status.message} [{status.condition}]")
-        rows = [(way.name, "yes" if way.exact else "no", way.does, way.command) for way in found]
+        rows = [(way.name, "yes" if way.exact else "no", way.does, way.command) for way in possible]
         table(["way", "exact", "does", "then"], rows)

@@ -72,8 +72,8 @@ def _path(settings: Settings, schema: ToRecord) -> Path:
 
 def _newest(settings: Settings, schema: ToRecord) -> str:
     """The copy that the newest version would give."""
-    with closing(_connected(settings, schema.registry)) as asked:
-        latest = asked.latest(schema.subject, schema.format.type)
+    with closing(_connected(settings, schema.registry)) as client:
+        latest = client.latest(schema.subject, schema.format.type)
     if latest is None:
         raise error("SCHEMA_MISSING", registry=schema.registry.name, subject=schema.subject, relation=schema.relation)
     return schema.format.copied(latest.schema)
@@ -103,8 +103,8 @@ def online_findings(project: LoadedProject) -> Iterator[Diagnostic]:
         ):
             params = {"registry": schema.registry.name, "subject": schema.subject}
             params["difference"] = _difference(schema.format, recorded, newest)
-            found = error("SCHEMA_COPY_OUTDATED", span=schema.registry.span, **params)
-            yield replace(found.diagnostic(), severity="warning")
+            outdated = error("SCHEMA_COPY_OUTDATED", span=schema.registry.span, **params)
+            yield replace(outdated.diagnostic(), severity="warning")
     for query in project.queries.values():
         for sink in query.sinks:
             yield from _against_sink(project, sink)

@@ -61,13 +61,13 @@ def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
     from ds_dagster.testing.runner import find_cases
     from ds_dagster.testing.yaml_entries import title_of
 
-    found = find_cases(places)
+    cases = find_cases(places)
     if pattern:
         wanted = pattern.lower()
-        found = [path for path in found if wanted in shown_path(path, root).lower() or wanted in title_of(path).lower()]
-    if not found:
+        cases = [path for path in cases if wanted in shown_path(path, root).lower() or wanted in title_of(path).lower()]
+    if not cases:
         raise error("CASE_NONE_FOUND", places=[shown_path(place.resolve(), root) for place in places])
-    return found
+    return cases
 
 
 def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:

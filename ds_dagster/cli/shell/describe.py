@@ -88,15 +88,15 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     project, name = session.project(), str(statement.name)
     control = Control.open(session.settings)
     statuses = {status.name: status for status in control.statuses()}
-    known = dict.fromkeys([*project.queries, *statuses])
-    if name not in known:
-        raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, known))
+    names = dict.fromkeys([*project.queries, *statuses])
+    if name not in names:
+        raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, names))
     if statement.part == "events":
         session.output.table("DESCRIBE_QUERY_EVENTS", [event(t) for t in control.transitions(name)])
         return
     status = control.status(name)
-    found = {field: getattr(status, field) for field in QUERY_FIELDS[statement.part]}
-    values = {field: clock(value) if field in TIMES and value else value for field, value in found.items()}
+    fields = {field: getattr(status, field) for field in QUERY_FIELDS[statement.part]}
+    values = {field: clock(value) if field in TIMES and value else value for field, value in fields.items()}
     for field, figure in FIGURES.items():
         if figure.part == statement.part:
             value = getattr(status, field)

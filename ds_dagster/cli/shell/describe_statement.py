@@ -36,8 +36,8 @@ def describe_statement(session: Session, statement: DescribeStatement) -> None:
     Raises:
         ProjectError: with the mistakes of the statement.
     """
-    found = statement.statement
-    kind = _kind(found)
+    inner = statement.statement
+    kind = _kind(inner)
     described = _described(session, statement)
     text = json.dumps(described, ensure_ascii=False)
     session.output.table(
@@ -55,22 +55,22 @@ DESCRIBE_COLUMNS = (("kind", "VARCHAR"), ("json", "VARCHAR"))
 
 
 def _described(session: Session, statement: DescribeStatement) -> dict[str, Any]:
-    found = statement.statement
+    inner = statement.statement
     project = _compiled(session, statement)
     mistakes = tuple(d for d in project.errors if d.span is not None and d.span.file == STATEMENT)
     if mistakes:
         raise ProjectError(mistakes)
-    if isinstance(found, Application):
-        return _of_application(project, found)
-    if not isinstance(found, CreateAsSelect | CreateRelation | InsertInto):
-        return {"ddl": found.origin.text, "sink": None, "sources": []}
+    if isinstance(inner, Application):
+        return _of_application(project, inner)
+    if not isinstance(inner, CreateAsSelect | CreateRelation | InsertInto):
+        return {"ddl": inner.origin.text, "sink": None, "sources": []}
     query = next((q for q in project.queries.values() if q.statement.origin.span.file == STATEMENT), None)
     if query is not None:
         return _of_query(project, query)
-    made = next((r for r in project.catalog.relations.values() if r.span.file == STATEMENT), None)
-    if made is None:
+    relation = next((r for r in project.catalog.relations.values() if r.span.file == STATEMENT), None)
+    if relation is None:
         raise ProjectError(project.errors)
-    return {"ddl": _ddl(project, made), "sink": _artifact(made), "sources": []}
+    return {"ddl": _ddl(project, relation), "sink": _artifact(relation), "sources": []}
 
 
 def _of_query(project: LoadedProject, query: BoundQuery | Part) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def _of_application(project: LoadedProject, application: Application) -> dict[st
     query = project.queries[str(application.name)]
     assert isinstance(query.statement, Application)
     ddls = [
-        _made(project, one) for one in query.statement.statements if isinstance(one, CreateAsSelect | CreateRelation)
+        _made(project, item) for item in query.statement.statements if isinstance(item, CreateAsSelect | CreateRelation)
     ]
-    made = {one["fqn"] for one in ddls}
-    sources = [project.catalog.relations[name] for name in query.sources if str(name) not in made]
+    names_made = {ddl["fqn"] for ddl in ddls}
+    sources = [project.catalog.relations[name] for name in query.sources if str(name) not in names_made]
     statements = [{"kind": _kind(part.statement), **_of_query(project, part)} for part in query.parts]
     return {
         "ddls": ddls,
@@ -125,25 +125,25 @@ def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
     texts, _ = read_texts(session.settings)
     context, project = session.context, session.project()
     replaced = list(_replaced(project, statement))
-    kept = [(name, _without(text, name, replaced)) for name, text in texts]
+    others = [(name, _without(text, name, replaced)) for name, text in texts]
     lines = [
         f"USE {what.upper()} {value};"
         for what, value in (("database", context.database), ("schema", context.schema), ("store", context.store))
         if value
     ]
-    return compile_texts([*kept, (STATEMENT, " ".join([*lines, statement.statement.origin.text]))], session.settings)
+    return compile_texts([*others, (STATEMENT, " ".join([*lines, statement.statement.origin.text]))], session.settings)
 
 
 def _replaced(project: LoadedProject, statement: DescribeStatement) -> Iterable[Origin]:
     """Statements in files that make what this one makes: of the relations, and of the application."""
-    found = statement.statement
-    inside = found.statements if isinstance(found, Application) else (found,)
-    if isinstance(found, Application) and (query := project.queries.get(str(found.name))) is not None:
+    written = statement.statement
+    inside = written.statements if isinstance(written, Application) else (written,)
+    if isinstance(written, Application) and (query := project.queries.get(str(written.name))) is not None:
         yield query.statement.origin
-    for one in inside:
-        if not isinstance(one, CreateAsSelect | CreateRelation):
+    for inner in inside:
+        if not isinstance(inner, CreateAsSelect | CreateRelation):
             continue
-        relation = project.catalog.relations.get(qualify(one.name, one.origin.context, project.settings))
+        relation = project.catalog.relations.get(qualify(inner.name, inner.origin.context, project.settings))
         if relation is not None:
             yield relation.origin
 

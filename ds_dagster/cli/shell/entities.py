@@ -39,17 +39,17 @@ def path_text(path: EntityPath) -> str:
     return ".".join(map(name_text, path))
 
 
-def described(found: EntityDescription) -> dict[str, Any]:
+def described(entity: EntityDescription) -> dict[str, Any]:
     """A description as JSON: the shape of DESCRIBE ENTITY."""
     return {
-        "path": list(found.path),
-        "type": found.kind,
-        **found.facts.counts,
-        "record_time": found.facts.record_time,
-        "size": found.facts.size,
-        "bytes": found.bytes,
-        "newest": dict(found.newest),
-        "settings": dict(found.facts.settings),
+        "path": list(entity.path),
+        "type": entity.kind,
+        **entity.facts.counts,
+        "record_time": entity.facts.record_time,
+        "size": entity.facts.size,
+        "bytes": entity.bytes,
+        "newest": dict(entity.newest),
+        "settings": dict(entity.facts.settings),
         "columns": [
             {
                 "name": column.name,
@@ -58,7 +58,7 @@ def described(found: EntityDescription) -> dict[str, Any]:
                 "nullable": column.nullable,
                 "primary_key": column.key,
             }
-            for column in found.columns
+            for column in entity.columns
         ],
     }
 
@@ -67,18 +67,18 @@ def describe_entity(session: Session, statement: DescribeEntity) -> None:
     """What the store knows of an entity, and which relations are on it."""
     store = session.store(statement.store)
     with session.operations(store) as operations:
-        found = operations.describe(statement.path.parts)
-        if found is None:
+        entity = operations.describe(statement.path.parts)
+        if entity is None:
             raise _missing(store, statement.path.parts, operations)
-        relations = [str(r.name) for r in _relations(session.project(), store, operations, found.path)]
-    session.output.document("DESCRIBE_ENTITY", {"store": store.name, **described(found), "relations": relations})
+        relations = [str(r.name) for r in _relations(session.project(), store, operations, entity.path)]
+    session.output.document("DESCRIBE_ENTITY", {"store": store.name, **described(entity), "relations": relations})
 
 
 def _missing(store: StoreDefinition, path: EntityPath, operations: EntityOperations) -> Exception:
     from ds_dagster.names import did_you_mean
 
-    known = [node.path[-1] for node in operations.children(path[:-1])]
-    return error("ENTITY_NOT_FOUND", entity=path_text(path), store=store.name, nearest=did_you_mean(path[-1], known))
+    names = [node.path[-1] for node in operations.children(path[:-1])]
+    return error("ENTITY_NOT_FOUND", entity=path_text(path), store=store.name, nearest=did_you_mean(path[-1], names))
 
 
 def _relations(
@@ -93,19 +93,19 @@ def _standing_on(
     project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
     """Relations on an entity however its path is spelled; the store is asked where the written one names none."""
-    found = _relations(project, store, operations, path)
-    return found or _relations(project, store, operations, _canonical(operations, path))
+    relations = _relations(project, store, operations, path)
+    return relations or _relations(project, store, operations, _canonical(operations, path))
 
 
 def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
     """A path as the store spells it; a level, which is not an entity, as it was written."""
     try:
-        found = operations.describe(path)
+        entity = operations.describe(path)
     except DsError as problem:
         if problem.condition != "ENTITY_PATH_INVALID":
             raise
         return path
-    return path if found is None else found.path
+    return path if entity is None else entity.path
 
 
 def print_entity(session: Session, statement: PrintEntity) -> None:
@@ -129,8 +129,8 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
 def _follow(session: Session, store: StoreDefinition, statement: PrintEntity, relation: Relation | None) -> None:
     entity, limit = ".".join(statement.path.parts), statement.limit
     with session.admin(store) as admin:
-        found = admin.records(entity, from_beginning=statement.from_beginning, limit=limit, stopped=lambda: False)
-        for record in islice(found, limit):
+        records = admin.records(entity, from_beginning=statement.from_beginning, limit=limit, stopped=lambda: False)
+        for record in islice(records, limit):
             _show(session, store, record, relation)
 
 
@@ -245,8 +245,8 @@ def generate_columns(session: Session, statement: GenerateColumns) -> None:
 
     store = session.store(statement.store)
     with session.operations(store) as operations:
-        made = generated(session.settings, store, operations, statement.path.parts, statement.samples or SAMPLES)
-    session.output.text("GENERATE_COLUMNS", "ddl", made.ddl, source=made.source, records=made.records)
+        columns = generated(session.settings, store, operations, statement.path.parts, statement.samples or SAMPLES)
+    session.output.text("GENERATE_COLUMNS", "ddl", columns.ddl, source=columns.source, records=columns.records)
 
 
 EXECUTORS: Mapping[type, Executor] = {

@@ -49,9 +49,9 @@ def _schemas(session: Session, statement: ListObjects) -> list[Row]:
     database = _database(session, statement)
     current = (project.settings.database, project.settings.schema)
     return [
-        {"database": found, "name": schema, "current": (found, schema) == current}
-        for found, schema in sorted(project.catalog.schemas)
-        if database in ("", found)
+        {"database": catalog, "name": schema, "current": (catalog, schema) == current}
+        for catalog, schema in sorted(project.catalog.schemas)
+        if database in ("", catalog)
     ]
 
 
@@ -121,12 +121,12 @@ def _functions(session: Session, _: ListObjects) -> list[Row]:
     return [
         {
             "name": name.upper(),
-            "type": one.language,
-            "arguments": str(one).removeprefix(name),
-            "meaning": f"{one.entry}, gives {one.returns}",
+            "type": function.language,
+            "arguments": str(function).removeprefix(name),
+            "meaning": f"{function.entry}, gives {function.returns}",
         }
-        for name, found in sorted(session.project().catalog.functions.functions.items())
-        for one in found
+        for name, overloads in sorted(session.project().catalog.functions.functions.items())
+        for function in overloads
     ] + [
         {
             "name": name,
@@ -140,7 +140,7 @@ def _functions(session: Session, _: ListObjects) -> list[Row]:
 
 def _function_sources(session: Session, _: ListObjects) -> list[Row]:
     sources = session.project().catalog.functions.sources
-    return [{"name": name, "file": one.file, "classes": len(one.classes)} for name, one in sorted(sources.items())]
+    return [{"name": name, "file": s.file, "classes": len(s.classes)} for name, s in sorted(sources.items())]
 
 
 def _registries(session: Session, _: ListObjects) -> list[Row]:

@@ -80,11 +80,11 @@ class SqlOutput:
 
     def failure(self, problem: DsError) -> None:
         """What went wrong."""
-        found = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
+        diagnostics = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
         if self.as_json:
-            self._line({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in found]})
+            self._line({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in diagnostics]})
         else:
-            show_diagnostics(found)
+            show_diagnostics(diagnostics)
 
     @staticmethod
     def _line(value: Mapping[str, Any]) -> None:
@@ -93,8 +93,8 @@ class SqlOutput:
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     names = list(rows[0]) if rows else []
-    found = {name: next((row[name] for row in rows if row[name] is not None), None) for name in names}
-    return [(name, TYPES.get(type(value), "VARCHAR")) for name, value in found.items()]
+    samples = {name: next((row[name] for row in rows if row[name] is not None), None) for name in names}
+    return [(name, TYPES.get(type(value), "VARCHAR")) for name, value in samples.items()]
 
 
 def _is_table(value: object) -> bool:

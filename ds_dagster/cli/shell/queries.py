@@ -46,8 +46,8 @@ def _follow(session: Session, question: Any) -> None:
         for row in follow(session.project(), question, None, note):
             operation = row.pop(OPERATION, None)
             sign = {"delete": "- ", "upsert": "+ "}.get(str(operation), "")
-            told = {"operation": operation} if operation else {}
-            session.output.line({"kind": "ROW", **told, "row": row}, sign + line(row))
+            marks = {"operation": operation} if operation else {}
+            session.output.line({"kind": "ROW", **marks, "row": row}, sign + line(row))
 
 
 def control_query(session: Session, statement: ControlQuery) -> None:
@@ -60,9 +60,9 @@ def control_query(session: Session, statement: ControlQuery) -> None:
 
     project, name = session.project(), str(statement.name)
     control = Control.open(session.settings)
-    known = dict.fromkeys([*project.queries, *(status.name for status in control.statuses())])
-    if name not in known:
-        raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, known))
+    names = dict.fromkeys([*project.queries, *(status.name for status in control.statuses())])
+    if name not in names:
+        raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, names))
     if statement.verb == "terminate":
         (ensured,) = control.stop([name], requested_by=REQUESTED_BY) or (None,)
     else:

@@ -87,8 +87,8 @@ class Session:
 def use(session: Session, statement: Use) -> None:
     """USE DATABASE, SCHEMA or STORE: checked, then kept for the session."""
     project, parts, span = session.project(), statement.name.parts, statement.name.span
-    known = project.catalog.schemas
-    databases = sorted({database for database, _ in known})
+    schemas = project.catalog.schemas
+    databases = sorted({database for database, _ in schemas})
     if statement.what == "store":
         session.context = replace(session.context, store=project.catalog.store(parts[0], span).name)
     elif statement.what == "database":
@@ -97,8 +97,8 @@ def use(session: Session, statement: Use) -> None:
         session.context = replace(session.context, database=parts[0], schema="")
     else:
         database = parts[0] if len(parts) == 2 else project.settings.database
-        if (database, parts[-1]) not in known:
-            name, names = f"{database}.{parts[-1]}", [f"{a}.{b}" for a, b in sorted(known)]
+        if (database, parts[-1]) not in schemas:
+            name, names = f"{database}.{parts[-1]}", [f"{a}.{b}" for a, b in sorted(schemas)]
             raise error("UNKNOWN_SCHEMA", span=span, name=name, nearest=did_you_mean(name, names))
         session.context = replace(session.context, database=database, schema=parts[-1])
     session.output.done("USE", statement.what, str(statement.name), f"{statement.what} {statement.name} is used now")

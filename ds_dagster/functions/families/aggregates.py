@@ -43,7 +43,7 @@ def _mean(types: Sequence[DataType]) -> DataType:
 
 def _spark_sum(f: Functions, values: Any, type_: Any) -> Any:
     """NULL without values, as SUM and AVG have it."""
-    total = f.aggregate(values, f.lit(0).cast(type_), lambda so_far, one: (so_far + one).cast(type_))
+    total = f.aggregate(values, f.lit(0).cast(type_), lambda so_far, item: (so_far + item).cast(type_))
     return f.when(f.size(values) > 0, total)
 
 
@@ -55,10 +55,10 @@ def _spread(name: str, *, sample: bool, root: bool) -> SparkAggregate:
     """A variance or a standard deviation."""
 
     def of_values(f: Functions, listed: Any, _type: Any) -> Any:
-        values = f.transform(listed, lambda one: one.cast("double"))
+        values = f.transform(listed, lambda item: item.cast("double"))
         number = f.size(values)
-        mean = f.aggregate(values, f.lit(0.0), lambda so_far, one: so_far + one) / number
-        squares = f.aggregate(values, f.lit(0.0), lambda so_far, one: so_far + (one - mean) * (one - mean))
+        mean = f.aggregate(values, f.lit(0.0), lambda so_far, item: so_far + item) / number
+        squares = f.aggregate(values, f.lit(0.0), lambda so_far, item: so_far + (item - mean) * (item - mean))
         variance = f.when(number > int(sample), squares / (number - int(sample)))
         return f.sqrt(variance) if root else variance
 

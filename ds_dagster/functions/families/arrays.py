@@ -26,7 +26,7 @@ def _spark_sort(f: Functions, array: Column, upwards: Column | None = None, null
     if upwards is None:
         return rising
     first = upwards if nulls_first is None else nulls_first
-    nulls, others = (f.filter(array, lambda one: one.isNull()), f.filter(rising, lambda one: one.isNotNull()))
+    nulls, others = (f.filter(array, lambda item: item.isNull()), f.filter(rising, lambda item: item.isNotNull()))
     moved = f.when(upwards, f.concat(others, nulls)).otherwise(f.concat(nulls, f.reverse(others)))
     ordered = f.when(upwards == first, f.when(upwards, rising).otherwise(falling)).otherwise(moved)
     return f.when(upwards.isNotNull() & first.isNotNull(), ordered)
@@ -128,7 +128,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "the element (also NULL) is in it",
         ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),
         ("ARRAY_CONTAINS(ARRAY['a'], NULL)", "FALSE"),
-        spark=lambda f, array, wanted: f.exists(array, lambda one: one.eqNullSafe(wanted)),
+        spark=lambda f, array, wanted: f.exists(array, lambda item: item.eqNullSafe(wanted)),
         question=nullable(lambda values, wanted: None if values is None else wanted in values),
     ),
     scalar(
@@ -164,7 +164,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         first,
         "without every such element",
         ("ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "ARRAY[2]"),
-        spark=lambda f, array, unwanted: f.filter(array, lambda one: ~one.eqNullSafe(unwanted)),
+        spark=lambda f, array, unwanted: f.filter(array, lambda item: ~item.eqNullSafe(unwanted)),
         question=nullable(
             lambda values, unwanted: None if values is None else [value for value in values if value != unwanted]
         ),

@@ -88,8 +88,8 @@ def _character_set(name: str) -> str:
 
 
 def _encoded(text: str, name: str) -> bytes:
-    known = _character_set(name)
-    return b"\xfe\xff" + text.encode("utf-16-be") if known == "utf-16" else text.encode(known, "replace")
+    encoding = _character_set(name)
+    return b"\xfe\xff" + text.encode("utf-16-be") if encoding == "utf-16" else text.encode(encoding, "replace")
 
 
 def _decoded(value: bytes, name: str) -> str:

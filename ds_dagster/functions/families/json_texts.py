@@ -87,10 +87,10 @@ def _built(build: Literal["json_object", "json_array"], *, absent: bool) -> Comp
         is_json = [isinstance(tree, exp.Anonymous) and str(tree.this) in JSON_TEXTS for tree in call.written]
 
         def function(*values: Any) -> str:
-            given = zip(values, call.types, is_json, strict=True)
-            parts = [value if is_text else json_texts.as_json(value, type_) for value, type_, is_text in given]
-            made: str = getattr(json_texts, build)(parts, absent=absent)
-            return made
+            triples = zip(values, call.types, is_json, strict=True)
+            parts = [value if is_text else json_texts.as_json(value, type_) for value, type_, is_text in triples]
+            text: str = getattr(json_texts, build)(parts, absent=absent)
+            return text
 
         return function
 

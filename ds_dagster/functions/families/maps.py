@@ -46,8 +46,8 @@ def _map_of(types: Sequence[DataType]) -> DataType:
 
 
 def _spark_union(f: Functions, old: Column, new: Column) -> Any:
-    kept = f.map_filter(old, lambda key, _: ~f.map_contains_key(new, key))
-    return f.map_concat(kept, new)
+    others = f.map_filter(old, lambda key, _: ~f.map_contains_key(new, key))
+    return f.map_concat(others, new)
 
 
 def _spark_of_text(f: Functions, text: Column, between: Column | str = ",", inside: Column | str = "=") -> Any:

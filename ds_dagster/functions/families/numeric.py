@@ -43,8 +43,8 @@ def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataTyp
     precision, scale = type_.precision or 10, type_.scale or 0
     if left is not None and left >= scale:
         return type_
-    kept = scale if left is None else max(left, 0)
-    return decimal(min(precision - scale + 1 + kept, MAX_DECIMAL_PRECISION), kept)
+    digits_left = scale if left is None else max(left, 0)
+    return decimal(min(precision - scale + 1 + digits_left, MAX_DECIMAL_PRECISION), digits_left)
 
 
 def _wider(types: Sequence[DataType]) -> DataType:

@@ -120,9 +120,9 @@ def _between_two(values: exp.Expression, type_: DataType, arguments: Sequence[ex
     rest = _call("MOD", above.copy(), size.copy())
     share = exp.Div(this=cast_node(rest, BIGINT, DOUBLE), expression=_number(f"{part.denominator}e0"))
     distance = exp.Paren(this=exp.Sub(this=high, expression=low.copy()))
-    made = exp.Add(this=low.copy(), expression=exp.Mul(this=distance, expression=exp.Paren(this=share)))
+    interpolated = exp.Add(this=low.copy(), expression=exp.Mul(this=distance, expression=exp.Paren(this=share)))
     is_there = exp.EQ(this=rest.copy(), expression=_number(0))
-    return exp.Case(ifs=[exp.If(this=is_there, true=low)], default=made)
+    return exp.Case(ifs=[exp.If(this=is_there, true=low)], default=interpolated)
 
 
 def _one_of_them(values: exp.Expression, _type: DataType, arguments: Sequence[exp.Expression]) -> exp.Expression:
@@ -162,7 +162,7 @@ def _json_list(call: QuestionAggregate) -> exp.Expression:
 def _value_by(extreme: str) -> Callable[[QuestionAggregate], exp.Expression]:
     """The first argument beside the extreme second one; of several such rows the extreme first argument."""
 
-    def made(call: QuestionAggregate) -> exp.Expression:
+    def expression(call: QuestionAggregate) -> exp.Expression:
         value, key = (argument.copy() for argument in call.arguments)
         pairs = [
             exp.PropertyEQ(this=exp.to_identifier("k"), expression=key),
@@ -171,19 +171,19 @@ def _value_by(extreme: str) -> Callable[[QuestionAggregate], exp.Expression]:
         row = call.present(named(extreme, exp.Struct(expressions=pairs)))
         return named("struct_extract", row, exp.Literal.string("v"))
 
-    return made
+    return expression
 
 
 def _percentile(choose: Callable[[list[Any], Fraction], Any]) -> Callable[[QuestionAggregate], exp.Expression]:
     """A value at its place among all values in their order."""
 
-    def made(call: QuestionAggregate) -> exp.Expression:
+    def expression(call: QuestionAggregate) -> exp.Expression:
         part = _part_of(call.arguments)
         values = named("list_sort", call.present(named("list", call.arguments[0].copy())))
         types = [ArrayType(call.types[0])]
         return call.compute(lambda values: choose(values, part) if values else None, [values], types, call.result)
 
-    return made
+    return expression
 
 
 def _between(values: list[Any], part: Fraction) -> float:

@@ -52,7 +52,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         ValueError: Python has it not.
     """
     try:
-        with_ends = re.sub(r"\\(.)", lambda found: "\\Z" if found[1] == "z" else found[0], pattern, flags=re.DOTALL)
+        with_ends = re.sub(r"\\(.)", lambda escape: "\\Z" if escape[1] == "z" else escape[0], pattern, flags=re.DOTALL)
         return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", with_ends))
     except re.error as problem:
         raise ValueError(f"'{pattern}' is not a regular expression that a question can use: {problem}") from problem
@@ -66,8 +66,8 @@ def _replaced(text: str, pattern: str, by: str) -> str:
 def _replacement(java: str) -> str:
     """``$1`` and ``${name}`` are groups; a backslash and any other ``$`` are plain characters."""
 
-    def part(found: re.Match[str]) -> str:
-        name, number = found.groups()
+    def part(match: re.Match[str]) -> str:
+        name, number = match.groups()
         return f"\\g<{name or number}>" if name or number else "\\\\"
 
     return re.sub(r"\$\{(\w+)\}|\$(\d)|\\", part, java)
@@ -78,8 +78,8 @@ def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
     if match is None:
         return None
     _check_group(match.re, group)
-    found: str | None = match.group(group)
-    return found
+    text_of_group: str | None = match.group(group)
+    return text_of_group
 
 
 def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str | None]:

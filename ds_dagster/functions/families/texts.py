@@ -24,7 +24,7 @@ WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
 
 def _spark_translate(f: Functions, text: Column, *characters: Column) -> Any:
     """NULL for the characters means none of them."""
-    return f.call_function("translate", text, *[f.coalesce(given, f.lit("")) for given in characters])
+    return f.call_function("translate", text, *[f.coalesce(character, f.lit("")) for character in characters])
 
 
 def _spark_padded(name: str) -> SparkMeaning:
@@ -47,10 +47,10 @@ def _spark_initcap(f: Functions, text: Column) -> Any:
 
 def _concatenation(call: Call) -> exp.Expression:
     """``||`` gives NULL when a part is NULL."""
-    made = call.arguments[0]
+    joined = call.arguments[0]
     for part in call.arguments[1:]:
-        made = exp.DPipe(this=made, expression=part)
-    return exp.Paren(this=made)
+        joined = exp.DPipe(this=joined, expression=part)
+    return exp.Paren(this=joined)
 
 
 def _joined(separator: str | None, *texts: str | None) -> str | None:

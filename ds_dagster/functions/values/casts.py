@@ -250,10 +250,10 @@ def fitted(value: Decimal, target: Scalar, rounding: str = ROUND_HALF_UP) -> Dec
     Raises:
         ValueError: it has more.
     """
-    made = value.quantize(Decimal(1).scaleb(-(target.scale or 0)), rounding=rounding, context=EXACT)
-    if len(made.as_tuple().digits) > (target.precision or 10) and made != 0:
+    fitted_value = value.quantize(Decimal(1).scaleb(-(target.scale or 0)), rounding=rounding, context=EXACT)
+    if len(fitted_value.as_tuple().digits) > (target.precision or 10) and fitted_value != 0:
         raise ValueError(f"{value} does not fit {target}")
-    return made
+    return fitted_value
 
 
 def divided(total: Decimal, count: int, target: Scalar) -> Decimal:
@@ -266,11 +266,11 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return value
     exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)
-    made = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=EXACT)
+    quantized = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=EXACT)
     if not isinstance(type_, Scalar) or type_.name != "DECIMAL":
-        return float(made) + 0.0 if isinstance(value, float) else int(made)
+        return float(quantized) + 0.0 if isinstance(value, float) else int(quantized)
     try:
-        return fitted(made, type_)
+        return fitted(quantized, type_)
     except ValueError:
         return None
 
@@ -338,8 +338,8 @@ def _as_time(value: Any, _target: Scalar) -> time:
 
 
 def _as_bytes(value: Any, target: Scalar) -> bytes:
-    made = value.encode() if isinstance(value, str) else bytes(value)
-    return made if target.length is None else made[: target.length]
+    content = value.encode() if isinstance(value, str) else bytes(value)
+    return content if target.length is None else content[: target.length]
 
 
 _CASTS: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(

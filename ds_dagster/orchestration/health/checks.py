@@ -88,8 +88,8 @@ def check_running(job: Job) -> Verdict:
         severity = WARN if waited <= START_SECONDS else ERROR
         return Verdict(False, f"starting for {waited:.0f} s", severity, f"STARTING_{severity.value}")
     reason = f"{status.state}: {status.message}" if status.message else status.state
-    told = {"condition": status.condition, "hint": status.hint}
-    metadata = {f"{PREFIX}/{name}": text for name, text in told.items() if text}
+    texts = {"condition": status.condition, "hint": status.hint}
+    metadata = {f"{PREFIX}/{name}": text for name, text in texts.items() if text}
     comes_back = status.state in COMING_BACK or (status.state == "ABSENT" and not status.condition)
     return Verdict(False, reason, WARN if comes_back else ERROR, f"{status.state} {status.condition}", metadata)
 
@@ -178,8 +178,8 @@ class Health:
     def read(cls, control: Control, project: DsProject) -> "Health":
         """Read the journal."""
         statuses = {status.name: status for status in control.statuses()}
-        known = [name for name in project.project.queries if name in statuses]
-        changes = {change.name: change for change in control.changes(project.project, known)} if known else {}
+        names = [name for name in project.project.queries if name in statuses]
+        changes = {change.name: change for change in control.changes(project.project, names)} if names else {}
         return cls(statuses, changes, control.clock.now())
 
     def of(self, props: RelationProps) -> list[JobStatus]:
@@ -194,13 +194,13 @@ class Health:
         missing = [query.name for query in props.queries if query.name not in self.statuses]
         if missing and name == "running":
             return Verdict(False, f"never started: {', '.join(missing)}", condition="NEVER_STARTED")
-        found = freshness(props) or ROWS
-        lag, newest = float(max_lag_seconds(props) or LAG_SECONDS), moment(statuses, found.source)
+        rule = freshness(props) or ROWS
+        lag, newest = float(max_lag_seconds(props) or LAG_SECONDS), moment(statuses, rule.source)
         if name == "definition_current" and props.broken is not None and statuses:
             return Verdict(
                 False, "the SQL file is refused: the query runs on with its last definition", WARN, "refused"
             )
-        jobs = [Job(status, self.changes.get(status.name), self.now, lag, found, newest) for status in statuses]
+        jobs = [Job(status, self.changes.get(status.name), self.now, lag, rule, newest) for status in statuses]
         verdicts = [CHECK_FUNCTIONS[name](job) for job in jobs]
         severity = ERROR if name in ("progress", FRESH) else WARN
         nothing = Verdict(True, "never started", severity)
@@ -220,15 +220,15 @@ def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetC
     Raises:
         UserError: CHECK_UNKNOWN.
     """
-    given = translator.get_check_specs(props)
-    for spec in given:
+    specs = translator.get_check_specs(props)
+    for spec in specs:
         if spec.name not in CHECK_FUNCTIONS:
             whose = type(translator).__name__
             raise error("CHECK_UNKNOWN", check=spec.name, relation=props.name, translator=whose, known=CHECK_FUNCTIONS)
     if not props.mistakes or (props.broken is not None and not props.is_stream):  # such an asset fails by itself
-        return tuple(given)
+        return tuple(specs)
     text = "Every statement that fills it is valid."
-    return (*given, dg.AssetCheckSpec(COMPILES, asset=translator.get_asset_key(props.name), description=text))
+    return (*specs, dg.AssetCheckSpec(COMPILES, asset=translator.get_asset_key(props.name), description=text))
 
 
 def check_names(props: RelationProps, translator: DsTranslator) -> tuple[str, ...]:

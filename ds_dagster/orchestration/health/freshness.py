@@ -40,14 +40,14 @@ def freshness(props: RelationProps) -> Freshness | None:
         UserError: FRESHNESS_INVALID.
     """
     text = props.relation.comment.freshness if props.relation else ""
-    found = freshness_of(text) if text else None
-    if text and found is None:
+    rule = freshness_of(text) if text else None
+    if text and rule is None:
         raise error("FRESHNESS_INVALID", span=props.relation.span if props.relation else None, value=text)
-    return found
+    return rule
 
 
 def moment(statuses: Sequence[JobStatus], source: str) -> float | None:
     """How new the data of a relation is by one figure, None before there is any."""
     followed = FOLLOWED[source]
-    known = [value for status in statuses if (value := followed.of(status)) is not None]
-    return followed.over(known) if known else None
+    moments = [value for status in statuses if (value := followed.of(status)) is not None]
+    return followed.over(moments) if moments else None

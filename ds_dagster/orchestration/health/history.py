@@ -40,7 +40,7 @@ def transitions_told(
         cursor = replace(cursor, journal=journal, since=control.clock.now() - FIRST_SECONDS, seen=0)
         _, moved = history(control.journal, 0, since=cursor.since, limit=MOST)
     assets = _assets(relations, translator)
-    events = [_event(key, one) for _, one in moved if one.kind == "state" for key in assets.get(one.name, ())]
+    events = [_event(key, t) for _, t in moved if t.kind == "state" for key in assets.get(t.name, ())]
     return Told(tuple(events), replace(cursor, seen=moved[-1][0]) if moved else cursor)
 
 

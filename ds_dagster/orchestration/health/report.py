@@ -75,7 +75,7 @@ class Reporter:
     def report(self, relations: Sequence[RelationProps], cursor: Cursor) -> Report:
         """Everything that is worth saying now; relations that waited longest come first when time is short."""
         keyed = {"/".join(self.translator.get_asset_key(props.name).path): props for props in relations}
-        said = {path: found for path, found in cursor.said.items() if path in keyed}
+        said = {path: text for path, text in cursor.said.items() if path in keyed}
         waiting = sorted(keyed, key=lambda path: cursor.of(path).checked)
         events: list[Event] = []
         end = self.monotonic() + BUDGET_SECONDS
@@ -142,8 +142,9 @@ class Reporter:
         downstream turns stale; the versions of its inputs are those in force, which a running query reads."""
         entry = self._entries.get(key)
         last = entry.last_materialization if entry else None
-        kept: Mapping[str, str] = (last.asset_materialization.tags or {}) if last and last.asset_materialization else {}
-        tags = {name: value for name, value in kept.items() if name.startswith("dagster/")}
+        materialization = last.asset_materialization if last else None
+        tags_then: Mapping[str, str] = materialization.tags or {} if materialization else {}
+        tags = {name: value for name, value in tags_then.items() if name.startswith("dagster/")}
         if CODE_VERSION_TAG in tags:
             for parent in self.parents.get(key, ()):
                 tags |= self._version_tags(parent)

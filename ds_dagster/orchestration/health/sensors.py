@@ -62,8 +62,8 @@ def build_ds_health_sensor(
         try:
             control = control_resource(context, project).control(project)
             health = Health.read(control, project)  # as it is, before anything is mended
-            told = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
-            cursor, engine = heal(control, told.cursor)
+            transitions = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
+            cursor, engine = heal(control, transitions.cursor)
         except DsError as problem:
             reason = f"{problem.message} [{problem.condition}]; {problem.hint}"
             return dg.SensorResult(skip_reason=reason, cursor=context.cursor)
@@ -74,7 +74,7 @@ def build_ds_health_sensor(
         looked = watch.tick(kept_of_sources(report.cursor, cursor, watch), health.now, control.clock.monotonic)
         troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
         summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}{troubles}"
-        events = [*told.events, *report.events, *looked.events]
+        events = [*transitions.events, *report.events, *looked.events]
         return dg.SensorResult(asset_events=events, cursor=looked.cursor.dump(), skip_reason=summary)
 
     return ds_health
@@ -82,8 +82,8 @@ def build_ds_health_sensor(
 
 def kept_of_sources(reported: Cursor, before: Cursor, watch: SourceWatch) -> Cursor:
     """The cursor of a report, with what was said of entities, of which reports know nothing."""
-    kept = {path: said for path, said in before.said.items() if path in watch.paths}
-    return replace(reported, said={**reported.said, **kept})
+    unreported = {path: said for path, said in before.said.items() if path in watch.paths}
+    return replace(reported, said={**reported.said, **unreported})
 
 
 def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:

@@ -66,7 +66,7 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
     """What a request leads to.
 
     Args:
-        asked: the request.
+        request: the request.
         change: verdict of the comparison with the stored definition.
         job: what is wanted so far, None for a new job.
         status: what is.

@@ -68,10 +68,10 @@ def check_columns(relation: Relation, store: str) -> None:
 def table(path: Sequence[str], alias: str = "") -> exp.Table:
     """``"DATABASE"."SCHEMA"."TABLE"``."""
     catalog, db, name = path
-    made = exp.Table(this=quoted(name), db=quoted(db), catalog=quoted(catalog))
+    built = exp.Table(this=quoted(name), db=quoted(db), catalog=quoted(catalog))
     if alias:
-        made.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-    return made
+        built.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    return built
 
 
 def shown_path(path: Sequence[str]) -> str:
