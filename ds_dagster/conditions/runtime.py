@@ -54,6 +54,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "run `ds engine stop` and `ds engine start` with this version: the engine migrates the journal when it starts",
     ),
     Condition(
+        "STATE_FILE_INVALID",
+        "user",
+        "{path} is not a valid state file: {reason}",
+        "write one where the journal can be read: `ds plan --save {path}`",
+    ),
+    Condition(
         "JOURNAL_NETWORK_FILE_SYSTEM",
         "user",
         "the state folder {folder} is on a network file system ({kind}), where file locks cannot be trusted",

@@ -27,13 +27,22 @@ DAGSTER: Mapping[str, str] = MappingProxyType(
 )
 """File of the new project → file of this package. The suffix keeps tools away from the templates."""
 
+CI: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "github": {".github/workflows/streaming-sql.yml": "github.yml.txt", "requirements.txt": "requirements.txt.txt"},
+        "gitlab": {".gitlab-ci.yml": "gitlab.yml.txt", "requirements.txt": "requirements.txt.txt"},
+    }
+)
+"""Service → files for it: check a change, say what it would do, deploy it."""
 
-def write_project(folder: Path, with_dagster: bool = True) -> list[Path]:
+
+def write_project(folder: Path, with_dagster: bool = True, ci: str = "") -> list[Path]:
     """Write a small project that compiles and whose test passes.
 
     Args:
         folder: made when missing; other files in it are left alone.
         with_dagster: also ``definitions.py``, ``workspace.yaml`` and ``dagster.yaml``.
+        ci: also the files of :data:`CI` for this service. A project that is there already gets these alone.
 
     Returns:
         What was written, in order.
@@ -42,8 +51,19 @@ def write_project(folder: Path, with_dagster: bool = True) -> list[Path]:
         UserError: FOLDER_NOT_EMPTY when one of the files is there already (nothing is written then),
             FOLDER_NOT_WRITABLE.
     """
-    chosen = {**PROJECT, **(DAGSTER if with_dagster else {})}
-    for name in (*chosen, "pyproject.toml") if _is_project(folder) else chosen:
+    if ci and is_project(folder):
+        return _write_all(folder, CI[ci])
+    chosen = {**PROJECT, **(DAGSTER if with_dagster else {}), **CI.get(ci, {})}
+    return _write_all(folder, chosen, "pyproject.toml" if _has_settings(folder) else "")
+
+
+def is_project(folder: Path) -> bool:
+    """Whether a folder has settings of ours."""
+    return (folder / "ds.toml").is_file() or _has_settings(folder)
+
+
+def _write_all(folder: Path, chosen: Mapping[str, str], but: str = "") -> list[Path]:
+    for name in (*chosen, but) if but else chosen:
         if (folder / name).exists() and not _may_stay(folder / name):
             raise error("FOLDER_NOT_EMPTY", file=str(folder / name))
     source = Path(__file__).with_name("template_files")
@@ -54,15 +74,15 @@ def write_project(folder: Path, with_dagster: bool = True) -> list[Path]:
     ]
 
 
-def _is_project(folder: Path) -> bool:
+def _has_settings(folder: Path) -> bool:
     """Whether settings are in its pyproject.toml already."""
     file = folder / "pyproject.toml"
     return file.is_file() and "[tool.ds-dagster" in file.read_text(encoding="utf-8", errors="replace")
 
 
 def _may_stay(path: Path) -> bool:
-    """A .gitignore that is there is kept as it is."""
-    return path.name == ".gitignore"
+    """A .gitignore or a list of requirements that is there stays as it is."""
+    return path.name in (".gitignore", "requirements.txt")
 
 
 def _written(source: Path, source_name: str, target: Path) -> Path | None:

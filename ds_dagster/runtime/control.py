@@ -20,7 +20,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
-from ds_dagster.runtime.deciding.changes import check_consent, compare, refused_statement, with_doubles
+from ds_dagster.runtime.deciding.changes import changes_of, check_consent, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.journals import rows
@@ -31,6 +31,7 @@ from ds_dagster.runtime.journals.states import ACTIVE, PENDING, SETTLED
 from ds_dagster.runtime.launchers.base import Launcher
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
 from ds_dagster.runtime.processes.places import Places
@@ -119,20 +120,16 @@ class Control:
 
     def changes(self, project: LoadedProject, names: Sequence[str] | None = None) -> Sequence[Change]:
         """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
-        queries = self._queries(project, names)
-        jobs = self._jobs()
-        changes = [self._compared(project, query, jobs) for query in queries]
-        if names is None:
-            orphans = self.orphans(project)
-            changes += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
-        return tuple(changes)
+        changes = changes_of(project, self._queries(project, names), self._jobs())
+        return changes if names is not None else (*changes, *orphan_changes(self.orphans(project)))
 
     def orphans(self, project: LoadedProject) -> Sequence[JobStatus]:
         """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
-        jobs, names = self._jobs(), set(project.queries)
-        lost = (status for status in self.statuses() if status.name not in names)
-        live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
-        return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
+        return orphans_of(project, self._jobs(), self.statuses())
+
+    def running(self) -> Running:
+        """Everything the journal knows of jobs, to compare a project with, here or elsewhere."""
+        return Running(self._jobs(), self.statuses(), self.clock.now())
 
     def transitions(self, name: str, limit: int = 100) -> Sequence[Transition]:
         """History of a job, newest first."""
@@ -188,7 +185,7 @@ class Control:
                 raise error("JOB_IS_FINITE", span=query.sink.span, name=query.name)
         self.journal.create()
         jobs = self._jobs()
-        changes = {q.name: self._compared(project, q, jobs) for q in queries}
+        changes = {change.name: change for change in changes_of(project, queries, jobs)}
         request = Request(action, requested_by, allow)
         with self.journal.write() as connection:
             answers = [self._answer(connection, project, q, changes[q.name], request) for q in queries]
@@ -437,9 +434,6 @@ class Control:
                 raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         return tuple(query for name, query in project.queries.items() if names is None or name in names)
 
-    def _compared(self, project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
-        return with_doubles(compare(jobs.get(query.name), query, self.settings), project, query)
-
     def _answer(
         self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request
     ) -> Answer:
@@ -474,7 +468,8 @@ class Control:
         if not query.is_finite:
             raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
         self.journal.create()
-        return query, self._compared(project, query, self._jobs())
+        (change,) = changes_of(project, [query], self._jobs())
+        return query, change
 
     def _want_run(
         self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request

@@ -1,13 +1,14 @@
-"""Commands about jobs: plan, apply, ps, logs, stop, restart, reset, gc."""
+"""Commands about jobs: ps, logs, stop, restart, reset, gc."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
 from ds_dagster.cli.output import (
     clock,
     emit_json,
@@ -15,101 +16,21 @@ from ds_dagster.cli.output import (
     note,
     project_option,
     settings_of,
-    show_diagnostics,
     table,
 )
 from ds_dagster.cli.slots import drop, left_over
-from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.errors import DsError, error
 from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
-from ds_dagster.project.load import LoadedProject, load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.planning.planned import UP
 from ds_dagster.runtime.processes.tail import tail_lines
-from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, consents, ended_with_engine, outlook
+from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.settings import Settings
 
-REQUESTED_BY = "ds"
-WAIT_SECONDS = 180.0
 ORPHAN = "orphan, no statement of the project makes it"
 COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.heading}
-SETTLED = ("RUNNING", "FINISHED", "STOPPED")
-UP = ("RUNNING", "STARTING")
-
-
-@click.command("plan")
-@click.argument("select", nargs=-1)
-@click.option(
-    "--exit-code", is_flag=True, help="Exit 2 if a long-lived query or an orphan waits for an action, 1 after mistakes."
-)
-@project_option
-@json_option
-def plan_command(select: tuple[str, ...], exit_code: bool, project: Path | None, as_json: bool) -> int:
-    """What `apply` would do: each query against what runs, with the rule that decides.
-
-    SELECT: query names or patterns.
-    """
-    loaded, control = _open(project, as_json)
-    is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
-    changes = control.changes(loaded, None if is_whole else _chosen(loaded, select))
-    statuses = {status.name: status for status in control.statuses()}
-    waiting = [change for change in changes if _waits(change, statuses.get(change.name), loaded)]
-    code = 1 if loaded.errors else 2 if waiting else 0
-    if as_json:
-        emit_json([asdict(change) for change in changes])
-        return code if exit_code else 0
-    rows = [(c.name, c.verdict.replace("_", " "), _because(c, c in waiting, statuses), _doubles(c)) for c in changes]
-    table(["query", "verdict", "because", "reset"], rows)
-    return code if exit_code else 0
-
-
-def _waits(change: Change, status: JobStatus | None, project: LoadedProject) -> bool:
-    """Whether `apply` would start, restart or refuse something; finite loads are left to a scheduler."""
-    query = project.queries.get(change.name)
-    if query is not None and query.is_finite:
-        return False
-    is_up = status is not None and status.desired == "RUNNING" and status.state in UP
-    return change.verdict != "unchanged" or not is_up
-
-
-def _because(change: Change, is_waiting: bool, statuses: Mapping[str, JobStatus]) -> str:
-    if change.verdict != "unchanged" or not is_waiting:
-        return change.rule
-    return f"{change.rule}; it is {statuses[change.name].state}: `ds apply` starts it"
-
-
-def _doubles(change: Change) -> str | None:
-    """What the reset that a change asks for would write twice; None where it would not."""
-    readers = f"; downstream: {', '.join(change.readers)}" if change.readers else ""
-    return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None
-
-
-@click.command("apply")
-@click.argument("select", nargs=-1)
-@click.option("--wait/--no-wait", default=True, help="Wait until every query runs.", show_default=True)
-@click.option(
-    "--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait, the engine's start included."
-)
-@click.option("--prune", is_flag=True, help="Stop jobs that no statement of the project makes any more.")
-@project_option
-@json_option
-def apply_command(
-    select: tuple[str, ...], wait: bool, timeout: float, prune: bool, project: Path | None, as_json: bool
-) -> int:
-    """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler."""
-    if prune and select:
-        raise click.UsageError("--prune looks at the whole project: leave the names out")
-    loaded, control = _open(project, as_json)
-    if loaded.errors:
-        raise ProjectError(loaded.errors)
-    names = [name for name in _chosen(loaded, select) if not loaded.queries[name].is_finite]
-    orphans = [] if select else [status.name for status in control.orphans(loaded)]
-    if prune:
-        if orphans and not as_json:
-            note(f"stopping what no statement of the project makes: {', '.join(orphans)}")
-        control.stop(orphans, requested_by=REQUESTED_BY)
-    elif orphans and not as_json:
-        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
-    return _converge(loaded, control, names, "ensure", wait, timeout, as_json, orphans=orphans)
 
 
 @click.command("ps")
@@ -240,10 +161,11 @@ def _act(
     as_json: bool,
     allow: Sequence[Consent] = (),
 ) -> int:
-    loaded, control = _open(project, as_json)
+    loaded, control = opened(project, as_json)
     if not queries:
         raise click.UsageError(f"{action} needs query names")
-    return _converge(loaded, control, _chosen(loaded, queries), action, wait, WAIT_SECONDS, as_json, allow=allow)
+    wishes = [Wish(name, action, tuple(allow)) for name in chosen_queries(loaded, queries)]
+    return converge(loaded, control, wishes, wait, WAIT_SECONDS, as_json)
 
 
 @click.command("restart")
@@ -314,80 +236,3 @@ def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
     for slot in slots:
         click.echo(f"{word} slot {slot.name} of store {slot.store} (keeps {slot.retained / 1e6:.1f} MB of log)")
     return 0
-
-
-def _open(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]:
-    settings = settings_of(project, quiet=as_json)
-    loaded = load_project(settings.root, settings=settings)
-    if not as_json:
-        show_diagnostics(loaded.errors)
-    return loaded, Control.open(settings)
-
-
-def _chosen(project: LoadedProject, select: Sequence[str]) -> list[str]:
-    from fnmatch import fnmatchcase
-
-    if not select:
-        return list(project.queries)
-    chosen: list[str] = []
-    for pattern in select:
-        matching = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
-        if not matching:
-            raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
-        chosen += [name for name in matching if name not in chosen]
-    return chosen
-
-
-def _converge(
-    project: LoadedProject,
-    control: Control,
-    names: Sequence[str],
-    action: Action,
-    wait: bool,
-    timeout: float,
-    as_json: bool,
-    *,
-    orphans: Sequence[str] = (),
-    allow: Sequence[Consent] = (),
-) -> int:
-    generations: dict[str, int] = {}
-    outcomes: dict[str, str] = {}
-    refused: list[DsError] = []
-    for name in names:
-        try:
-            (ensured,) = control.ensure(project, [name], action=action, requested_by=REQUESTED_BY, allow=allow)
-        except DsError as problem:
-            refused.append(problem)
-        else:
-            generations[name], outcomes[name] = ensured.generation, ensured.outcome
-    began = control.clock.monotonic()
-    if generations:
-        control.ensure_engine(timeout if wait else 0.0)
-    statuses = {}
-    if wait and generations:
-        on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
-        left = max(0.0, timeout - (control.clock.monotonic() - began))
-        statuses_now = control.wait(list(generations), generations, left, on_change)
-        statuses = {status.name: status for status in statuses_now}
-    bad = [status for status in statuses.values() if status.state not in SETTLED]
-    if as_json:
-        emit_json(
-            {
-                "ok": not (bad or refused),
-                "queries": [{"name": n, "outcome": o, "state": _state(statuses.get(n))} for n, o in outcomes.items()],
-                "diagnostics": [problem.diagnostic().json() for problem in refused],
-                "orphans": list(orphans),
-            }
-        )
-        return 1 if bad or refused else 0
-    show_diagnostics([problem.diagnostic() for problem in refused])
-    for status in bad:
-        note(
-            f"{status.name} is {status.state}: {status.message or 'not up in time'}"
-            + (f" (hint: {status.hint})" if status.hint else "")
-        )
-    return 1 if bad or refused else 0
-
-
-def _state(status: JobStatus | None) -> str | None:
-    return status.state if status else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -9,6 +10,7 @@ from shlex import quote
 import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
+from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.project.load import LoadedProject, delivery_of, load_project, uri_of
@@ -20,10 +22,19 @@ STORE_SECONDS = 20.0
 @click.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--online", is_flag=True, help="Ask the stores and schema registries too.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a workflow; sarif: for code scanning. --json is json.",
+)
 @project_option
 @json_option
-def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, as_json: bool) -> int:
+def check_command(paths: tuple[Path, ...], online: bool, style: str, project: Path | None, as_json: bool) -> int:
     """Compile everything offline and list all mistakes. PATHS narrows what is shown."""
+    as_json = as_json or style == "json"
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     if loaded.asked:
@@ -50,6 +61,9 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
             }
         )
         return 0 if ok else 1
+    if style in ("github", "sarif"):
+        _show_beside_code(style, shown, settings.root)
+        return 0 if ok else 1
     show_diagnostics(shown)
     count = sum(d.severity == "error" for d in shown)
     if ok:
@@ -59,6 +73,19 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
         mistakes = f"{count} mistake{'s' if count != 1 else ''}"
         note(f"{mistakes} in {loaded.statements} statements; `ds errors NAME` explains one")
     return 0 if ok else 1
+
+
+def _show_beside_code(style: str, diagnostics: Sequence[Diagnostic], root: Path) -> None:
+    """Files are named from the repository's root, which may be above the project's."""
+    from ds_dagster.cli.diagnostic_formats import below, github_lines, sarif
+
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    placed = below(diagnostics, root.relative_to(top))
+    if style == "sarif":
+        emit_json(sarif(placed))
+        return
+    for line in github_lines(placed):
+        click.echo(line)
 
 
 def _inside(file: str, chosen: set[str], root: Path) -> bool:
@@ -213,12 +240,13 @@ def _entities(project: LoadedProject, store: str | None, path: tuple[str, ...], 
 
 @click.command("init")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
+@click.option("--ci", type=click.Choice(["github", "gitlab"]), help="Also a workflow; into a project, that alone.")
 @json_option
-def init_command(folder: Path, as_json: bool) -> int:
+def init_command(folder: Path, ci: str | None, as_json: bool) -> int:
     """A new project in FOLDER: settings, definitions.py, workspace.yaml, dagster.yaml, an example, a test case."""
     from ds_dagster.local.template import write_project
 
-    written = write_project(folder.resolve())
+    written = write_project(folder.resolve(), ci=ci or "")
     if as_json:
         emit_json({"folder": str(folder.resolve()), "files": [str(path) for path in written]})
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.commands.jobs import SETTLED, WAIT_SECONDS
+from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.cli.sink_ends import sink_ends
 from ds_dagster.errors import error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.commands.jobs import SETTLED, WAIT_SECONDS
+from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.skipping import skip

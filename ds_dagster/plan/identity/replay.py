@@ -75,15 +75,23 @@ def doubled(
         return Doubled()
     sinks = [sink.name for sink in query.sinks if effect(query, sink) == "added"]
     sinks += [log.name for log in query.logs if log.name not in sinks]
-    return Doubled(tuple(map(str, sinks)), _behind(sinks, query.name, downstream, queries))
+    return Doubled(tuple(map(str, sinks)), behind(sinks, query.name, downstream, queries))
 
 
-def _behind(
+def behind(
     sinks: Sequence[QualifiedName],
     but: str,
     downstream: Mapping[QualifiedName, Sequence[str]],
     queries: Mapping[str, BoundQuery],
 ) -> tuple[str, ...]:
+    """Names of the queries that read these relations, directly or through others; direct ones first.
+
+    Args:
+        sinks: relations.
+        but: name of a query that is left out.
+        downstream: relation → names of the queries that read it.
+        queries: of the project, by name.
+    """
     sources: dict[str, None] = {}
     waiting = list(sinks)
     for relation in waiting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ds_dagster.catalog.relation import Relation
@@ -14,7 +14,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, kind_of_store, storage_kind
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
-from ds_dagster.runtime.status import Change, Consent
+from ds_dagster.runtime.status import Change, Consent, JobStatus
 from ds_dagster.settings import Settings
 
 
@@ -36,6 +36,26 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
         return Change(name, relation, "needs_new_checkpoint", rule)
     outcome = verdict(old, query)
     return Change(name, relation, outcome.verdict, outcome.rule, outcome.hint)
+
+
+def changes_of(project: LoadedProject, queries: Iterable[BoundQuery], jobs: Mapping[str, JobRow]) -> tuple[Change, ...]:
+    """What applying each of these queries of a project would do."""
+    settings = project.settings
+    return tuple(with_doubles(compare(jobs.get(q.name), q, settings), project, q) for q in queries)
+
+
+def orphans_of(
+    project: LoadedProject, jobs: Mapping[str, JobRow], statuses: Iterable[JobStatus]
+) -> tuple[JobStatus, ...]:
+    """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
+    lost = (status for status in statuses if status.name not in project.queries)
+    live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
+    return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
+
+
+def orphan_changes(orphans: Sequence[JobStatus]) -> tuple[Change, ...]:
+    """The same as changes of the project: their statements are gone."""
+    return tuple(Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans)
 
 
 def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.deciding.permissions import needed
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.status import Action, Change, Consent, DesiredState
@@ -137,6 +138,7 @@ def _refusal(change: Change) -> Answer:
     hint = HINTS[_HINT_OF.get(change.verdict, "reset")].format(name=change.name)
     if change.doubles:
         hint += CONSENT.format(sinks=", ".join(change.doubles))
+    hint += f"; `ds apply --allow {','.join(needed(change))}` applies all such changes"
     return Answer("nothing", refused=change.rule, hint=hint)
 
 

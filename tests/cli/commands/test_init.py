@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ds_dagster.local.template import write_project
+from ds_dagster.local.template import CI, write_project
 
 FILES = {
     "ds.toml", "sql/stores.sql", "sql/orders.sql", "tests/orders.case.yaml", ".gitignore", ".env.example",
@@ -104,3 +104,50 @@ def test_case_of_the_template_names_its_relations(tmp_path: Path) -> None:
     write_project(tmp_path)
     case = yaml.safe_load((tmp_path / "tests" / "orders.case.yaml").read_text())
     assert [item["relation"] for item in case["expect"]] == ["large_orders", "item_sales"]
+
+
+@pytest.mark.parametrize("service", ["github", "gitlab"])
+def test_a_workflow_comes_with_the_project_or_alone(ds, tmp_path: Path, service: str) -> None:
+    expected = {*CI[service]}
+    folder = tmp_path / "new"
+    whole = ds("init", str(folder), "--ci", service, "--json").json["files"]
+    assert {str(Path(path).relative_to(folder)) for path in whole} == FILES | expected
+    (folder / min(expected)).unlink()
+    (folder / "requirements.txt").write_text("ds-dagster==1\n")
+    alone = ds("init", str(folder), "--ci", service, "--json").json["files"]
+    assert [str(Path(path).relative_to(folder)) for path in alone] == [min(expected)]
+    assert (folder / "requirements.txt").read_text() == "ds-dagster==1\n"
+    assert ds("init", str(folder), "--ci", service, "--json").conditions == ["FOLDER_NOT_EMPTY"]
+
+
+def steps(service: str, folder: Path) -> list[str]:
+    """The shell commands of a pull request, as the service runs them; what installs is left out."""
+    (file,) = (folder / name for name in CI[service] if name.endswith(".yml"))
+    content = yaml.safe_load(file.read_text())
+    if service == "gitlab":
+        return [line for line in content["check"]["script"] if not line.startswith("curl")]
+    assert content[True]["pull_request"] is None, "YAML 1.1 reads `on` as true"
+    runs = [step["run"] for step in content["jobs"]["check"]["steps"] if "run" in step]
+    return [run for run in runs if not run.startswith("pip install")]
+
+
+def test_the_steps_of_a_pull_request_run(ds, tmp_path: Path) -> None:
+    """All of them but ``ds test`` and Dagster's validation, which the tests above run."""
+    elsewhere = {"ds test", "dagster definitions validate"}
+    folder = tmp_path / "new"
+    ds("init", str(folder), "--ci", "github")
+    ds("init", str(folder), "--ci", "gitlab")
+    commands = dict.fromkeys(command for service in CI for command in steps(service, folder))
+    plans = [command for command in commands if "ds plan" in command]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+    }
+    for command in [*(c for c in commands if c not in elsewhere), "ds plan --save state.json", *plans]:
+        done = subprocess.run(
+            ["bash", "-e", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    for file in ("summary.md", "plan.md"):
+        assert "queries need an action." in (folder / file).read_text()

@@ -54,7 +54,9 @@ def test_plan_exits_with_2_while_something_waits(
 ) -> None:
     root = ["--project", str(renamed.root)]
     assert run(["plan", "--exit-code", *root]) == 2
-    assert "the definitions are equal; it is ABSENT: `ds apply` starts it" in capsys.readouterr().out
+    assert (
+        "the definitions are equal; it is ABSENT (ENGINE_NOT_RUNNING): `ds apply` starts it" in capsys.readouterr().out
+    )
     absent = Control.open(renamed).status("kept")
     monkeypatch.setattr(Control, "statuses", lambda self, names=None: (replace(absent, state="RUNNING"),))
     assert run(["plan", "kept", "--exit-code", *root]) == 0

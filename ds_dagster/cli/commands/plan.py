@@ -1,0 +1,126 @@
+"""Commands that compare the project with what runs: plan, apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
+from ds_dagster.cli.output import emit_json, json_option, note, project_option
+from ds_dagster.cli.plan_report import plan_json, plan_markdown, print_plan
+from ds_dagster.errors import ProjectError
+from ds_dagster.runtime.deciding.permissions import PERMISSIONS, Permission, action_for
+from ds_dagster.runtime.planning.planned import planned_changes
+from ds_dagster.runtime.planning.running import Running
+
+
+@click.command("plan")
+@click.argument("select", nargs=-1)
+@click.option(
+    "--exit-code", is_flag=True, help="Exit 2 if a long-lived query or an orphan waits for an action, 1 after mistakes."
+)
+@click.option(
+    "--against",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="Compare with a state file instead of the journal.",
+)
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write what runs, as a state file for --against."
+)
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@project_option
+@json_option
+def plan_command(
+    select: tuple[str, ...],
+    exit_code: bool,
+    against: Path | None,
+    save: Path | None,
+    markdown: bool,
+    project: Path | None,
+    as_json: bool,
+) -> int:
+    """What `apply` would do: each query against what runs, with the rule that decides.
+
+    SELECT: query names or patterns.
+    """
+    if markdown and as_json:
+        raise click.UsageError("--markdown and --json are two formats: choose one")
+    loaded, control = opened(project, as_json)
+    is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
+    running = control.running() if against is None else Running.from_file(against)
+    lines = planned_changes(loaded, running, None if is_whole else chosen_queries(loaded, select))
+    if save is not None:
+        save.write_text(running.to_json(), encoding="utf-8")
+    if as_json:
+        emit_json(plan_json(lines))
+    elif markdown:
+        click.echo(plan_markdown(lines), nl=False)
+    else:
+        print_plan(lines)
+    code = 1 if loaded.errors else 2 if any(line.waits for line in lines) else 0
+    return code if exit_code else 0
+
+
+class Permissions(click.ParamType[frozenset[Permission]]):
+    """Names of permissions with commas between."""
+
+    name = "permissions"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Permission]:
+        """The names, each checked."""
+        if isinstance(value, frozenset):
+            return value
+        names = {part.strip() for part in str(value).split(",")}
+        for name in sorted(names - set(PERMISSIONS)):
+            self.fail(f"{name!r} is not a valid permission: choose from {', '.join(PERMISSIONS)}", param, ctx)
+        return frozenset(name for name in PERMISSIONS if name in names)
+
+
+@click.command("apply")
+@click.argument("select", nargs=-1)
+@click.option("--wait/--no-wait", default=True, help="Wait until every query runs.", show_default=True)
+@click.option(
+    "--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait, the engine's start included."
+)
+@click.option("--prune", is_flag=True, help="Stop jobs that no statement of the project makes any more.")
+@click.option(
+    "--allow",
+    type=Permissions(),
+    default=frozenset(),
+    metavar="LIST",
+    help="What may happen to queries that run, with commas between: restart (go on with the new definition), reset "
+    "(start over), duplicates and loss (of a reset), prune.",
+)
+@project_option
+@json_option
+def apply_command(
+    select: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    prune: bool,
+    allow: frozenset[Permission],
+    project: Path | None,
+    as_json: bool,
+) -> int:
+    """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler.
+
+    A query that runs with another definition is left alone, unless `--allow` names what its change needs (`ds plan`
+    says it).
+    """
+    if prune and select:
+        raise click.UsageError("--prune looks at the whole project: leave the names out")
+    loaded, control = opened(project, as_json)
+    if loaded.errors:
+        raise ProjectError(loaded.errors)
+    orphans = [] if select else [status.name for status in control.orphans(loaded)]
+    if prune or "prune" in allow:
+        if orphans and not as_json:
+            note(f"stopping what no statement of the project makes: {', '.join(orphans)}")
+        control.stop(orphans, requested_by=REQUESTED_BY)
+    elif orphans and not as_json:
+        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
+    names = [name for name in chosen_queries(loaded, select) if not loaded.queries[name].is_finite]
+    wishes = [Wish(change.name, *action_for(change, allow)) for change in control.changes(loaded, names)]
+    return converge(loaded, control, wishes, wait, timeout, as_json, orphans=orphans)

@@ -1,0 +1,105 @@
+"""From query names to running jobs: the steps that `apply`, `restart` and `reset` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds_dagster.cli.output import emit_json, note, settings_of, show_diagnostics
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.project.load import LoadedProject, load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import Action, Consent, JobStatus
+
+REQUESTED_BY = "ds"
+WAIT_SECONDS = 180.0
+SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of one query, and what a reset of it may do to the sinks."""
+
+    name: str
+    action: Action
+    allow: tuple[Consent, ...] = ()
+
+
+def opened(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]:
+    """The chosen project and its control; mistakes in its SQL are shown, not raised."""
+    settings = settings_of(project, quiet=as_json)
+    loaded = load_project(settings.root, settings=settings)
+    if not as_json:
+        show_diagnostics(loaded.errors)
+    return loaded, Control.open(settings)
+
+
+def chosen_queries(project: LoadedProject, select: Sequence[str]) -> list[str]:
+    """Names of the queries that the patterns match, all of them without patterns. Raises: UserError JOB_UNKNOWN."""
+    from fnmatch import fnmatchcase
+
+    if not select:
+        return list(project.queries)
+    chosen: list[str] = []
+    for pattern in select:
+        matching = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
+        if not matching:
+            raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
+        chosen += [name for name in matching if name not in chosen]
+    return chosen
+
+
+def converge(
+    project: LoadedProject,
+    control: Control,
+    wishes: Sequence[Wish],
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+    *,
+    orphans: Sequence[str] = (),
+) -> int:
+    """Ask for each query, start the engine, wait, and say how it ended. Returns the exit code."""
+    generations: dict[str, int] = {}
+    outcomes: dict[str, str] = {}
+    refused: list[DsError] = []
+    for wish in wishes:
+        try:
+            (ensured,) = control.ensure(project, [wish.name], wish.action, REQUESTED_BY, allow=wish.allow)
+        except DsError as problem:
+            refused.append(problem)
+        else:
+            generations[wish.name], outcomes[wish.name] = ensured.generation, ensured.outcome
+    began = control.clock.monotonic()
+    if generations:
+        control.ensure_engine(timeout if wait else 0.0)
+    statuses = {}
+    if wait and generations:
+        on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+        left = max(0.0, timeout - (control.clock.monotonic() - began))
+        statuses_now = control.wait(list(generations), generations, left, on_change)
+        statuses = {status.name: status for status in statuses_now}
+    bad = [status for status in statuses.values() if status.state not in SETTLED]
+    if as_json:
+        emit_json(
+            {
+                "ok": not (bad or refused),
+                "queries": [{"name": n, "outcome": o, "state": _state(statuses.get(n))} for n, o in outcomes.items()],
+                "diagnostics": [problem.diagnostic().json() for problem in refused],
+                "orphans": list(orphans),
+            }
+        )
+        return 1 if bad or refused else 0
+    show_diagnostics([problem.diagnostic() for problem in refused])
+    for status in bad:
+        note(
+            f"{status.name} is {status.state}: {status.message or 'not up in time'}"
+            + (f" (hint: {status.hint})" if status.hint else "")
+        )
+    return 1 if bad or refused else 0
+
+
+def _state(status: JobStatus | None) -> str | None:
+    return status.state if status else None

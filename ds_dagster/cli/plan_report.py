@@ -1,0 +1,82 @@
+"""``ds plan`` for people: a table and what stands behind each line, on a terminal or as Markdown for a pull request."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+
+import click
+
+from ds_dagster.cli.output import has_colours, table
+from ds_dagster.runtime.planning.planned import PlannedChange
+
+HEADERS = ("query", "verdict", "because", "reset")
+_COLOUR_OF: Mapping[str, str] = MappingProxyType({"+": "green", "-": "red", "@": "cyan"})
+
+
+def plan_json(lines: Sequence[PlannedChange]) -> list[dict[str, object]]:
+    """``[{name, relation, verdict, rule, hint, doubles, readers, state, waits, because, sql, columns, creates,
+    downstream, renamed_from}]``."""
+    rows = ({**asdict(line.change), **asdict(line)} for line in lines)
+    return [{name: value for name, value in row.items() if name != "change"} for row in rows]
+
+
+def print_plan(lines: Sequence[PlannedChange]) -> None:
+    """The table, then a block for each query whose definition changes."""
+    table(HEADERS, map(_row, lines))
+    for line in lines:
+        if line.change.verdict in ("new", "unchanged", "orphan"):
+            continue
+        click.echo(f"\n{line.change.name}")
+        for text in _effects(line):
+            click.echo(f"  {text}")
+        for text in line.sql:
+            colour = _COLOUR_OF.get(text[:1]) if has_colours(sys.stdout) else None
+            click.echo("    " + click.style(text, fg=colour) if colour else f"    {text}")
+
+
+def plan_markdown(lines: Sequence[PlannedChange]) -> str:
+    """The plan as a comment on a pull request: what waits, and the difference of each statement folded away."""
+    waiting = [line for line in lines if line.waits or line.change.verdict != "unchanged"]
+    if not waiting:
+        return f"**Streaming SQL**: nothing to do, {len(lines)} queries are unchanged and run.\n"
+    parts = [f"**Streaming SQL**: {len(waiting)} of {len(lines)} queries need an action.", "", _markdown_table(waiting)]
+    parts += [_folded(line) for line in waiting if line.sql or any(_effects(line))]
+    return "\n".join(parts) + "\n"
+
+
+def _row(line: PlannedChange) -> tuple[str, str, str, str | None]:
+    return (line.change.name, line.change.verdict.replace("_", " "), line.because, _doubles(line))
+
+
+def _doubles(line: PlannedChange) -> str | None:
+    """What the reset that a change asks for would write twice; None where it would not."""
+    change = line.change
+    readers = f"; downstream: {', '.join(change.readers)}" if change.readers else ""
+    return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None
+
+
+def _effects(line: PlannedChange) -> Iterator[str]:
+    if line.change.hint:
+        yield f"to do: {line.change.hint}"
+    if line.creates:
+        yield f"creates: {', '.join(line.creates)}"
+    yield from (f"column {text}" if not text.startswith("key:") else text for text in line.columns)
+    if line.downstream:
+        yield f"behind it: {', '.join(line.downstream)}"
+
+
+def _markdown_table(lines: Sequence[PlannedChange]) -> str:
+    rows = [HEADERS, tuple("---" for _ in HEADERS), *map(_row, lines)]
+    return "\n".join("| " + " | ".join((cell or "").replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def _folded(line: PlannedChange) -> str:
+    effects = [f"- {text}" for text in _effects(line)]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(line.sql))), default=0))
+    sql = [f"{fence}diff", *line.sql, fence] if line.sql else []
+    summary = f"{line.change.name}: {line.change.verdict.replace('_', ' ')}"
+    return "\n".join(["", f"<details><summary>{summary}</summary>", "", *effects, "", *sql, "", "</details>"])

@@ -1,0 +1,45 @@
+"""How two definitions of one query differ, in words that a reviewer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.definition_text import definition_lines
+from ds_dagster.project.load import SliceStatement
+
+
+def sql_diff(old: Sequence[SliceStatement], new: Sequence[SliceStatement]) -> tuple[str, ...]:
+    """The statements of two slices as lines of a unified diff, without its file names; empty where the text is equal.
+
+    Args:
+        old: of the definition that runs; empty for a new query.
+        new: of the definition that is wanted; empty for an orphan.
+    """
+    lines = unified_diff(definition_lines(old), definition_lines(new), n=2, lineterm="")
+    return tuple(line for line in lines if not line.startswith(("---", "+++")))
+
+
+def column_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
+    """How the columns of the relations that a query fills differ: ``n: added, BIGINT``, ``n: BIGINT → INTEGER``."""
+    before = {sink.name: sink for sink in old.sinks}
+    return tuple(line for sink in new.sinks if sink.name in before for line in _column_lines(before[sink.name], sink))
+
+
+def _column_lines(old: Relation, new: Relation) -> Iterator[str]:
+    before, after = _types(old), _types(new)
+    for name in dict.fromkeys((*before, *after)):
+        if name not in after:
+            yield f"{name}: removed, {before[name]}"
+        elif name not in before:
+            yield f"{name}: added, {after[name]}"
+        elif before[name] != after[name]:
+            yield f"{name}: {before[name]} → {after[name]}"
+    if old.primary_key != new.primary_key:
+        yield f"key: ({', '.join(old.primary_key)}) → ({', '.join(new.primary_key)})"
+
+
+def _types(relation: Relation) -> Mapping[str, str]:
+    return {column.name: f"{column.type}{'' if column.nullable else ' NOT NULL'}" for column in relation.columns}

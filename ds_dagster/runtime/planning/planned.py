@@ -1,0 +1,130 @@
+"""One line of ``ds plan``: a change with everything that a reviewer asks about it. Pure, over what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ds_dagster.errors import DsError
+from ds_dagster.plan.identity.replay import behind
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.definition_text import select_text
+from ds_dagster.project.load import LoadedProject, slice_of
+from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of, recompiled
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.planning.difference import column_changes, sql_diff
+from ds_dagster.runtime.planning.running import Running
+from ds_dagster.runtime.status import Change, JobState, JobStatus
+
+UP = ("RUNNING", "STARTING")
+"""States of a job that needs no start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """What ``ds apply`` would do with one query.
+
+    Attributes:
+        change: the verdict, and the rule that decides.
+        state: of its job; None where nobody asked for it yet.
+        waits: whether ``apply`` would start, change, refuse or prune something. Finite loads wait for a scheduler.
+        because: the rule, and the state of a job that should run and does not.
+        sql: lines of a unified diff of its statement and the declarations that it reads.
+        columns: how the columns and the key of its relations change.
+        creates: entities (``store.entity``) that its first start makes where they do not exist.
+        downstream: queries of the project behind it, direct readers first.
+        renamed_from: an orphan that runs the same query under another name; empty where there is none.
+    """
+
+    change: Change
+    state: JobState | None
+    waits: bool
+    because: str
+    sql: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    creates: tuple[str, ...] = ()
+    downstream: tuple[str, ...] = ()
+    renamed_from: str = ""
+
+
+def planned_changes(
+    project: LoadedProject, running: Running, names: Sequence[str] | None = None
+) -> tuple[PlannedChange, ...]:
+    """What applying a project would do, by query in the project's order.
+
+    Args:
+        project: loaded; what is broken in it has no line.
+        running: what the journal or a state file knows.
+        names: of queries; None for all of them and the orphans.
+    """
+    queries = [query for name, query in project.queries.items() if names is None or name in names]
+    orphans = orphans_of(project, running.jobs, running.statuses)
+    bodies = {select_text(_spec(running.jobs[orphan.name]).slice): orphan.name for orphan in orphans}
+    renamed = {body: name for body, name in bodies.items() if body}
+    lines = [
+        _planned(project, query, change, running, renamed)
+        for query, change in zip(queries, changes_of(project, queries, running.jobs), strict=True)
+    ]
+    if names is None:
+        lines += [_orphan(change, running) for change in orphan_changes(orphans)]
+    return tuple(lines)
+
+
+def _planned(
+    project: LoadedProject, query: BoundQuery, change: Change, running: Running, renamed: Mapping[str, str]
+) -> PlannedChange:
+    job, status = running.jobs.get(query.name), running.status(query.name)
+    before = () if job is None else _spec(job).slice
+    after = slice_of(project, query)
+    is_equal = change.verdict == "unchanged"
+    renamed_from = renamed.get(select_text(after), "") if job is None else ""
+    return PlannedChange(
+        change=change,
+        state=None if status is None else status.state,
+        waits=not query.is_finite and not (is_equal and _is_up(status)),
+        because=_because(query, change, status, renamed_from),
+        sql=() if is_equal else sql_diff(before, after),
+        columns=() if is_equal or job is None else tuple(_columns(project, _spec(job), query)),
+        creates=_creates(query) if job is None else (),
+        downstream=behind([s.name for s in query.sinks], query.name, project.downstream, project.queries),
+        renamed_from=renamed_from,
+    )
+
+
+def _orphan(change: Change, running: Running) -> PlannedChange:
+    status = running.status(change.name)
+    spec = _spec(running.jobs[change.name])
+    state = None if status is None else status.state
+    return PlannedChange(change, state, waits=not spec.is_finite, because=change.rule, sql=sql_diff(spec.slice, ()))
+
+
+def _spec(job: JobRow) -> JobSpec:
+    return JobSpec.from_json(job.spec)
+
+
+def _is_up(status: JobStatus | None) -> bool:
+    return status is not None and status.desired == "RUNNING" and status.state in UP
+
+
+def _because(query: BoundQuery, change: Change, status: JobStatus | None, renamed_from: str) -> str:
+    if change.verdict == "unchanged" and status is not None and not query.is_finite and not _is_up(status):
+        reason = f" ({status.condition})" if status.condition else ""
+        return f"{change.rule}; it is {status.state}{reason}: `ds apply` starts it"
+    if renamed_from:
+        return f"{change.rule}; {renamed_from}, which has no statement any more, runs the same query"
+    return change.rule
+
+
+def _columns(project: LoadedProject, spec: JobSpec, query: BoundQuery) -> Iterator[str]:
+    """Nothing where the stored definition does not compile any more: the change's rule says that."""
+    try:
+        _, old = recompiled(spec, project.settings)
+    except DsError:
+        return
+    yield from column_changes(old, query)
+
+
+def _creates(query: BoundQuery) -> tuple[str, ...]:
+    targets = (*(sink for sink in query.sinks if not sink.declared), *query.logs)
+    return tuple(dict.fromkeys(f"{target.store}.{target.entity}" for target in targets))

@@ -1,0 +1,92 @@
+"""What a project is compared with: the jobs of a journal, or of a state file where the journal cannot be reached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ds_dagster.errors import error
+from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.status import JobStatus
+
+FORMAT = 1
+_OF_JOB = ("relation", "desired", "fingerprint", "checkpoint_version")
+_OF_STATUS = ("state", "condition", "batch", "rows_per_second")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is wanted and what is observed of every job.
+
+    Attributes:
+        jobs: by query name.
+        statuses: of the same jobs.
+        taken: when, seconds since the epoch.
+    """
+
+    jobs: Mapping[str, JobRow]
+    statuses: Sequence[JobStatus]
+    taken: float
+
+    def status(self, name: str) -> JobStatus | None:
+        """Of one job; None where nobody asked for it yet."""
+        return next((status for status in self.statuses if status.name == name), None)
+
+    def to_json(self) -> str:
+        """The text of a state file: the definition of each job and how it is, no secret (see ``plan/identity/slices``).
+
+        ``{"version": 1, "taken": seconds, "jobs": [{"name", "relation", "desired", "fingerprint",
+        "checkpoint_version", "state", "condition", "batch", "rows_per_second", "spec"}]}``
+        """
+        jobs = [
+            {
+                "name": status.name,
+                **{field: getattr(self.jobs[status.name], field) for field in _OF_JOB},
+                **{field: getattr(status, field) for field in _OF_STATUS},
+                "spec": json.loads(self.jobs[status.name].spec),
+            }
+            for status in self.statuses
+        ]
+        text = json.dumps({"version": FORMAT, "taken": self.taken, "jobs": jobs}, indent=1, ensure_ascii=False)
+        return text + "\n"
+
+    @classmethod
+    def from_file(cls, path: Path) -> Running:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            UserError: STATE_FILE_INVALID.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            version = content["version"]
+            entries = [(_job(entry), _status(entry)) for entry in content["jobs"]] if version == FORMAT else []
+            taken = float(content["taken"])
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            reason = f"{type(problem).__name__}: {problem}"
+            raise error("STATE_FILE_INVALID", path=str(path), reason=reason) from problem
+        if version != FORMAT:
+            raise error("STATE_FILE_INVALID", path=str(path), reason=f"its version is {version}, not {FORMAT}")
+        return cls({job.name: job for job, _ in entries}, tuple(status for _, status in entries), taken)
+
+
+def _job(entry: Mapping[str, Any]) -> JobRow:
+    """Who asked for it, and when, is no part of a state file."""
+    known = {field: entry[field] for field in _OF_JOB}
+    return JobRow(
+        entry["name"],
+        spec=json.dumps(entry["spec"]),
+        generation=0,
+        action="ensure",
+        requested_by="",
+        requested_at=0.0,
+        **known,
+    )
+
+
+def _status(entry: Mapping[str, Any]) -> JobStatus:
+    known = {field: entry[field] for field in ("relation", "desired", "checkpoint_version", *_OF_STATUS)}
+    return JobStatus(entry["name"], job_id="", **known)

@@ -1,0 +1,116 @@
+"""``ds plan``: what a reviewer reads of a change, on a terminal, as Markdown, and from a state file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds_dagster.project.load import load_project
+from ds_dagster.runtime.control import Control
+from tests.command_line import Ds
+
+SQL = """
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1', 'kafka.sasl.username' = 'u',
+  'kafka.sasl.password' = '${PASSWORD:-hunter2}', 'kafka.sasl.hash_function' = PLAIN);
+CREATE STREAM s (n BIGINT, t VARCHAR) WITH ('store'='k', 'topic'='s', 'value.format'='json', 'topic.partitions'=1);
+CREATE STREAM a AS SELECT n FROM s WHERE n > 1;
+CREATE CHANGELOG counts AS SELECT t, COUNT(*) AS n FROM s GROUP BY t;
+CREATE STREAM b AS SELECT n FROM a;
+"""
+CHANGED = (
+    SQL.replace("n > 1;", "n > 2;")
+    .replace("t, COUNT(*) AS n", "t, COUNT(*) AS n, MAX(n) AS most")
+    .replace("STREAM b AS", "STREAM c AS")
+)
+
+
+@pytest.fixture
+def applied(project: Path) -> Path:
+    """The first version is asked for; the files have the second one."""
+    file = project / "sql" / "all.sql"
+    file.write_text(SQL)
+    (project / "ds.toml").write_text('store = "k"\n')
+    loaded = load_project(project, strict=True)
+    Control.open(loaded.settings).ensure(loaded, list(loaded.queries))
+    file.write_text(CHANGED)
+    return project
+
+
+def lines(ds: Ds, *words: str) -> dict[str, Any]:
+    return {line["name"]: line for line in ds("plan", "--json", *words).json}
+
+
+def test_each_change_says_what_it_touches(applied: Path, ds: Ds) -> None:
+    found = lines(ds)
+    verdicts = {name: line["verdict"] for name, line in found.items()}
+    assert verdicts == {
+        "a": "keeps_checkpoint", "counts": "needs_new_checkpoint", "c": "new", "b": "orphan",
+    }  # fmt: skip
+    assert found["a"]["sql"] == [
+        "@@ -1,2 +1,2 @@",
+        found["a"]["sql"][1],
+        "-CREATE STREAM a AS SELECT n FROM s WHERE n > 1;",
+        "+CREATE STREAM a AS SELECT n FROM s WHERE n > 2;",
+    ]
+    assert found["a"]["downstream"] == ["c"]
+    assert found["counts"]["columns"] == ["most: added, BIGINT"]
+    assert found["c"]["creates"] == ["k.c"]
+    assert found["c"]["renamed_from"] == "b"
+    assert found["b"]["state"] == "ABSENT" and found["c"]["state"] is None
+    assert all(line["waits"] for line in found.values())
+
+
+def test_people_read_the_same(applied: Path, ds: Ds) -> None:
+    shown = ds("plan").out
+    assert "b, which has no statement any more, runs the same query" in shown
+    assert "    -CREATE STREAM a AS SELECT n FROM s WHERE n > 1;" in shown
+    assert "  column most: added, BIGINT" in shown
+    assert "  behind it: c" in shown
+    markdown = ds("plan", "--markdown").out
+    assert markdown.startswith("**Streaming SQL**: 4 of 4 queries need an action.\n")
+    assert "| a | keeps checkpoint |" in markdown
+    assert "```diff\n@@ -1,2 +1,2 @@" in markdown
+    assert ds("plan", "--markdown", "--json").code == 2
+
+
+def test_a_state_file_stands_for_the_journal(applied: Path, ds: Ds, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    direct = lines(ds, "--save", str(state))
+    assert "hunter2" not in state.read_text()
+    for file in (applied / ".ds").iterdir():
+        if file.is_file():
+            file.unlink()
+    assert {line["verdict"] for line in lines(ds).values()} == {"new"}, "the journal is gone"
+    assert lines(ds, "--against", str(state)) == direct
+    assert ds("plan", "--against", str(state), "--exit-code").code == 2
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2, "jobs": [], "taken": 0}'])
+def test_what_is_no_state_file_is_refused(project: Path, ds: Ds, text: str) -> None:
+    state = project / "state.json"
+    state.write_text(text)
+    outcome = ds("plan", "--against", str(state), "--json")
+    assert outcome.code == 1
+    assert json.loads(outcome.out)["diagnostics"][0]["condition"] == "STATE_FILE_INVALID"
+
+
+def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    refused = ds("apply", "--no-wait")
+    assert refused.code == 1
+    assert "`ds apply --allow restart` applies all such changes" in refused.err
+    assert "`ds apply --allow reset` applies all such changes" in refused.err
+    part = ds("apply", "--no-wait", "--json", "--allow", "restart").json
+    assert [query["name"] for query in part["queries"]] == ["a", "c"]
+    assert part["orphans"] == ["b"]
+    whole = ds("apply", "--no-wait", "--json", "--allow", "restart, reset, prune")
+    assert (whole.code, whole.json["ok"]) == (0, True)
+    statuses = {status.name: status for status in Control.open(load_project(applied).settings).statuses()}
+    assert {name: status.desired for name, status in statuses.items()} == {
+        "a": "RUNNING", "b": "STOPPED", "c": "RUNNING", "counts": "RUNNING",
+    }  # fmt: skip
+    assert {line["verdict"] for line in lines(ds).values()} == {"unchanged"}
+    assert ds("apply", "--allow", "everything").code == 2
