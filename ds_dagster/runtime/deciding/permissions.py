@@ -30,10 +30,10 @@ def needed(change: Change) -> tuple[Permission, ...]:
     return (*permissions, "duplicates") if change.doubles else permissions
 
 
-def action_for(change: Change, given: Collection[Permission]) -> tuple[Action, tuple[Consent, ...]]:
+def action_for(change: Change, permitted: Collection[Permission]) -> tuple[Action, tuple[Consent, ...]]:
     """How ``apply`` asks for a query: ``ensure``, which refuses to change one that runs, unless all that the change
     needs is permitted."""
-    if not needed(change) or not set(needed(change)) <= set(given):
+    if not needed(change) or not set(needed(change)) <= set(permitted):
         return "ensure", ()
     action, _ = _NEEDS[change.verdict]
     return action, ("duplicates",) if change.doubles else ()

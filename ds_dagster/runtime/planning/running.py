@@ -75,7 +75,7 @@ class Running:
 
 def _job(entry: Mapping[str, Any]) -> JobRow:
     """Who asked for it, and when, is no part of a state file."""
-    known = {field: entry[field] for field in _OF_JOB}
+    values = {field: entry[field] for field in _OF_JOB}
     return JobRow(
         entry["name"],
         spec=json.dumps(entry["spec"]),
@@ -83,10 +83,10 @@ def _job(entry: Mapping[str, Any]) -> JobRow:
         action="ensure",
         requested_by="",
         requested_at=0.0,
-        **known,
+        **values,
     )
 
 
 def _status(entry: Mapping[str, Any]) -> JobStatus:
-    known = {field: entry[field] for field in ("relation", "desired", "checkpoint_version", *_OF_STATUS)}
-    return JobStatus(entry["name"], job_id="", **known)
+    values = {field: entry[field] for field in ("relation", "desired", "checkpoint_version", *_OF_STATUS)}
+    return JobStatus(entry["name"], job_id="", **values)
