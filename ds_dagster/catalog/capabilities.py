@@ -36,6 +36,7 @@ class Capabilities:
         record_time: who sets a record's timestamp.
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
+        forgets: why what was read once may be gone before its retention; empty where it is not.
         keeps_row_logs: may hold the logs of rows that queries leave out, each batch of them once.
         empties_entities: all records of an entity can be deleted at once, and the entity stays.
         looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
@@ -81,6 +82,7 @@ class Capabilities:
     starts_at_timestamp: bool = False
     skips_lost_records: bool = False
     looks_at_lag: bool = False
+    forgets: str = ""
     keeps_row_logs: bool = False
     empties_entities: bool = False
     avro: Literal["", "registry", "as_json"] = ""

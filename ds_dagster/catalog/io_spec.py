@@ -349,14 +349,20 @@ class BatchLoader(Protocol):
 
 @runtime_checkable
 class LedgerReader(Protocol):
-    """A loader that tells where its ledger ends."""
+    """A loader that tells where its ledger ends.
+
+    Attributes:
+        is_restorable: rows and ledger change in one transaction: a target that lost its end has the rows of the batches
+            in its ledger and no others, so that later batches can be loaded again.
+    """
+
+    is_restorable: bool
 
     def tip(self) -> Tip | None:
-        """The newest batch of this job and version, or None; makes nothing but the ledger.
+        """The newest batch of this job and version, or None; makes nothing but the ledger. Raises as ``prepare``."""
 
-        Raises:
-            DsError: as ``prepare``.
-        """
+    def renumber(self, tip: Tip) -> None:
+        """Note a batch without rows that ends where the newest one does, under a later number. Raises as ``load``."""
 
 
 @runtime_checkable

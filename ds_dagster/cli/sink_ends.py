@@ -1,17 +1,19 @@
-"""Where the sinks of a job end, read from their ledgers by the means of their stores."""
+"""Where the sinks of a job end, read from their ledgers by the means of their stores; and whether its sources give
+again what they gave."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 
-from ds_dagster.catalog.io_spec import LedgerReader, Resolver, SinkIdentity, open_loader
+from ds_dagster.catalog.io_spec import BatchLoader, LedgerReader, Resolver, SinkIdentity, WriteSpec, open_loader
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.store import MarkerReader
 from ds_dagster.errors import DsError
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
-from ds_dagster.runtime.deciding.repair import SinkEnd
+from ds_dagster.runtime.deciding.from_sink import SinkEnd
 
 
 def sink_ends(project: LoadedProject, query: BoundQuery, identity: SinkIdentity) -> tuple[SinkEnd, ...]:
@@ -25,30 +27,68 @@ def sink_ends(project: LoadedProject, query: BoundQuery, identity: SinkIdentity)
     return tuple(_end(project, part, query.writer_of(part, identity)) for part in query.parts)
 
 
+def renumber(
+    project: LoadedProject, query: BoundQuery, identity: SinkIdentity, parts: Collection[str], tip: Tip
+) -> None:
+    """Give the newest batch of some sinks a later number.
+
+    Args:
+        project, query, identity: as above.
+        parts: names of the parts of the query that fill them; their loaders read ledgers.
+        tip: where they end, with the new number.
+
+    Raises:
+        DsError: a ledger cannot be written.
+    """
+    for part in query.parts:
+        if part.name in parts:
+            with closing(_loader(project, part, query.writer_of(part, identity))) as loader:
+                assert isinstance(loader, LedgerReader)
+                loader.renumber(tip)
+
+
+def forgotten(project: LoadedProject, query: BoundQuery) -> str:
+    """Why what a query has read may not be read again; empty where it can, or a start is refused."""
+    for scan in query.scans:
+        why = kind_of_store(project, scan.relation).capabilities.forgets
+        why = why or ("it skips records that are gone" if scan.data_loss == "skip" else "")
+        if why:
+            return f"{scan.relation.store}.{scan.relation.entity} may not have everything any more: {why}"
+    return ""
+
+
+def _entity(part: Part) -> str:
+    return f"{part.sink.store}.{part.sink.entity}"
+
+
 def _end(project: LoadedProject, part: Part, identity: SinkIdentity) -> SinkEnd:
-    entity = f"{part.sink.store}.{part.sink.entity}"
     try:
-        return SinkEnd(entity, *_newest(project, part, identity))
+        return _newest(project, part, identity)
     except DsError as problem:
-        return SinkEnd(entity, unknown=f"the ledger of {entity} cannot be read: {problem.message}")
+        return SinkEnd(_entity(part), unknown=f"the ledger of {_entity(part)} cannot be read: {problem.message}")
 
 
-def _newest(project: LoadedProject, part: Part, identity: SinkIdentity) -> tuple[Tip | None, str]:
-    """The batch, and why nobody can tell."""
-    resolve = resolver(project.settings, part.sink.store)
-    store = project.catalog.store(part.sink.store)
-    write = kind_of_store(project, part.sink).write_spec(store, part.sink, part.refresh)
+def _newest(project: LoadedProject, part: Part, identity: SinkIdentity) -> SinkEnd:
+    entity, write = _entity(part), _write(project, part)
     if write.kind == "batch":
-        with closing(open_loader(write, identity, resolve)) as loader:
+        with closing(_loader(project, part, identity)) as loader:
             if isinstance(loader, LedgerReader):
-                return loader.tip(), ""
+                return SinkEnd(entity, loader.tip(), "", loader.is_restorable, part.name)
     if write.transactional:
-        return _marker(project, part, identity, resolve)
-    return None, f"{part.sink.store}.{part.sink.entity} keeps no ledger"
+        with closing(store_admin(project, part.sink.store, _resolver(project, part))) as admin:
+            if isinstance(admin, MarkerReader):
+                return SinkEnd(entity, admin.marker(identity.ledger, part.sink.entity))
+    return SinkEnd(entity, unknown=f"{entity} keeps no ledger")
 
 
-def _marker(project: LoadedProject, part: Part, identity: SinkIdentity, resolve: Resolver) -> tuple[Tip | None, str]:
-    with closing(store_admin(project, part.sink.store, resolve)) as admin:
-        if isinstance(admin, MarkerReader):
-            return admin.marker(identity.ledger, part.sink.entity), ""
-    return None, f"{part.sink.store}.{part.sink.entity} keeps no ledger"
+def _loader(project: LoadedProject, part: Part, identity: SinkIdentity) -> BatchLoader:
+    return open_loader(_write(project, part), identity, _resolver(project, part))
+
+
+def _resolver(project: LoadedProject, part: Part) -> Resolver:
+    return resolver(project.settings, part.sink.store)
+
+
+def _write(project: LoadedProject, part: Part) -> WriteSpec:
+    store = project.catalog.store(part.sink.store)
+    return kind_of_store(project, part.sink).write_spec(store, part.sink, part.refresh)

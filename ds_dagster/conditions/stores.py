@@ -304,7 +304,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "SINK_BEHIND_CHECKPOINT",
         "user",
         "{table} ends at {sink}, before the end of the checkpoint ({checkpoint})",
-        "the sink lost rows that the checkpoint counts as written: restore the sink, or `ds reset` the query",
+        "the sink lost rows that the checkpoint counts as written: `ds repair` lists what restores them",
     ),
     Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is retried"),
     Condition(

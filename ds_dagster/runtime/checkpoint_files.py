@@ -41,34 +41,53 @@ def unusable(tip: Tip) -> str:
     values = list(offsets.values()) if isinstance(offsets, dict) else offsets
     if any(isinstance(offset, str) for offset in values):  # nobody knows any more whether it stood in quotes
         return "keeps offsets that cannot be written as their source wrote them"
+    is_same = Tip(tip.batch, digest_of(offsets)).is_same(tip)
+    return "" if is_same else "keeps offsets that are not those of its batch"
+
+
+def digest_of(offsets: Any) -> str:
+    """As ledgers know them (rule: ``dsdagster.checkpoint.EndOffsets``), hex."""
     text = json.dumps(offsets, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return "" if Tip(tip.batch, digest).is_same(tip) else "keeps offsets that are not those of its batch"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def put_checkpoint(place: Path, tip: Tip, *, named: bool) -> None:
+def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named: bool) -> None:
     """Put a checkpoint that ends at a batch into a folder. What is in it is moved beside it (``…-replaced-N``).
 
     Args:
         place: of the job and its version; may be missing.
-        tip: :func:`unusable` is empty.
+        tip: the last finished batch; :func:`unusable` is empty.
+        following: the batch after it, which is planned and not finished; as ``tip``, None for none.
         named: the query's sources have names in its checkpoint; those of applications have none.
     """
-    new_folder = place.with_name(f"{place.name}-new")
-    shutil.rmtree(new_folder, ignore_errors=True)
-    make_folder(new_folder)
+    folder = new_folder(place)
+    make_folder(folder)
     for name in KEPT:
-        _copy(place / name, new_folder / name)
+        _copy(place / name, folder / name)
     ends = json.loads(tip.ends)
-    _write(new_folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
-    _write(new_folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
+    _write(folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
+    _write(folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
     entry = _entry(ends["offsets"], named)
     for batch in range(max(tip.batch - 1, 0), tip.batch + 1):  # Spark reads the entry before the last one too
-        _write(new_folder / OFFSETS / str(batch), entry)
-    _write(new_folder / COMMITS / str(tip.batch), COMMIT)
+        _write(folder / OFFSETS / str(batch), entry)
+    _write(folder / COMMITS / str(tip.batch), COMMIT)
+    if following is not None:
+        _write(folder / OFFSETS / str(following.batch), _entry(json.loads(following.ends)["offsets"], named))
+    exchange(place, folder)
+
+
+def new_folder(place: Path) -> Path:
+    """Where a checkpoint is made before it takes a place; nothing is in it."""
+    folder = place.with_name(f"{place.name}-new")
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def exchange(place: Path, folder: Path) -> None:
+    """The folder takes the place; what was there is moved beside it."""
     if place.exists():
         place.rename(_replaced(place))
-    new_folder.rename(place)
+    folder.rename(place)
     force_names(place.parent)
 
 

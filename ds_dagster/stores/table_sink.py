@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, batch_text, decide, within_run
@@ -58,6 +58,9 @@ class TableSink(ABC):
     ``work`` is what a store's transaction gives: a cursor, a connection, a table.
     """
 
+    is_restorable: ClassVar[bool] = False
+    """See ``catalog.io_spec.LedgerReader``."""
+
     def __init__(self, target: TableTarget, identity: SinkIdentity, *, shared: bool = False) -> None:
         self.target = target
         self.identity = identity
@@ -91,6 +94,15 @@ class TableSink(ABC):
             ExternalError: the store cannot be reached.
         """
         return self._guarded("read the ledger", self._tip)
+
+    def renumber(self, tip: Tip) -> None:
+        """Note a batch without rows that ends where the newest one does.
+
+        Raises:
+            InternalError: the ledger ends elsewhere.
+            ExternalError: the store cannot be reached.
+        """
+        self._guarded("note a batch", lambda: self._renumber(tip), tip.batch)
 
     def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
         """Apply one batch exactly once.
@@ -128,6 +140,15 @@ class TableSink(ABC):
     def _tip(self) -> Tip | None:
         with self._preparation() as work:
             return self._look(work).facts.tip
+
+    def _renumber(self, tip: Tip) -> None:
+        import pyarrow
+
+        with self._transaction() as work:
+            newest = self._state(work, tip, 0).facts.tip
+            if newest is None or newest.batch >= tip.batch or not replace(newest, batch=tip.batch).is_same(tip):
+                raise error("INTERNAL", where=f"the ledger of {self.table} ends at {batch_text(newest)}")
+            self._apply(work, pyarrow.table({}), tip, replaces=False)
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
         """What the batch did, and how many rows of the run it stands for."""

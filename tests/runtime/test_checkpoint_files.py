@@ -67,6 +67,14 @@ def test_the_one_before_is_kept_beside_it(tmp_path: Path) -> None:
     assert not (place.parent / "v2-new").exists()
 
 
+def test_the_batch_after_it_is_planned(tmp_path: Path) -> None:
+    """Some sinks have it: Spark runs it again, they skip it."""
+    after = tip('[{"t":{"0":9,"1":9}},null,13]', batch=8)
+    put_checkpoint(tmp_path / "v1", tip(OFFSETS), after, named=False)
+    assert lines(tmp_path / "v1" / "offsets" / "8") == ["v1", '{"t":{"0":9,"1":9}}', "-", "13"]
+    assert {path.name for path in (tmp_path / "v1" / "commits").iterdir()} == {"7"}
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

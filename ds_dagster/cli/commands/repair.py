@@ -7,17 +7,20 @@ from pathlib import Path
 
 import click
 
+from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
-from ds_dagster.cli.sink_ends import sink_ends
+from ds_dagster.cli.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.checkpoint_files import put_checkpoint
+from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, FromSink, Way, from_sink, needs_its_checkpoint, ways
+from ds_dagster.runtime.deciding.from_sink import FromSink, from_sink, needs_its_checkpoint
+from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, Way, ways
 from ds_dagster.runtime.status import Action, JobStatus
 
 ENDED = ("FAILED", "STOPPED")
@@ -86,8 +89,12 @@ class Repair:
         name, sink = self.query.name, self.sink
         if sink is None or sink.tip is None:
             raise error("REPAIR_FROM_SINK_REFUSED", name=name, reason=sink.reason if sink else self._no_reason)
-        place = self._checkpoints.path(name, self.status.checkpoint_version)
-        put_checkpoint(place, sink.tip, named=not self.query.is_application)
+        if sink.renumbered:
+            renumber(self.project, self.query, self._identity, sink.renumbered, sink.tip)
+        if sink.rewinds:
+            rewind_checkpoint(self._checkpoint, sink.tip, sink.following)
+        else:
+            put_checkpoint(self._checkpoint, sink.tip, sink.following, named=not self.query.is_application)
         return self.control.status(name) if self.query.is_finite else self._asked("restart")
 
     @property
@@ -95,8 +102,13 @@ class Repair:
         return self.status.message or "its sink and checkpoint agree"
 
     @property
-    def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
+    def _checkpoint(self) -> Path:
+        checkpoints = Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
+        return checkpoints.path(self.query.name, self.status.checkpoint_version)
+
+    @property
+    def _identity(self) -> SinkIdentity:
+        return self.control.journal.identity().sink(self.query.name, self.status.checkpoint_version)
 
     def _from_sink(self) -> FromSink | None:
         is_answered = self.status.reported_generation >= self.status.generation
@@ -107,8 +119,8 @@ class Repair:
             reason = "its checkpoint is on the engine's machine: run it there"
         if reason:
             return FromSink(reason=reason)
-        identity = self.control.journal.identity().sink(self.query.name, self.status.checkpoint_version)
-        return from_sink(self.query, sink_ends(self.project, self.query, identity))
+        ends = sink_ends(self.project, self.query, self._identity)
+        return from_sink(self.query, ends, kept_batches(self._checkpoint), forgotten(self.project, self.query))
 
     def _asked(self, action: Action) -> JobStatus:
         """The job when the engine has answered."""

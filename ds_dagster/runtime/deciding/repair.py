@@ -3,20 +3,19 @@ offered as a step of ours; everything else is said."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ds_dagster.catalog.ledger import Tip
 from ds_dagster.plan.identity.replay import effect
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.runtime.checkpoint_files import unusable
+from ds_dagster.runtime.deciding.from_sink import FromSink
 from ds_dagster.runtime.status import JobStatus
 
 RESET = "reset"
 FROM_SINK = "from-sink"
-GOES_ON = ("CHECKPOINT_BEHIND_SINK", "CHECKPOINT_MISSING")
-"""Conditions of a job whose sink may know more than its checkpoint."""
+GOES_ON = ("CHECKPOINT_BEHIND_SINK", "CHECKPOINT_MISSING", "SINK_BEHIND_CHECKPOINT")
+"""Conditions of a job that may be able to go on from the last batch of its sinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,45 +33,6 @@ class Way:
     does: str
     command: str
     exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SinkEnd:
-    """Where one sink of a job ends.
-
-    Attributes:
-        entity: ``store.entity``.
-        tip: the newest batch in its ledger, or None.
-        unknown: why nobody can tell; empty where the ledger was read.
-    """
-
-    entity: str
-    tip: Tip | None = None
-    unknown: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FromSink:
-    """Whether a job can go on from what its sinks have.
-
-    Attributes:
-        tip: the batch its checkpoint then ends at; None where it cannot.
-        reason: why it cannot, empty where it can.
-        entities: its sinks.
-    """
-
-    tip: Tip | None = None
-    reason: str = ""
-    entities: str = ""
-
-    def way(self, name: str) -> Way:
-        """The same as a way out of a job's condition."""
-        if self.tip is None:
-            return Way(FROM_SINK, f"not possible: {self.reason}", "", False)
-        does = (
-            f"make a checkpoint that ends at batch {self.tip.batch}, where {self.entities} ends, from the offsets in "
-        )
-        return Way(FROM_SINK, does + "its ledger, and start after it", f"ds repair {name} --from-sink", True)
 
 
 CHECKPOINT = "put a newer copy of the checkpoint back, the sink has more batches than this one"
@@ -108,45 +68,13 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")
     others = Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, command, not sinks)
-    return others if from_sink is None else (from_sink.way(status.name), *others)
+    return others if from_sink is None else (_goes_on(status.name, from_sink), *others)
 
 
-def needs_its_checkpoint(query: BoundQuery) -> str:
-    """What of a query only its checkpoint has; empty for one that can go on from offsets alone."""
-    if query.refresh == "full":
-        return "every run of a full refresh begins with a new checkpoint"
-    steps = dict.fromkeys(type(node).__name__ for node in query.plan.walk() if node.is_stateful)
-    if steps:
-        return f"the query keeps state that only its checkpoint has ({', '.join(steps)})"
-    if query.logs:
-        logs = ", ".join(f"{log.store}.{log.entity}" for log in query.logs)
-        return f"rows that its last batch has left out may not be in {logs} yet"
-    return ""
-
-
-def from_sink(query: BoundQuery, ends: Sequence[SinkEnd]) -> FromSink:
-    """Whether a query can go on from where its sinks end.
-
-    Args:
-        query: its statement today.
-        ends: of all its sinks; not looked at where :func:`needs_its_checkpoint` says something.
-    """
-    reason = needs_its_checkpoint(query) or next((text for text in map(_unusable, ends) if text), "")
-    tips = {end.entity: end.tip for end in ends if end.tip is not None}
-    first = next(iter(tips.values()), None)
-    if not reason and any(not tip.is_same(first) for tip in tips.values() if first is not None):
-        reason = "its sinks do not end at one batch: "
-        reason += ", ".join(f"{entity} at batch {tip.batch}" for entity, tip in tips.items())
-    return FromSink(reason=reason) if reason else FromSink(first, entities=", ".join(tips))
-
-
-def _unusable(end: SinkEnd) -> str:
-    if end.unknown:
-        return end.unknown
-    if end.tip is None:
-        return f"the ledger of {end.entity} has no batch of this checkpoint version"
-    why = unusable(end.tip)
-    return f"the ledger of {end.entity} {why} (batch {end.tip.batch})" if why else ""
+def _goes_on(name: str, from_sink: FromSink) -> Way:
+    if from_sink.tip is None:
+        return Way(FROM_SINK, f"not possible: {from_sink.reason}", "", False)
+    return Way(FROM_SINK, from_sink.does, f"ds repair {name} --from-sink", True)
 
 
 def _kept_rows(query: BoundQuery) -> str:

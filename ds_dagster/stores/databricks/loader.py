@@ -71,6 +71,15 @@ class DatabricksLoader:
         """See ``DeltaLoader.tip``."""
         return self.files.tip()
 
+    @property
+    def is_restorable(self) -> bool:
+        """See ``DeltaLoader``."""
+        return self.files.is_restorable
+
+    def renumber(self, tip: Tip) -> None:
+        """See ``DeltaLoader.renumber``."""
+        self.files.renumber(tip)
+
     def close(self) -> None:
         """Nothing stays open between batches."""
         self.files.close()

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
@@ -63,6 +63,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> D
 
 class DeltaLoader(TableSink):
     """See :class:`TableSink`. ``place``: the table's own folder or prefix."""
+
+    is_restorable: ClassVar[bool] = True
 
     def __init__(
         self, address: LakeAddress, place: str, target: TableTarget, identity: SinkIdentity, *, shared: bool = False

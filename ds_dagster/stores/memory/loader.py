@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
@@ -91,6 +91,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> M
 
 class MemoryLoader(TableSink):
     """See :class:`TableSink`."""
+
+    is_restorable: ClassVar[bool] = True
 
     def __init__(
         self, place: tuple[str, str], target: TableTarget, identity: SinkIdentity, *, shared: bool = False

@@ -87,6 +87,7 @@ class Postgres:
         reads_streams=True,
         record_time="broker",
         entity_list=postgres_cdc.LIST,
+        forgets="a replication slot drops changes that were read",
         writes_tables=True,
         table_reader="ds_dagster.stores.postgres.lookup:read_table",
         serves_views=True,

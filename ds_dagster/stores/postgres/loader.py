@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
@@ -53,6 +53,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> P
 
 class PostgresLoader(TableSink):
     """See :class:`TableSink`. Preparing and publishing work on one connection, batches on another."""
+
+    is_restorable: ClassVar[bool] = True
 
     def __init__(
         self, address: PostgresAddress, target: TableTarget, identity: SinkIdentity, *, shared: bool = False

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
@@ -64,6 +64,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> S
 
 class SnowflakeLoader(TableSink):
     """See :class:`TableSink`."""
+
+    is_restorable: ClassVar[bool] = True
 
     def __init__(
         self, address: SnowflakeAddress, target: TableTarget, identity: SinkIdentity, *, shared: bool = False

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableColumn, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
@@ -76,6 +76,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> S
 class SqliteLoader(TableSink):
     """One view, one file, one writer (see :class:`TableSink`). A new checkpoint version, and a job of another journal,
     begin with an empty view when their first batch commits."""
+
+    is_restorable: ClassVar[bool] = True
 
     def __init__(self, path: Path, target: TableTarget, identity: SinkIdentity) -> None:
         super().__init__(target, identity)
@@ -189,7 +191,8 @@ class SqliteLoader(TableSink):
         if replaces:
             connection.execute(self._statements.clear)
             connection.execute("DELETE FROM ds_ledger")
-        self._write(connection, rows)
+        if rows.num_rows:
+            self._write(connection, rows)
         job, version, epoch = self.identity.job, self.identity.version, batch.batch
         connection.execute(NOTE, (job, version, epoch, rows.num_rows, time.time(), batch.offsets, batch.ends))
         connection.execute(PRUNE, (job, version, epoch - KEPT_EPOCHS))

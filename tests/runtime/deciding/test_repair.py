@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.ledger import Tip, ends_text
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.project.load import LoadedProject, compile_texts
-from ds_dagster.runtime.deciding.repair import SinkEnd, from_sink, needs_its_checkpoint, ways
+from ds_dagster.runtime.deciding.from_sink import FromSink
+from ds_dagster.runtime.deciding.repair import ways
 from ds_dagster.runtime.journals.states import JobState
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings
@@ -50,40 +50,13 @@ def test_a_view_is_reset_exactly_and_a_stream_is_not(project: LoadedProject, con
     assert "m.copy stay and come twice" in found[-1].does
 
 
-def end(entity: str, batch: int = 7, offsets: str = '[{"t":{"0":4}}]') -> SinkEnd:
-    digest = hashlib.sha256(offsets.encode()).hexdigest()
-    return SinkEnd(entity, Tip(batch, digest, ends_text(offsets, "{}")))
-
-
-def test_a_query_without_state_goes_on_from_its_sink(project: LoadedProject) -> None:
-    found = from_sink(project.queries["copy"], [end("m.copy")])
-    assert found.tip == end("m.copy").tip
-    first = ways(status("copy", "CHECKPOINT_MISSING"), project.queries["copy"], found)[0]
+def test_going_on_from_the_sink_comes_first(project: LoadedProject) -> None:
+    query = project.queries["copy"]
+    first = ways(status("copy", "CHECKPOINT_MISSING"), query, FromSink(Tip(7), entities="m.copy"))[0]
     assert (first.name, first.exact, first.command) == ("from-sink", True, "ds repair copy --from-sink")
     assert "batch 7, where m.copy ends" in first.does
-
-
-@pytest.mark.parametrize(
-    ("ends", "reason"),
-    [
-        ([SinkEnd("m.copy")], "has no batch of this checkpoint version"),
-        ([SinkEnd("m.copy", Tip(7, "aa"))], "keeps no offsets (batch 7)"),
-        ([SinkEnd("m.copy", unknown="m.copy keeps no ledger")], "m.copy keeps no ledger"),
-        ([end("m.copy"), end("m.other", 6)], "do not end at one batch: m.copy at batch 7, m.other at batch 6"),
-        ([end("m.copy"), end("m.other", 7, '[{"t":{"0":5}}]')], "do not end at one batch"),
-    ],
-)
-def test_what_is_not_exact_is_told_with_its_reason(project: LoadedProject, ends: list[SinkEnd], reason: str) -> None:
-    found = from_sink(project.queries["copy"], ends)
-    assert found.tip is None and reason in found.reason
-    way = ways(status("copy", "CHECKPOINT_MISSING"), project.queries["copy"], found)[0]
-    assert not way.exact and reason in way.does and not way.command
-
-
-def test_state_is_in_the_checkpoint_alone(project: LoadedProject) -> None:
-    found = from_sink(project.queries["v"], [end("m.v")])
-    assert found.tip is None and "keeps state that only its checkpoint has (" in found.reason
-    assert not needs_its_checkpoint(project.queries["copy"])
+    refused = ways(status("copy", "CHECKPOINT_MISSING"), query, FromSink(reason="of this"))[0]
+    assert (refused.exact, refused.does, refused.command) == (False, "not possible: of this", "")
 
 
 @pytest.mark.parametrize(

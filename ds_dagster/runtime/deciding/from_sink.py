@@ -1,0 +1,212 @@
+"""Whether a job can go on from the last batch that its sinks have, and how: data, and no I/O.
+
+A query without state needs the end offsets of that batch, which the sinks' ledgers hold. A query with state needs a
+checkpoint that still has the state after that batch. Whatever is not exact is refused with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.checkpoint_files import unusable
+
+MOST_BATCHES = 100
+"""Batches that one batch may stand for where a sink of an application has missed them: it is loaded as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEnd:
+    """Where one sink of a job ends.
+
+    Attributes:
+        entity: ``store.entity``.
+        tip: the newest batch in its ledger, or None.
+        unknown: why nobody can tell; empty where the ledger was read.
+        is_restorable: see ``catalog.io_spec.LedgerReader``.
+        part: name of the part of the query that fills it.
+    """
+
+    entity: str
+    tip: Tip | None = None
+    unknown: str = ""
+    is_restorable: bool = False
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLog:
+    """What a checkpoint keeps of its batches.
+
+    Attributes:
+        finished: number of its last finished batch; None without one, or where the checkpoint is gone.
+        batches: batches whose end offsets it has, by number.
+        states: numbers of the finished batches after which it has the state of every step.
+    """
+
+    finished: int | None = None
+    batches: Mapping[int, Tip] = field(default_factory=lambda: MappingProxyType({}))
+    states: frozenset[int] = frozenset()
+
+    def has(self, tip: Tip) -> bool:
+        """Whether this very batch is among its own."""
+        own = self.batches.get(tip.batch)
+        return own is not None and bool(tip.offsets) and own.is_same(tip)
+
+
+NOTHING_KEPT = CheckpointLog()
+
+
+@dataclass(frozen=True, slots=True)
+class FromSink:
+    """Whether a job can go on from what its sinks have.
+
+    Attributes:
+        tip: the last finished batch of its checkpoint then; None where it cannot.
+        following: the batch after it, which is then planned: some sinks have it and skip it, others take it. None where
+            all sinks end at one batch.
+        renumbered: parts in whose sinks' ledgers the last batch first gets the number of ``tip``.
+        rewinds: the checkpoint goes back to ``tip``, with its state; else one is made from the ledgers' offsets.
+        reason: why it cannot, empty where it can.
+        entities: its sinks.
+    """
+
+    tip: Tip | None = None
+    following: Tip | None = None
+    renumbered: tuple[str, ...] = ()
+    rewinds: bool = False
+    reason: str = ""
+    entities: str = ""
+
+    @property
+    def does(self) -> str:
+        """What is done, in a sentence; only where it can be done."""
+        assert self.tip is not None
+        where = f"ends at batch {self.tip.batch}, where {self.entities} ends"
+        if self.following is not None:
+            where = f"ends at batch {self.tip.batch} and has begun batch {self.following.batch}, which some of "
+            where += f"{self.entities} have and skip"
+        if self.rewinds:
+            return f"go back to the copy of the checkpoint that {where}, and read what came after it again"
+        return f"make a checkpoint that {where}, from the offsets in its ledger, and start after it"
+
+
+def needs_its_checkpoint(query: BoundQuery) -> str:
+    """What of a query only its checkpoint has, whatever that keeps; empty for one that may go on from a sink."""
+    if query.refresh == "full":
+        return "every run of a full refresh begins with a new checkpoint"
+    if query.logs:
+        logs = ", ".join(f"{log.store}.{log.entity}" for log in query.logs)
+        return f"nobody can tell which of the rows that its batches have left out are in {logs} already"
+    return ""
+
+
+def from_sink(
+    query: BoundQuery,
+    ends: Sequence[SinkEnd],
+    log: CheckpointLog = NOTHING_KEPT,
+    forgotten: str = "",
+) -> FromSink:
+    """Whether a query can go on from where its sinks end.
+
+    Args:
+        query: its statement today.
+        ends: of all its sinks; not looked at where :func:`needs_its_checkpoint` returns a reason.
+        log: what its checkpoint keeps.
+        forgotten: why its sources may not give again what they gave once; empty where they do.
+    """
+    reason = needs_its_checkpoint(query) or next((text for text in map(_unknown, ends) if text), "")
+    if reason:
+        return FromSink(reason=reason)
+    low, high = (pick((end.tip for end in ends if end.tip), key=_number) for pick in (min, max))
+    behind = [end for end in ends if end.tip and end.tip.is_same(low)]
+    entities = ", ".join(dict.fromkeys(end.entity for end in ends))
+    aim = FromSink(low, None if low.is_same(high) else high, entities=entities)
+    reason = (
+        _scattered(ends, low, high)
+        or _too_far(query, ends, behind, aim)
+        or _cannot_go_back(behind, low, log, forgotten)
+    )
+    if reason:
+        return FromSink(reason=reason)
+    if high.batch > low.batch + 1:
+        tip, parts = replace(low, batch=high.batch - 1), tuple(end.part for end in behind)
+        aim = replace(aim, tip=tip, renumbered=parts)
+    return _with_means(query, aim, log)
+
+
+def _number(tip: Tip) -> int:
+    return tip.batch
+
+
+def _unknown(end: SinkEnd) -> str:
+    if end.unknown:
+        return end.unknown
+    return "" if end.tip else f"the ledger of {end.entity} has no batch of this checkpoint version"
+
+
+def _shown(ends: Sequence[SinkEnd]) -> str:
+    return ", ".join(f"{end.entity} at batch {end.tip.batch}" for end in ends if end.tip)
+
+
+def _scattered(ends: Sequence[SinkEnd], low: Tip, high: Tip) -> str:
+    """Sinks that have the newest batch skip it, the others take it: nothing can be between them."""
+    is_one = low.is_same(high)
+    fits = all(end.tip.is_same(low) or end.tip.is_same(high) for end in ends if end.tip)
+    if fits and (is_one or low.batch != high.batch):
+        return ""
+    return f"its sinks do not end at one batch, nor at two of which one follows the other: {_shown(ends)}"
+
+
+def _too_far(query: BoundQuery, ends: Sequence[SinkEnd], behind: Sequence[SinkEnd], aim: FromSink) -> str:
+    """Batches that only some sinks have become one batch, with the number of the newest. With state they cannot: it
+    would have to be that before the newest."""
+    low, high = aim.tip, aim.following
+    if low is None or high is None or high.batch == low.batch + 1:
+        return ""
+    steps = _steps(query)
+    if steps:
+        return f"its sinks do not end at one batch: {_shown(ends)}; and the query keeps state ({steps})"
+    if high.batch - low.batch > MOST_BATCHES:
+        return f"its sinks end more than {MOST_BATCHES} batches apart: {_shown(ends)}"
+    return _not_restorable(behind)
+
+
+def _cannot_go_back(behind: Sequence[SinkEnd], low: Tip, log: CheckpointLog, forgotten: str) -> str:
+    """Of a batch before the end of the checkpoint: what came after it is read and written again."""
+    if log.finished is None or low.batch >= log.finished:
+        return ""
+    return _not_restorable(behind) or forgotten
+
+
+def _not_restorable(behind: Sequence[SinkEnd]) -> str:
+    names = ", ".join(end.entity for end in behind if not end.is_restorable)
+    return f"rows may be in {names} that its ledger does not know: they are not one transaction" if names else ""
+
+
+def _with_means(query: BoundQuery, aim: FromSink, log: CheckpointLog) -> FromSink:
+    """The aim with what its checkpoint is made of."""
+    assert aim.tip is not None
+    batches = [aim.tip, *([aim.following] if aim.following else [])]
+    has_batches = not aim.renumbered and all(map(log.has, batches))
+    steps = _steps(query)
+    if has_batches and (not steps or aim.tip.batch in log.states):
+        return replace(aim, rewinds=True)
+    if steps:
+        reason = f"the query keeps state that only its checkpoint has ({steps})"
+        if log.finished is not None:
+            reason += f", and its checkpoint does not have that of batch {aim.tip.batch}"
+        return FromSink(reason=reason)
+    for tip in batches:
+        why = unusable(tip)
+        if why:
+            return FromSink(reason=f"the ledger of {aim.entities} {why} (batch {tip.batch})")
+    return aim
+
+
+def _steps(query: BoundQuery) -> str:
+    """Steps of a query that keep state, as one text."""
+    return ", ".join(dict.fromkeys(type(node).__name__ for node in query.plan.walk() if node.is_stateful))
