@@ -67,6 +67,9 @@ ITEMS: Mapping[str, Item] = {
     "cases": Item(
         "cases:per_case", (), "test cases in a session that is up; the peer is a bare query over a memory stream"
     ),
+    "lookup": Item(
+        "questions:lookup", (), "a key look-up in a view of a million rows; the peer is its budget of 10 ms"
+    ),
     "load": Item("load_time:load", (), "a project of 1,000 relations; the peer is its budget"),
     "definitions": Item(
         "dagster_load:definitions", (), "Dagster definitions of 1,000 and 5,000 relations; the peer is their budget"

@@ -47,11 +47,19 @@ def json_rows(columns: Sequence[tuple[str, DataType]], table: pyarrow.Table) -> 
         table: its rows.
     """
     values = [
-        [json_value(value, type_) for value in column.to_pylist()]
+        [json_value(value, type_) for value in _utc(column).to_pylist()]
         for column, (_, type_) in zip(table.columns, columns, strict=True)
     ]
     names = [name for name, _ in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _utc(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Moments without the zone that Arrow imports pandas for."""
+    import pyarrow as pa
+
+    is_zoned = pa.types.is_timestamp(column.type) and column.type.tz
+    return column.cast(pa.timestamp(column.type.unit)) if is_zoned else column
 
 
 def cell(value: Any) -> str:

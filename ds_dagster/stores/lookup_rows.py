@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -148,22 +151,70 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
 
     name = type_.partition("(")[0].partition("<")[0]
     if name in NESTED:
-        return pa.array([None if value is None else _json(value) for value in values], pa.string())
+        return _texts([None if value is None else _json(value) for value in values])
     if name in AS_TEXT:
         return _texts(values)
     if name in TIMES:
         return _times(values, is_zoned=name == "TIMESTAMP_LTZ")
     if name == "TIME":
-        texts = [None if value is None else str(value) for value in values]
-        return pa.array(texts, pa.string()).cast(pa.time64("us"))
+        return _texts([None if value is None else str(value) for value in values]).cast(pa.time64("us"))
     if name == "BOOLEAN":
-        return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
-    return pa.array(values)
+        return listed([None if value is None else int(bool(value)) for value in values]).cast(pa.bool_())
+    return listed(values)
+
+
+def listed(values: list[Any]) -> pyarrow.Array:
+    """A list as ``pyarrow.array`` makes it. That asks pandas whether the list is one of its own, and imports it for the
+    question: half a second, many times a look-up. So it is left to what is not whole numbers, floats or texts alone."""
+    import pyarrow as pa
+
+    kinds = tuple(set(map(type, values)) - {type(None)})
+    if not kinds:
+        return pa.nulls(len(values))
+    if len(kinds) > 1 or kinds[0] not in LISTED:
+        return pa.array(values)
+    nulls = values.count(None)
+    valid = None
+    if nulls:
+        bits = "".join("0" if value is None else "1" for value in reversed(values))
+        valid = pa.py_buffer(int(bits, 2).to_bytes((len(values) + 7) // 8, "little"))
+    try:
+        type_, buffers = LISTED[kinds[0]](values, nulls)
+    except OverflowError:  # more than 64 bits, or 2 GB of text
+        return pa.array(values)
+    return pa.Array.from_buffers(type_, len(values), [valid, *map(pa.py_buffer, buffers)], nulls)
+
+
+def _integers(values: list[Any], nulls: int) -> tuple[pyarrow.DataType, list[Any]]:
+    import pyarrow as pa
+
+    return pa.int64(), [array("q", [value or 0 for value in values] if nulls else values)]
+
+
+def _floats(values: list[Any], nulls: int) -> tuple[pyarrow.DataType, list[Any]]:
+    import pyarrow as pa
+
+    return pa.float64(), [array("d", [value or 0.0 for value in values] if nulls else values)]
+
+
+def _strings(values: list[Any], nulls: int) -> tuple[pyarrow.DataType, list[Any]]:
+    import pyarrow as pa
+
+    texts = [(value or "").encode() for value in values] if nulls else [value.encode() for value in values]
+    return pa.string(), [array("i", accumulate(map(len, texts), initial=0)), b"".join(texts)]
+
+
+LISTED: Mapping[type, Callable[[list[Any], int], tuple[pyarrow.DataType, list[Any]]]] = MappingProxyType(
+    {int: _integers, float: _floats, str: _strings}
+)
+"""Type of all values → Arrow's type of them, and its buffers after the first."""
 
 
 def _texts(values: list[Any]) -> pyarrow.Array:
     import pyarrow as pa
 
+    if set(map(type, values)) <= {str, type(None)}:
+        return listed(values).cast(pa.string())
     try:
         return pa.array(values, pa.string())
     except (pa.ArrowTypeError, pa.ArrowInvalid):
@@ -183,7 +234,7 @@ def _times(values: list[Any], *, is_zoned: bool) -> pyarrow.Array:
     """A moment without a zone is one in UTC."""
     import pyarrow as pa
 
-    array = pa.array(values)
-    if pa.types.is_string(array.type):
-        array = array.cast(pa.timestamp("us"))
-    return array.cast(pa.timestamp("us", "UTC" if is_zoned else None))
+    moments = listed(values)
+    if pa.types.is_string(moments.type):
+        moments = moments.cast(pa.timestamp("us"))
+    return moments.cast(pa.timestamp("us", "UTC" if is_zoned else None))

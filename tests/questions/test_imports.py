@@ -1,0 +1,29 @@
+"""What a look-up loads: pandas takes half a second, and nobody asked for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SELECT = "SELECT userid, total, latest FROM paid WHERE userid = 'ann'"
+DOORS = {
+    "ask": "from ds_dagster import DsProject; assert DsProject('.').ask(sql).num_rows == 1",
+    "query": "from ds_dagster.cli.main import run; assert run(['query', sql, '--json']) == 0",
+    "table": "from ds_dagster.cli.main import run; assert run(['query', sql]) == 0",
+}
+
+
+@pytest.mark.parametrize("door", list(DOORS))
+def test_a_look_up_does_not_load_pandas(project: Path, views: Any, door: str) -> None:
+    import pyarrow as pa
+
+    at = pa.array([1_700_000_000_000_000, None], pa.timestamp("us", "UTC"))
+    views.write("paid", {"userid": ["ann", "bob"], "total": pa.array([1, 2], pa.decimal128(38, 2)), "latest": at})
+    code = f"import sys; sql = {SELECT!r}; {DOORS[door]}; assert 'pandas' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
