@@ -63,7 +63,7 @@ BY_FILE = ("-n", "2", "--dist", "loadfile")
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
 TIERS: dict[str, Tier] = {
-    "unit": Tier("unit", ("-n", "2", *without("spark", "cases", *ONE_FOLDER)), second_run=""),
+    "unit": Tier("unit", (*SIDE_BY_SIDE, *without("spark", "cases", *ONE_FOLDER)), second_run=""),
     "spark": Tier(
         "(spark or servers) and not (cases or conformance or e2e or browser or slow)",
         (*SIDE_BY_SIDE, *without("cases", *ONE_FOLDER)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from tests import driven
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 """Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
+
+gc.set_threshold(100_000, 50, 100)
+"""Thousands of tests and syntax trees stay: with Python's own thresholds the cycle collector takes a tenth of the unit
+tier's time to look at them."""
 
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browser": "browser"}

@@ -146,7 +146,7 @@ class TokenEndpoint:
                 return
 
         self.server = http.server.ThreadingHTTPServer((HOST, 0), Answer)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.trees import ROOT, code_of, name_of
+from tests.architecture.trees import ROOT, code_of, name_of, nodes_of
 
 MACHINE = re.compile(r"(?<![\w.$}-])/(?:work|root|home|Users)/[\w.]")
 """A path that only exists on somebody's machine."""
@@ -100,10 +100,10 @@ def python_tests() -> list[tuple[str, ast.Module]]:
     return [(name, ast.parse(text)) for name, text in names]
 
 
-def sleeps(tree: ast.AST) -> Iterator[int]:
+def sleeps(tree: ast.Module) -> Iterator[int]:
     """Lines that wait for a fixed time; inside a ``while`` it is a poll, whose deadline ends it."""
-    polled = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    for node in ast.walk(tree):
+    polled = {id(inner) for loop in nodes_of(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and name_of(node) in ("time.sleep", "sleep") and id(node) not in polled:
             yield node.lineno
 
@@ -124,7 +124,7 @@ def test_no_test_is_without_a_check() -> None:
     )
     empty = []
     for name, tree in python_tests():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 calls = " ".join(name_of(inner) for inner in ast.walk(node) if isinstance(inner, ast.Call))
                 if not any(isinstance(inner, ast.Assert) for inner in ast.walk(node)) and not verbs.search(calls):
@@ -134,7 +134,7 @@ def test_no_test_is_without_a_check() -> None:
 
 def test_no_test_is_skipped_for_good() -> None:
     for name, tree in python_tests():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Call) and name_of(node) == "pytest.mark.skip":
                 raise AssertionError(f"{name}:{node.lineno} is skipped for good")
 

@@ -18,7 +18,7 @@ def test_every_name_of_ours_is_reserved() -> None:
         node.value
         for found in modules()
         if found.path.startswith(PLACES)
-        for node in ast.walk(ast.parse(found.text))
+        for node in found.nodes()
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"__[a-z_]*[a-z]", node.value)

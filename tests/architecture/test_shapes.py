@@ -232,7 +232,7 @@ def test_conditions_are_known_where_they_are_raised() -> None:
     """``error("NAME", …)`` and ``….refuse("NAME", …)`` name an entry of the table, and give what its texts mention."""
     wrong = []
     for found in modules():
-        for node in ast.walk(found.tree):
+        for node in found.nodes():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "error":
                 continue
             first = node.args[0] if node.args else None
@@ -261,7 +261,7 @@ STATEMENT = re.compile(
 
 def built_sql(found: Module) -> Iterator[int]:
     """Lines where a statement is put together out of texts: f-strings, ``+``, ``%`` and ``.format``."""
-    for node in (inner for inner in ast.walk(found.tree) if isinstance(inner, ast.expr)):
+    for node in (inner for inner in found.nodes() if isinstance(inner, ast.expr)):
         first: ast.expr | None = None
         if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
             first = node.values[0]
@@ -377,7 +377,7 @@ def test_no_place_of_plans_asserts_a_kind() -> None:
         f"{found.path}:{node.lineno}"
         for found in modules()
         if found.area in ("plan", "spark") and not found.path.startswith(ASSERTED_KINDS)
-        for node in ast.walk(found.tree)
+        for node in found.nodes()
         if isinstance(node, ast.Assert) and "isinstance(" in ast.unparse(node.test)
     }
     assert not asserted, sorted(asserted)

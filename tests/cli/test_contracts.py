@@ -14,6 +14,7 @@ from ds_dagster.cli.commands.jobs import is_down
 from ds_dagster.cli.main import COMMANDS, run
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import JobStatus
+from ds_dagster.stores.kafka import admin as kafka_admin
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
@@ -213,7 +214,8 @@ def test_nothing_near_is_not_offered(ds) -> None:
     assert "(none)" not in told.err
 
 
-def test_check_online_asks_the_stores(ds) -> None:
+def test_check_online_asks_the_stores(ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_admin, "CALL_SECONDS", 1.0)
     told = ds("check", "--online", "--json")
     assert told.code == 1
     assert {"STORE_NOT_USABLE"} <= set(told.conditions)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 import pytest
 
 from ds_dagster.conditions import CONDITIONS
-from tests.docs.pages import ROOT, pages
+from tests.architecture.trees import modules
+from tests.docs.pages import pages
 
 PHRASES = (
     "None for none",
@@ -41,16 +43,17 @@ PHRASES = (
 )
 
 
+@lru_cache(maxsize=1)
 def texts() -> dict[str, str]:
-    code = {
-        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in (ROOT / "ds_dagster").rglob("*.py")
-    }
-    return {**{name: text for name, text in pages().items() if name != "CONTRIBUTING.md"}, **code}
+    """Pages and modules by name, each as one line."""
+    code = {module.path: module.text for module in modules()}
+    found = {**{name: text for name, text in pages().items() if name != "CONTRIBUTING.md"}, **code}
+    return {name: " ".join(text.split()) for name, text in found.items()}
 
 
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_a_phrase_does_not_come_back(phrase: str) -> None:
-    assert not [name for name, text in texts().items() if phrase in " ".join(text.split())]
+    assert not [name for name, text in texts().items() if phrase in text]
 
 
 WORDS = re.compile(
@@ -86,15 +89,14 @@ def torn_lines(docstring: str) -> list[str]:
 
 def test_docstrings_are_not_torn() -> None:
     torn = []
-    for path in (ROOT / "ds_dagster").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+    for module in modules():
+        for node in module.nodes():
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             ):
-                torn += [f"{path.relative_to(ROOT)}:{node.lineno}: {line}" for line in torn_lines(node.value.value)]
+                torn += [f"{module.path}:{node.lineno}: {line}" for line in torn_lines(node.value.value)]
     assert not torn, "\n".join(torn)
 
 

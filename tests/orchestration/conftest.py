@@ -229,6 +229,13 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str], bool]:
     return {(evaluation.asset_key.path[-1], evaluation.check_name): evaluation.passed for evaluation in found}
 
 
+@pytest.fixture(autouse=True)
+def _unstamped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody migrates an instance in memory: to note the version of its tables takes as long as to make them."""
+    for kind in ("runs", "event_log"):
+        monkeypatch.setattr(f"dagster._core.storage.{kind}.in_memory.stamp_alembic_rev", lambda *_: None)
+
+
 @pytest.fixture
 def bench(project: DsProject) -> Iterator[Bench]:
     made = Bench(project, FakeClock(wall=time.time()))

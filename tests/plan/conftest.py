@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from ds_dagster.plan.nodes.node import Node
+from ds_dagster.project import load
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 
@@ -46,8 +48,17 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="kafka")
 
 
+_read = lru_cache(maxsize=1)(load.parse_file)
+"""Declarations are frozen: those of the prelude are read once."""
+
+
 @pytest.fixture
-def compile_sql(settings: Settings) -> Compile:
+def compile_sql(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Compile:
+    parse = load.parse_file
+    monkeypatch.setattr(
+        load, "parse_file", lambda *given, **more: (_read if given[1:] == (PRELUDE,) else parse)(*given, **more)
+    )
+
     def run(sql: str, prelude: str = PRELUDE) -> LoadedProject:
         return compile_texts([("prelude.sql", prelude), ("a.sql", sql)], settings)
 

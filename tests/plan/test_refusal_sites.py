@@ -20,6 +20,7 @@ from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.format import load_case
+from tests.architecture.trees import modules
 from tests.plan.conftest import PRELUDE
 from tests.plan.test_refused import places
 
@@ -48,15 +49,14 @@ class Site(NamedTuple):
 
 
 def sites() -> Iterator[Site]:
-    for path in sorted(FOLDER.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in modules():
+        for node in module.nodes() if module.area == "plan" else ():
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                 condition = CONDITIONS.get(str(node.args[0].value))
                 if name in RAISING and condition is not None and condition.kind != "internal":
-                    yield Site(
-                        str(path.relative_to(FOLDER)), node.lineno, node.end_lineno or node.lineno, condition.name
-                    )
+                    last = node.end_lineno or node.lineno
+                    yield Site(module.path.removeprefix("plan/"), node.lineno, last, condition.name)
 
 
 @pytest.fixture

@@ -537,7 +537,7 @@ def refusing() -> Iterator[Callable[[int, bytes], SnowflakeAddress]]:
         handler = type("Handler", (Refusing,), {"status": status, "body": body})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         servers.append(server)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return replace(ADDRESS, url=f"http://127.0.0.1:{server.server_port}", call_seconds=2)
 
     yield start
