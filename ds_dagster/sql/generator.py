@@ -109,7 +109,6 @@ class DeltaStreamGenerator(Generator):
         exp.Trim: lambda self, node: self.trim_sql(node),
         exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
         exp.Group: lambda self, node: self.group_sql(node),
-        exp.Struct: lambda self, node: f"STRUCT({self.expressions(node, flat=True)})",
         exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
     }
 
@@ -230,11 +229,3 @@ class DeltaStreamGenerator(Generator):
     def mod_sql(self, expression: exp.Mod) -> str:
         """``a % b`` as it was written."""
         return self.binary(expression, "%")
-
-    def div_sql(self, expression: exp.Div) -> str:
-        """``a / b`` as it was written."""
-        return self.binary(expression, "/")
-
-    def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        """``NAME(arguments)``."""
-        return f"{expression.this}({self.expressions(expression, flat=True)})"

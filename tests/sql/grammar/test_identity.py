@@ -50,3 +50,9 @@ def test_the_example_project_parses_without_a_word(path: Any) -> None:
 def test_a_different_statement_is_not_the_same_meaning() -> None:
     one, other = parse_statement("SELECT a FROM t WHERE a = 1"), parse_statement("SELECT a FROM t WHERE a = 2")
     assert meaning(one) != meaning(other)
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*", "/", "%", "||"])
+def test_a_long_chain_of_an_operator_prints_without_recursion(operator: str) -> None:
+    text = f"SELECT {f' {operator} '.join('a' * 3000)} AS b FROM t"
+    assert print_statement(parse_statement(text)) == text
