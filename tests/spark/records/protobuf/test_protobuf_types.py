@@ -317,7 +317,7 @@ def test_wire_formats(spark: SparkSession, registry: AvroRegistry) -> None:
         (None, None),
     ]
     settings_ = json.dumps({"name": "r", "addresses": [registry.url], "run": "wire"})
-    found = read(spark, records, "x int, t string, c string", settings=settings_, known=id_)
+    found = read(spark, records, "x int, t string, c string", settings=settings_, schema_id=id_)
     values = [(one["x"], one["t"], one["c"]) for one in found[:6]]
     nothing = (None, None, None)
     assert values == [
@@ -362,13 +362,13 @@ def test_imports_and_names_by_number(spark: SparkSession, registry: AvroRegistry
     ]
     columns = "id bigint, name string, price struct<currency:string,units:bigint>, level int, rank int"
     settings_ = json.dumps({"name": "r", "addresses": [registry.url], "run": "imports"})
-    found = read(spark, records, columns, settings=settings_, known=second)
+    found = read(spark, records, columns, settings=settings_, schema_id=second)
     price = {"currency": "EUR", "units": 5}
     assert found == [
         {"id": 1, "name": "a", "price": price, "level": 0, "rank": None, "reason": None},
         {"id": 2, "name": "b", "price": None, "level": 3, "rank": 4, "reason": None},
     ]
-    (alone,) = read(spark, records[:1], columns, settings=settings_, known=-1)
+    (alone,) = read(spark, records[:1], columns, settings=settings_, schema_id=-1)
     assert (alone["name"], alone["level"]) == (None, None)
 
 
@@ -391,5 +391,5 @@ def test_schemas_that_cannot_be_used(
 ) -> None:
     registry.schemas[1] = more
     settings_ = json.dumps({"name": "r", "addresses": [registry.url], "run": reason})
-    (found,) = read(spark, [(b"\0\0\0\0\1\0", None)], "x int", settings=settings_, known=-1)
+    (found,) = read(spark, [(b"\0\0\0\0\1\0", None)], "x int", settings=settings_, schema_id=-1)
     assert found["reason"] == reason
