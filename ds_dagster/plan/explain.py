@@ -1,4 +1,4 @@
-"""EXPLAIN of what this layer knows: the statement, and the bound plan as text and as data.
+"""EXPLAIN without Spark: the statement, and the bound plan as text and as data.
 
 ::
 
@@ -86,7 +86,7 @@ def _nodes(top: Node) -> list[Described]:
 
 
 def _again(top: Node) -> Mapping[int, int]:
-    """Number of a stateful step → that of the first which computes the same from the same: Spark runs both."""
+    """Number of a stateful step → number of the first step that computes the same rows; Spark runs both."""
     first: dict[str, int] = {}
     repeated = {}
     for number, node in enumerate(top.walk(), start=1):

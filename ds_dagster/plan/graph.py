@@ -25,7 +25,7 @@ Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
 
 @dataclass(frozen=True, slots=True)
 class QueryNode:
-    """A query before binding: what it fills and what it reads, left to right, each once."""
+    """A query before binding: its target, and the relations it reads from left to right, each once."""
 
     named: NamedQuery
     reads: tuple[QualifiedName, ...]
@@ -43,7 +43,7 @@ class QueryNode:
 
     @property
     def span(self) -> Span:
-        """Where its statement stands."""
+        """Position of its statement."""
         return self.named.statement.origin.span
 
 
@@ -114,8 +114,8 @@ def _visit(
 
 
 def job_circle(jobs: Iterable[BoundQuery]) -> list[str]:
-    """Names of jobs each of which reads what the next one fills, the first again at the end; empty without a circle.
-    What an application reads of its own results is no circle."""
+    """Names of jobs of which each reads what the next one writes, the first again at the end; empty without a circle.
+    An application that reads its own results does not count."""
     listed = list(jobs)
     fillers: dict[QualifiedName, list[str]] = {}
     for job in listed:

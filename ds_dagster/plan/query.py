@@ -1,4 +1,4 @@
-"""A bound query: the plan that fills one relation, and what the rest of the house wants to know about it."""
+"""A bound query: the plan that fills one relation, and facts about it for the other packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 
 class PlanReads(ABC):
-    """What a plan reads and keeps beside its result."""
+    """The relations that a plan reads, and those it writes besides its result."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class Part(PlanReads):
 
     Attributes:
         name: of the relation for CREATE … AS, ``'query.name'`` otherwise.
-        statement: where it came from.
+        statement: its source.
         root: its plan.
         refresh: ``continuous`` for streams, changelogs and views; of tables as written.
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
@@ -123,7 +123,7 @@ class BoundQuery(PlanReads):
 
     Attributes:
         name: the query's name in this project, part of the job id.
-        statement: where it came from.
+        statement: its source.
         parts: one per sink, in the order of the statements; at least one.
         fingerprint, state_signature, earlier_signatures: of all parts together, see :class:`Part`.
         execution: ``engine`` or ``step`` (finite CTAS in the Dagster step's own session).

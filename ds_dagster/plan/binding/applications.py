@@ -45,7 +45,7 @@ def together(
     Args:
         statement: of it.
         parts: of its queries, bound alone, in the order of the statements.
-        spans: query name → where it stands.
+        spans: query name → its position in the file.
         store_kinds: folded store name → kind.
 
     Raises:
@@ -125,7 +125,7 @@ def _replaced_below(node: N, other: Callable[[Node], Node | None]) -> N:
 
 
 def _one_output_mode(name: str, parts: list[Part], spans: Mapping[str, Span]) -> list[Part]:
-    """Groups that are refined are Spark's update mode, all other state is append mode, and a job has one: beside other
+    """Refined groups need Spark's update mode, all other state append mode, and a job has one mode: next to other
     state such groups count weights."""
     refined = [part for part in parts if any(map(_is_refined, part.root.walk()))]
     stateful = [part for part in parts if any(node.is_stateful for node in part.root.walk())]

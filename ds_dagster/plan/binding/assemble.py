@@ -1,4 +1,4 @@
-"""All queries of a project, bound in an order in which sources come first; what fails marks what reads it."""
+"""All queries of a project, bound sources first; a query that fails marks the queries that read it."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class _Assembly:
     # applications
 
     def _jobs(self) -> list[BoundQuery]:
-        """The queries, those of an application as one; where one of them is refused, all are."""
+        """The jobs: a query alone, or all queries of an application; if one of these is refused, all are."""
         composed: dict[str, BoundQuery] = {}
         self._fell()
         for statement in self.applications:
@@ -205,7 +205,8 @@ class _Assembly:
         return self._jobs()
 
     def _lose_circle(self, circle: Sequence[str]) -> None:
-        """Queries whose relations stand in no circle can stand in one through an application, which is one job."""
+        """Relations without a circle can still give jobs in a circle, since all queries of an application are one
+        job."""
         statement = next(application for application in self.applications if str(application.name) in circle)
         name, path = str(statement.name), " → ".join(circle)
         bound = [member for member in self.bound if _application(member.node) == name]

@@ -1,7 +1,7 @@
-"""The other mistakes of a SELECT that is refused: names nobody knows, and conditions that cannot be asked.
+"""The other mistakes of a SELECT that is refused: unknown names, and conditions that cannot be evaluated.
 
-A binder stops at the first mistake of an expression, and of a clause that others stand on. Once a SELECT is refused its
-parts are asked one by one, so that people see at once what they will have to change.
+A binder stops at the first mistake of an expression, and of a clause that other clauses depend on. After a SELECT is
+refused, its parts are bound one by one, so that users see at once all that they have to change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ds_dagster.plan.joins.semi import has_query
 from ds_dagster.sql.expressions import RelationRef, WindowRef
 
 NAMES = frozenset(("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "AMBIGUOUS_COLUMN", "UNKNOWN_FUNCTION"))
-"""What is wrong with a name is wrong wherever it stands; other mistakes depend on what is around them."""
+"""Conditions of names are reported wherever the name is; other mistakes depend on their surroundings."""
 
 
 def every_mistake(tree: exp.Select, scope: Scope, reported: Iterable[Diagnostic]) -> Iterator[DsError]:
@@ -34,7 +34,7 @@ def every_mistake(tree: exp.Select, scope: Scope, reported: Iterable[Diagnostic]
 
 
 def unknown_relations(tree: exp.Select, sources: SourceBinder, reported: Iterable[Diagnostic]) -> Iterator[DsError]:
-    """Relations of FROM and its joins that nobody knows, those that were told left out."""
+    """UNKNOWN_RELATION for sources of FROM and JOIN that were not reported yet."""
     problems: list[DsError] = []
     for node in (tree.args["from_"].this, *(join.this for join in tree.args.get("joins") or ())):
         inside = node.this if isinstance(node, WindowRef) else node

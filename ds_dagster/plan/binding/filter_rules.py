@@ -1,8 +1,8 @@
 """Filters go below joins: fewer rows wait in their state.
 
-A condition on one side's fields alone may stand below the join where every row that comes out holds that side's row
-unchanged: both sides of an INNER JOIN, the left of a LEFT JOIN; never the side that an outer join may leave out. It
-stays above the scan, where rows tell the clock their time, so time does not change.
+A condition on the fields of one side is pushed below the join if every row of the result holds that side's row
+unchanged: both sides of an INNER JOIN, the left of a LEFT JOIN; never the side that an outer join may fill with NULL.
+It stays above the scan, where rows report their time to the clock, so event time does not change.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _is_over(part: BoundExpression, node: Node) -> bool:
 
 
 def _filtered(node: Node, conditions: list[BoundExpression] | None) -> Node:
-    """Of upserts the filter stands below the step that keeps the last row: it keeps only rows that hold."""
+    """The filter over a side. For upserts it goes below the step that keeps the last row, which then keeps fewer
+    rows."""
     if not conditions:
         return node
     if isinstance(node, Weigh):

@@ -1,8 +1,8 @@
-"""The first row of each value by event time, as a stream whose rows have a time: what a window may stand over.
+"""The first row of each value by event time, as a stream with event time, so that a window can read it.
 
-DISTINCT alone gives a value as soon as it comes, and ROW_NUMBER() = 1 takes its row back for an earlier one; neither
-knows a time for it. Below a window both wait: a value has the time of its first row and leaves when time has passed
-it, so which row is the first, and in which window, does not depend on when rows arrive.
+DISTINCT alone emits a value as soon as it arrives, and ROW_NUMBER() = 1 retracts its row for an earlier one; neither
+has an event time. Below a window both wait: a value has the time of its first row and is emitted when the watermark has
+passed it, so the first row, and its window, do not depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _of_rank(node: TopN) -> Node | None:
 
 
 def _appended(node: Node) -> Node | None:
-    """Rows without their weights, where each comes once and for good from a source; None for others."""
+    """The rows below a Weigh if they are only appended, else None."""
     if isinstance(node, Weigh) and node.input.changelog == "append":
         return None if any(below.is_stateful for below in node.walk()) else node.input
     if isinstance(node, Filter | Project):
@@ -67,7 +67,7 @@ def _appended(node: Node) -> Node | None:
 
 
 def _counted(rows: Node, partition: tuple[BoundExpression, ...], name: str) -> Filter:
-    """Rows that are number one in their partition by event time; those of one time in the order of their columns."""
+    """The first row of each partition by event time; rows of the same time are ordered by their columns."""
     count = OverCall(name, "COUNT", None, BIGINT, nullable=False)
     counted = Over(rows, partition, (count,), by_time=False, before=-1)
     is_first = exp.EQ(this=column(name), expression=exp.Literal.number(1))

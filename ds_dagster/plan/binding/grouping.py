@@ -1,4 +1,4 @@
-"""GROUP BY and aggregates: what is grouped, what may stand beside it."""
+"""GROUP BY and aggregates: the groups, and the expressions that may be selected with them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Grouping:
         raise error("GROUPING_NOT_SELECTED", span=self.span, call=f"GROUPING_ID({shown})")
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
-        """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
+        """The expression of the SELECT list that an alias names, unless a source has a column of that name."""
         written = isinstance(item, exp.Column) and not item.table and item.name in aliases
         if written and not any(item.name in source.columns for source in self.scope.sources):
             return aliases[item.name]
@@ -234,7 +234,7 @@ class Grouping:
             raise error("FUNCTION_NOT_YET", span=self.span, name=name, instead=instead)
 
     def check_updates(self, updates: bool) -> None:
-        """What a window that is refined may stand over.
+        """Refuse a refined window over a step that cannot give its rows.
 
         Raises:
             NotYetError: STATEFUL_CHAIN.

@@ -1,4 +1,4 @@
-"""``f(…) OVER (PARTITION BY … ORDER BY …)`` in a SELECT list: what it means, and the step it becomes."""
+"""``f(…) OVER (PARTITION BY … ORDER BY …)`` in a SELECT list: its binding, and the plan node."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _places(tree: exp.Select) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The window of OVER clauses, where it stands; ``function``: the rank, empty for running aggregates."""
+    """The window of OVER clauses and its position; ``function``: the rank, None for running aggregates."""
 
     function: RankFunction | None
     partition: tuple[BoundExpression, ...]
@@ -105,7 +105,7 @@ class OverClauses:
             UnsupportedError: OVER_SEVERAL. NotYetError: OVER_FUNCTION.
         """
         first = first_rows(tree)
-        # ORDER BY … LIMIT: the places behind which rows count, and up to which
+        # ORDER BY … LIMIT: ranks above OFFSET, up to OFFSET plus LIMIT
         self.rows = None if first is None else _places(tree)
         for node in (*windows_of(tree), *(() if first is None else (first,))):
             span = own_span(node, self.span)

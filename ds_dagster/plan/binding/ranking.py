@@ -1,4 +1,4 @@
-"""Ranks: how far a filter above bounds them, and what tells their rows apart."""
+"""Ranks: the bound that a filter above sets, and the key of their rows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ said."""
 
 
 def filtered(node: Node, condition: BoundExpression) -> Node:
-    """The filter of a node; ranks below it that it bounds from above keep only as many rows. A condition that is the
-    bound itself is gone then, and with it the need for the rank."""
+    """The filter of a node; a rank below it that it bounds keeps only so many rows. A condition that says no more
+    than the bound is left out, and the rank need not be computed."""
     others: list[BoundExpression] = []
     for part in conjuncts(condition):
         bound = _bound(part.tree)
@@ -74,7 +74,7 @@ def _number(tree: exp.Expression) -> int | None:
 
 
 def _limited(node: Node, field: str, limit: int) -> Node | None:
-    """The node with the rank that a field is bounded; None where the field is no rank, or no row passes."""
+    """The node with the rank of ``field`` limited; None if the field is not a rank, or no row passes."""
     if limit < 1:
         return None
     if isinstance(node, TopN):

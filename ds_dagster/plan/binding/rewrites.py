@@ -1,5 +1,5 @@
-"""Plan → plan, schema of the root kept: filters of one side go below joins, rows that meet the extreme of their own
-window need no join, scans decode only what is needed."""
+"""Plan → plan, schema of the root kept: filters of one side go below joins, a join with the extreme of the row's own
+window becomes one step, scans decode only the columns that are read."""
 
 from __future__ import annotations
 

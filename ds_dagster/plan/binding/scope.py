@@ -30,8 +30,8 @@ class Visible:
 @dataclass(frozen=True, slots=True)
 class Source:
     """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's
-    timestamp, empty where records are not at hand (sub-selects); ``beside``: fields of ``rowkey()`` and
-    ``rowmetadata()`` by these names, where the store gives them; ``is_part_of_row``: elements of a row to the left, no
+    timestamp, empty without records (sub-selects); ``beside``: fields of ``rowkey()`` and
+    ``rowmetadata()`` by these names, if the store has them; ``is_part_of_row``: elements of a row to the left, no
     rows of their own."""
 
     alias: str
@@ -73,7 +73,7 @@ class Scope:
         self.sources.append(source)
 
     def place(self, node: exp.Expression) -> Span:
-        """Where a node stands."""
+        """Position of a node in its file."""
         if isinstance(node, exp.Identifier) and node.meta:
             meta = node.meta
             line, column = meta["line"], meta["col"]

@@ -73,8 +73,8 @@ class SelectBinder:
         self.places: dict[str, Span] = {}
 
     def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:
-        """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without one come and go by
-        weights.
+        """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without a key are retracted
+        by weights.
 
         Raises:
             RefusedSelectError: mistakes are in the findings.
@@ -103,7 +103,7 @@ class SelectBinder:
         return self._without_key(selected, inner)
 
     def _without_key(self, selected: Selected, inner: bool) -> Selected:
-        """What is selected, unless it is a changelog of its own and nothing tells its rows apart."""
+        """The selected rows; refuses a changelog whose rows have no key."""
         if not inner and selected.node.changelog == "weighted" and not selected.key:
             self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
         self._done()
@@ -230,7 +230,7 @@ class SelectBinder:
         return node
 
     def _compared(self, scope: Scope) -> Callable[[exp.Expression, Node], Node]:
-        """How a condition with values of sub-selects is asked."""
+        """Binds a condition that contains values of sub-selects."""
 
         def compared(part: exp.Expression, node: Node) -> Node:
             rows = self._with_values(node, self._values(scalar_queries([part]), scope))
@@ -320,7 +320,7 @@ class SelectBinder:
         return None
 
     def _check_star(self, tree: exp.Select, scope: Scope, first: Planned) -> None:
-        """Columns of a match are told one by one, as in the dialect."""
+        """Refuse ``*`` over a match: its columns are listed one by one."""
         star = next((item for item in tree.expressions if self._star(item) is not None), None)
         if star is not None and isinstance(first.node, Match):
             self.findings.add(error("MATCH_STAR", span=scope.place(star), columns=list(first.source.columns)))

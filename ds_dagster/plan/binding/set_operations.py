@@ -1,7 +1,7 @@
-"""UNION, INTERSECT, EXCEPT and SELECT DISTINCT: columns meet by position, NULL equals NULL.
+"""UNION, INTERSECT, EXCEPT and SELECT DISTINCT: columns are paired by position, NULL equals NULL.
 
-Rows that are only appended stay so through UNION ALL, UNION and DISTINCT; INTERSECT and EXCEPT count each row on both
-sides, since what comes on one side changes what the other has shown.
+Appended rows stay appended through UNION ALL, UNION and DISTINCT; INTERSECT and EXCEPT count each row on both sides,
+since a row of one side changes the result of the other.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def _ends(tree: exp.Expression) -> bool:
 
 
 def _told_apart(parts: Sequence[Selected]) -> list[int]:
-    """Positions that tell the rows of all parts apart: the same key in each, and a literal that differs. Empty where
-    there are none."""
+    """Positions of a key of the union: the key that all parts share, and a literal that differs in each. Empty without
+    such a key."""
     names = [[item.name for item in part.items] for part in parts]
     keys = {frozenset(own.index(name) for name in part.key) for own, part in zip(names, parts, strict=True)}
     if len(keys) != 1 or not all(part.key or part.total for part in parts):

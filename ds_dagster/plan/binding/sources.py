@@ -1,4 +1,4 @@
-"""What stands in FROM: relations become scans, windows and sub-selects stand over them."""
+"""Sources of FROM: relations become scans, with windows and sub-selects over them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Planned:
         node: its plan.
         source: its names.
         relation: left-most relation inside of it.
-        choices: WITH behind it, of a relation.
+        choices: properties of the WITH after it, for a relation.
         window: the window over it, if any.
     """
 
@@ -84,7 +84,7 @@ class Planned:
 class Naming:
     """Internal names of one query: aliases and Spark source names, each once.
 
-    ``application``: that of the query. Its queries call what they scan alike, so that it can be scanned once.
+    ``application``: the query's application. All its queries name a scanned relation alike, so that it is scanned once.
     """
 
     application: str = ""
@@ -278,6 +278,6 @@ def written_name(node: exp.Expression, place: Span) -> WrittenName:
 
 
 def _merged(inner: Sequence[Property], outer: Sequence[Property]) -> tuple[Property, ...]:
-    """Properties behind a relation and behind the window around it; the outer one wins."""
+    """Properties after a relation and after the window around it; the outer ones win."""
     names = {item.name for item in outer}
     return (*(item for item in inner if item.name not in names), *outer)

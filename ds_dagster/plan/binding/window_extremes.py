@@ -1,7 +1,7 @@
-"""Rows that meet the extreme of their own window: ``X JOIN (SELECT w, MAX(v) FROM X GROUP BY w) ON w = w AND v = max``.
+"""Rows that have the extreme of their own window: ``X JOIN (SELECT w, MAX(v) FROM X GROUP BY w) ON w = w AND v = max``.
 
-So people ask for the best of each window. As a join it keeps every row of a window to find the few whose value is the
-extreme, and reads X twice. One step over X gives the same rows.
+This is the usual query for the best rows of each window. As a join it keeps every row of a window to find the few
+whose value is the extreme, and reads X twice. One step over X gives the same rows.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ OF_THE_WINDOW: dict[str, DataType] = {
     "window_end": TIMESTAMP_LTZ,
     TOLD: BIGINT,
 }
-"""Columns beside those of the source → their types."""
+"""Columns that the log adds to the source's → their types."""
 
 
 def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World) -> Sink:
@@ -55,8 +55,8 @@ def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World
 
 
 def _drops_rows(root: Sink, window: Window) -> bool:
-    """Whether rows of a source go through the window into groups; behind a join other rules say which row is late, and
-    the same window closed twice drops nothing the second time."""
+    """Whether the window reads rows of a source and feeds groups; after a join other rules decide which row is late,
+    and a window that is closed twice drops nothing the second time."""
     nodes = list(root.walk())
     grouped = any(isinstance(node, Aggregate) and node.window is not None for node in nodes)
     joined = any(node.is_stateful for node in window.input.walk())

@@ -70,8 +70,8 @@ def may_fail(root: Node) -> bool:
 
 
 def computed_below(node: Node) -> Node:
-    """The same plan with what aggregates of streams are computed from as a projection below them: a row that fails
-    there is one of a stream still."""
+    """The same plan with the arguments of aggregates computed in a projection below them, where a row that fails is
+    still a row of a stream."""
     rebuilt = node.with_inputs(computed_below)
     if isinstance(rebuilt, Aggregate):
         return _projected(rebuilt, rebuilt.input)

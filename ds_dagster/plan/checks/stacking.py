@@ -34,8 +34,8 @@ class Need:
     """Something a step needs of the rows it reads.
 
     Attributes:
-        text: what, for people.
-        lacking: what of a node is in the way, for people; empty where the need is met.
+        text: the need in words, for messages and the documentation.
+        lacking: why a node does not meet it, in words; empty if it does.
     """
 
     text: str
@@ -48,10 +48,10 @@ class StackingRule:
 
     Attributes:
         upper: the step that reads.
-        need: what it needs.
-        reason: why.
-        condition: raised where the need is not met.
-        instead: what to write then; empty where the condition's own hint says it.
+        need: the need.
+        reason: why, in words.
+        condition: raised if the need is not met.
+        instead: the hint; empty for the condition's own.
     """
 
     upper: Step
@@ -132,20 +132,20 @@ RULES: tuple[StackingRule, ...] = (
         instead="write the window in a sub-select of FROM and compare its groups",
     ),
 )
-"""In the order they are asked: the first that is not met is reported."""
+"""In the order of evaluation: the first rule that is broken is reported."""
 
 
 def check_over(upper: Step, below: Node, span: Span, **details: Any) -> None:
-    """Ask all rules of a step.
+    """Apply all rules of a step.
 
     Args:
         upper: the step.
         below: the rows it reads.
         span: where the step is written.
-        details: what the messages of its own conditions name.
+        details: parameters of the messages of its own conditions.
 
     Raises:
-        DsError: the condition of the first rule that is not met.
+        DsError: the condition of the first rule that is broken.
     """
     for rule in RULES:
         lower = rule.need.lacking(below) if rule.upper == upper else ""

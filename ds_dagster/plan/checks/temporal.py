@@ -45,8 +45,8 @@ def check_temporal_settings(source: exp.Expression, *, is_right_side: bool) -> N
 
 
 def unused_temporal_setting(properties: Iterable[Property], plan: Node, statement: Span) -> DsError | None:
-    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None. What END APPLICATION says is
-    for those of its queries that have one."""
+    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None. The properties of END
+    APPLICATION are for the queries that have one."""
     has_join = any(isinstance(node, TemporalJoin) for node in plan.walk())
     last = (statement.end_line or statement.line, statement.end_column or statement.column)
     return None if has_join else _unused(item for item in properties if (item.span.line, item.span.column) <= last)

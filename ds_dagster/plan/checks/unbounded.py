@@ -1,10 +1,10 @@
 """State that grows without bound: which steps keep more with every record, for a warning once per query.
 
-The rule: a step is named when it keeps something of every *appended* row for ever. So not named are the groups of a
-plain GROUP BY (as many as there are keys, which is what people ask for), the last row of each key of a changelog, and
-whatever is made of changelogs only, since rows that are replaced or deleted are given back: their state is as large as
-the relations are. Named are groups by a moment in time (every record may begin one), values kept one by one of appended
-rows (DISTINCT, ARRAY_AGG, LISTAGG), and a join one of whose sides only ever grows.
+The rule: a step is named if it keeps something of every *appended* row for ever. So it does not name the groups of a
+plain GROUP BY (one per key, as the user wants), the last row of each key of a changelog, and steps over changelogs
+only: replaced and deleted rows leave their state, which is as large as the relations. It names groups by a point in
+time (every record may start one), values that are kept one by one of appended rows (DISTINCT, ARRAY_AGG, LISTAGG), and
+a join with a side that only grows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expressions: names resolved, types checked, implicit conversions made explicit; what comes out stands in
+"""Expressions: names resolved, types checked, implicit conversions made explicit; the nodes of the result are in
 ``plan/expressions/bound_trees.py``."""
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class ExpressionBinder:
     def _comparable(
         self, node: exp.Expression, left: Typed, right: Typed, operator: str
     ) -> tuple[Typed, Typed, DataType]:
-        """Both sides as one type; a text literal beside a time becomes that time."""
+        """Both sides as one type; a text literal compared with a time becomes a time."""
         left, right = self._literal_as(left, right.type, node.this), self._literal_as(right, left.type, node.expression)
         type_ = self._unified([left, right])
         if type_ is None or not is_comparable(type_):
@@ -406,14 +406,14 @@ class ExpressionBinder:
         return Typed(exp.Array(expressions=trees), ArrayType(type_), False)
 
     def visit_window(self, node: exp.Expression) -> Typed:
-        """``f() OVER (…)`` where it may stand: what plan/binding/over.py made of it."""
+        """``f() OVER (…)`` as plan/binding/over.py has bound it; refused in other clauses."""
         bound = self.windows.get(id(node))
         if bound is None:
             raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
         return bound
 
     def visit_query(self, node: exp.Expression) -> Typed:
-        """A sub-select that has been joined; elsewhere it is no value."""
+        """The value of a sub-select that is joined already; refused elsewhere."""
         value = self.scope.values.get(id(node))
         if value is not None:
             return value

@@ -218,7 +218,8 @@ def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:
 def _arguments(
     binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
 ) -> tuple[list[exp.Expression], list[DataType]]:
-    """Trees and types after widening: ``same`` arguments share one type, an ``element`` has that of its ARRAY."""
+    """Trees and types after widening: ``same`` arguments share one type, an ``element`` has the element type of its
+    ARRAY."""
     words = [signature.word(position) for position in range(len(values))]
     if words and words[0] == "same_number":
         first, second = (value.type or INTEGER for value in values)
@@ -312,8 +313,8 @@ def bound_aggregate(
     *,
     by: exp.Expression | None = None,
 ) -> Typed:
-    """The call of an aggregate of the plan. ``by``: of the first and last value, what says which; rows in which it is
-    NULL do not count. None: event time."""
+    """The call of an aggregate of the plan. ``by``: the order of FIRST_VALUE and LAST_VALUE, None: event time; rows in
+    which it is NULL do not count."""
     assert binder.aggregates is not None
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
@@ -334,7 +335,7 @@ def bound_aggregate(
 
 
 def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundExpression:
-    """Where a row stands in time: its record's place, of the first relation of FROM."""
+    """The order of rows in time: the position of the record, of the first relation of FROM."""
     source = binder.scope.sources[0]
     field = source.beside.get(ORDER_FIELD)
     if field is None:

@@ -38,7 +38,7 @@ day."""
 NO_SPARK_LENGTHS = ("GGGGG", "MMMMM", "LLLLL", "EEEEE", "QQQQQ", "qqqqq", "yyyyyyyyyyy")
 """Runs of one letter that Spark refuses (the same class)."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d\d)?|Z|[A-Z]{3}")
-"""A zone that is no place: an offset, or one of Java's short names."""
+"""A zone without a region: an offset, or one of Java's short names."""
 
 
 def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_: Scalar) -> None:
@@ -145,7 +145,7 @@ def _check_regex(
 
 
 def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str | None, groups: int) -> None:
-    """A backslash and a ``$`` without a number or name behind it are plain characters."""
+    """A backslash, and a ``$`` without a number or name after it, are plain characters."""
     for digit in re.findall(r"\$(\d)", text or ""):
         if int(digit) > groups:
             raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(digit), pattern=text, groups=groups)
@@ -199,7 +199,7 @@ CHECKS: Mapping[ConstantKind, Callable[..., list[Typed]]] = MappingProxyType(
 
 
 def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:
-    """Raises: UserError LIKE_ESCAPE for more than one character, or one in front of what needs none."""
+    """Raises: UserError LIKE_ESCAPE for more than one character, or before a character that needs none."""
     if len(escape) != 1:
         raise binder.refuse("LIKE_ESCAPE", node, reason=f"ESCAPE '{escape}' is not one character")
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:

@@ -1,9 +1,9 @@
-"""Internal names of fields: made and taken apart here alone.
+"""Internal names of fields, encoded and decoded in this module only.
 
 ``alias$column`` is a column of a source under the source's internal alias. Aliases hold no ``$``, so the first one
-ends the alias. Names that no column of a user can have stand behind it too: of what a record has beside its columns
-(``alias$rowtime()``), and of what a step makes for itself (``alias$$count1``). A column that looks like one of these
-gets another ``$`` in front. So two fields never have one name, whatever their columns are called.
+ends the alias. After it there may also be a name that no column of a user can have: of a record's metadata
+(``alias$rowtime()``), or of a step's own field (``alias$$count1``). A column that looks like one of these gets another
+``$`` before it. So two fields never share a name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def field_name(alias: str, column: str) -> str:
 
 
 def record_field(alias: str, name: str) -> str:
-    """Internal name of what a record has beside its columns: ``rowtime()``."""
+    """Internal name of a record's metadata: ``rowtime()``."""
     return f"{alias}{MARK}{name}"
 
 
 def own_field(alias: str, name: str) -> str:
-    """Internal name of what a step makes for itself beside columns of the user; ``name``: a plain word."""
+    """Internal name of a step's own field; ``name``: a plain word."""
     return f"{alias}{MARK}{MARK}{name}"
 
 

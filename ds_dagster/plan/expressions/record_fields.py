@@ -19,7 +19,7 @@ from ds_dagster.plan.nodes.scan import METADATA_FIELD
 KEY_FIELD = "rowkey()"
 ORDER_FIELD = "order()"
 ORDER = StructType((StructField("time", BIGINT), StructField("position", VARCHAR)))
-"""Event time in microseconds, then where the record stands in its entity; sorts as it is."""
+"""Event time in microseconds, then the record's position in its entity; sorts as it is."""
 FIELDS: Mapping[str, str] = MappingProxyType({"ROWKEY": KEY_FIELD, "ROWMETADATA": METADATA_FIELD})
 """Function → second part of the internal name of its field."""
 

@@ -20,7 +20,7 @@ class Compatibility:
 
     Attributes:
         name, relation: of the query.
-        verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart goes on where the old one stopped;
+        verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart continues where the old query stopped;
             ``needs_new_checkpoint`` it has to read its sources again from their starting position;
             ``would_lose_data`` the same, but what was read before is not read again.
         rule: the rule that fired, in words.
@@ -59,7 +59,7 @@ def _sink(query: BoundQuery) -> list[tuple[QualifiedName, str, str]]:
 
 
 def _is_full(query: BoundQuery) -> bool:
-    """A full load begins anew each time; the other modes differ in when they end."""
+    """A full load starts over each time; the other modes differ in when they end."""
     return query.refresh == "full"
 
 
@@ -84,8 +84,8 @@ RULES: tuple[Rule, ...] = (
         lambda old, new: old.state_signature != new.state_signature,
     ),
 )
-"""Reasons for a new checkpoint, the most telling first. What no rule names keeps it: projections, and filters that
-stand above the stateful steps or beside none, take effect from the next record on."""
+"""Reasons for a new checkpoint, the most specific first. Other changes keep it: projections, and filters above the
+stateful steps or in a plan without any, take effect from the next record on."""
 
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",

@@ -40,7 +40,7 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
 
 def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION) -> str:
     """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
-    aggregates everything below (their state is a result already) but what happens with rows that are left out.
+    aggregates everything below (their state is a result already), except the handling of rows that are left out.
 
     Args:
         root: plan after rewriting.

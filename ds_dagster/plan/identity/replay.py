@@ -1,5 +1,5 @@
-"""What a query that starts over does to rows it has already written: one pure rule by kind of sink, asked by every way
-to reset a job."""
+"""The effect of starting a query over on the rows it has written: one pure rule by kind of sink, for every command
+that resets a job."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Doubled:
     """Rows that a reset would write a second time.
 
     Attributes:
-        sinks: qualified names of the relations that would have them twice, row logs among them; empty when no row comes
-            twice.
-        readers: names of the queries behind those sinks, direct ones first.
+        sinks: qualified names of the relations that would have them twice, row logs among them; empty when no row is
+            written twice.
+        readers: names of the queries downstream of those sinks, direct ones first.
     """
 
     sinks: tuple[str, ...] = ()
@@ -68,8 +68,8 @@ def doubled(
         query: with the definition that the reset would start.
         downstream: relation → names of the queries that read it.
         queries: of the project, by name.
-        keeps_slot: whether the store of a source remembers where its reader is: ``latest`` is that place, which may be
-            before the last row written. Asked of sources that begin at ``latest`` only.
+        keeps_slot: whether the store of a source remembers its reader's position: ``latest`` is that position, which
+            may be before the last row written. Called for sources that begin at ``latest`` only.
     """
     if all(scan.starting_position == "latest" and not keeps_slot(scan.relation) for scan in query.scans):
         return Doubled()

@@ -2,9 +2,9 @@
 
 A slice is what the journal keeps, so it carries no secret. Of a store it carries the properties as they are written
 in the file, references unresolved, without every literal secret and every address that holds a password.
-``project.compile_slice`` prefers the declaration of the store that stands in the project's own files when it
+``project.compile_slice`` prefers the declaration of the store in the project's own files when it
 compiles: connection values belong to the project, not to the job, and a rotated address or password needs no new job.
-The slice's copy counts where the project has no such store (the file was moved away, the checkout is gone).
+The slice's copy is used if the project has no such store (the file was moved, the checkout was deleted).
 
 Relations are carried as the DDL that inference arrived at, under their full names.
 """
@@ -120,7 +120,7 @@ def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> It
 def _stores(
     stores: Iterable[StoreDefinition], secrets: Mapping[str, SecretDefinition], index: PropertyIndex
 ) -> Iterator[Piece]:
-    """CREATE STORE of the stores that were written, behind the schema registries and secrets they name; embedded ones
+    """CREATE STORE of declared stores, after the schema registries and secrets they name; embedded stores
     need none."""
     written = [store for store in stores if store.origin.text]
     registries = {store.registry.name: store.registry for store in written if store.registry}
@@ -146,7 +146,7 @@ def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piec
 
 
 def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
-    """Functions of the user that the query calls, behind their sources; jars and modules stay in the project."""
+    """Functions of the user that the query calls, after their sources; jars and modules stay in the project."""
     written = query.statement
     inside = written.statements if isinstance(written, Application) else (written,)
     bodies = [statement.body for statement in inside if isinstance(statement, CreateAsSelect | InsertInto)]

@@ -1,4 +1,4 @@
-"""ON of a join: the equalities that make its key, and what else it asks."""
+"""ON of a join: the equalities that make its key, and the other conditions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
 def _sides(
     scope: Scope, condition: exp.Expression, left_fields: frozenset[str]
 ) -> tuple[exp.Expression, exp.Expression] | None:
-    """The sides of an equality, that of the left first; None for any other condition."""
+    """The sides of an equality, the left input's first; None for any other condition."""
     if not isinstance(condition, exp.EQ):
         return None
     sides = (condition.this, condition.expression)

@@ -1,5 +1,5 @@
-"""Joins: the form follows from the kinds of the sides and from ON: equalities between the sides, and what else is
-asked. Of an INNER JOIN that is a filter above it, of an outer one a part of the join (``residual``)."""
+"""Joins: the form follows from the kinds of the sides and from ON: equalities between the sides, and other
+conditions. These become a filter above an INNER JOIN, and a part of an outer join (``residual``)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class _Join:
     # forms
 
     def ends(self) -> tuple[str, str] | None:
-        """The ends of windows that ON sets equal, None without such an equality. Only rows in windows are looked at."""
+        """The ends of windows that ON sets equal, None without such an equality. Only rows in windows are
+        considered."""
         if self.within is not None:
             return None
         ends = [frozenset(b.end for b in side.windows) for side in (self.left, self.right.node)]

@@ -1,7 +1,8 @@
 """Sub-selects as values: ``v > (SELECT MAX(v) FROM s)``, in WHERE, HAVING and the SELECT list.
 
-Such a sub-select is a total: it has one row, or none before something has come (its value is NULL then). Each is a join
-of every row with that row. When the value changes all rows are compared again, so the rows come and go with weights.
+Such a sub-select is a total: it has one row, or none before the first record (its value is NULL then). Each is a join
+of every row with that row. When the value changes, all rows are compared again, so rows are added and retracted by
+weights.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ds_dagster.sql.expressions import MatchRef, QueryTree, UnnestRef, WindowRef
 
 
 def scalar_queries(trees: Iterable[exp.Expression]) -> Iterator[exp.Subquery]:
-    """Sub-selects that are values in expressions; those of IN and EXISTS are none."""
+    """Sub-selects that are values in expressions; the sub-selects of IN and EXISTS are not."""
     for tree in trees:
         for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Subquery) and not isinstance(node.parent, exp.In | exp.Exists):

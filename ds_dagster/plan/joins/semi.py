@@ -1,7 +1,7 @@
-"""``[NOT] IN (SELECT …)`` and ``[NOT] EXISTS (SELECT …)`` in WHERE: joins that show or hide rows of the outer query.
+"""``[NOT] IN (SELECT …)`` and ``[NOT] EXISTS (SELECT …)`` in WHERE: joins that keep or drop rows of the outer query.
 
-A sub-select is a table of keys: what it selects for IN, and the inner side of each equality with a column of the outer
-query. NOT IN is accepted where there can be no NULL only, since one in the sub-select would hide all rows.
+A sub-select is a table of keys: its column for IN, and the inner side of each equality with a column of the outer
+query. NOT IN is accepted only if the sub-select cannot give NULL, since one NULL would drop all rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def is_test(tree: exp.Expression) -> bool:
-    """Whether a condition asks for rows of a sub-select, in whichever place; others take its value."""
+    """Whether a condition tests for rows of a sub-select at any depth; other sub-selects give a value."""
     nodes = tree.walk(prune=lambda node: isinstance(node, exp.Query))
     return any(isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")) for node in nodes)
 

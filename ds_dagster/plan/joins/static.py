@@ -1,4 +1,4 @@
-"""Stream ⋈ table of an SQL store, or ⋈ view: which of them may stand there, and the join."""
+"""Stream ⋈ table of an SQL store, or ⋈ view: which tables are accepted, and the join."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def _cache_millis(sources: SourceBinder, properties: Sequence[Property], relatio
 
 
 def bind_static_join(scope: Scope, left: Node, right: Planned, scan: StaticScan, join: exp.Expression) -> Node:
-    """Join what is bound so far with a table; adds the table to the scope. Any number of equalities; what else an INNER
-    JOIN asks is a filter above it. ``scan``: the rows of ``right``.
+    """Join what is bound so far with a table; adds the table to the scope. Any number of equalities; other conditions
+    of an
+    INNER JOIN are a filter above it. ``scan``: the rows of ``right``.
 
     Raises:
         UserError: JOIN_KINDS, LOOKUP_JOIN, LOOKUP_RESIDUAL, JOIN_CONDITION, JOIN_KEY_….

@@ -51,7 +51,7 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
 def element_columns(
     ref: UnnestRef, type_: DataType, binder: ExpressionBinder, *, outer: bool
 ) -> Sequence[tuple[str, DataType, bool]]:
-    """Name, type and whether it may be NULL, of what an element has; the number last.
+    """Name, type and whether it may be NULL, of each field of an element; the number last.
 
     Raises:
         UserError: UNNEST_TYPE, UNNEST_COLUMNS, DUPLICATE_COLUMN.

@@ -1,4 +1,4 @@
-"""The plan node of GROUP BY over rows that only come, and the calls of aggregates."""
+"""The plan node of GROUP BY over appended rows, and the calls of aggregates."""
 
 # ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEEP_VALUES = frozenset({"ARRAY_AGG"})
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
     """One aggregate: ``argument`` None for COUNT(*); ``distinct``: each value once; ``filter`` a condition; ``order``
-    what FIRST_VALUE and LAST_VALUE go by."""
+    the order of FIRST_VALUE and LAST_VALUE."""
 
     name: str
     function: AggregateFunction
@@ -102,7 +102,7 @@ class Aggregate(Node):
             require(self.input, named.expression.columns(), f"group {named.name}")
 
     def with_inputs(self, change: Callable[[Node], Node]) -> Aggregate:
-        """It names its window a second time: the one of the same bounds in what stands below it then."""
+        """Its own reference to the window below is replaced too, by the window of the same bounds."""
         rebuilt = super(Aggregate, self).with_inputs(change)
         if rebuilt is self or self.window is None:
             return rebuilt
@@ -176,19 +176,19 @@ def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[Aggregat
 
 
 def groups_text(group: tuple[Named, ...], calls: tuple[AggregateCall, ...], when: str) -> str:
-    """Groups and calls for people, and when a group's row comes out."""
+    """Groups and calls as text, and when a group's row is emitted."""
     return f"by {named_text(group)} · {', '.join(call.about() for call in calls)} · {when}"
 
 
 def groups_lineage(below: Sources, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Sources:
-    """What groups and results are computed from."""
+    """Source columns of groups and results."""
     return {**lineage_of(below, group), **{c.name: merged(below, [c.argument, c.filter]) for c in calls}}
 
 
 def needed_calls(
     group: tuple[Named, ...], calls: tuple[AggregateCall, ...], needed: Names
 ) -> tuple[tuple[AggregateCall, ...], Names]:
-    """The calls somebody needs, at least one, and the fields that groups and calls read."""
+    """The calls that are read above, at least one, and the fields that groups and calls read."""
     used_calls = tuple(call for call in calls if call.name in needed) or calls[:1]
     parts = [part for call in used_calls for part in call.parts]
     return used_calls, columns_read([*(named.expression for named in group), *parts])

@@ -14,7 +14,7 @@ from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 
 @dataclass(frozen=True, slots=True)
 class Virtual(Passing):
-    """Rows of the virtual relation ``name`` (qualified, as text): what its SELECT gives, unchanged. Equal in every
+    """Rows of the virtual relation ``name`` (qualified, as text): the rows of its SELECT, unchanged. Equal in every
     query that reads it."""
 
     one_by_one: ClassVar[bool] = True
@@ -72,8 +72,7 @@ class Bundle(Node):
 
 
 def readings(root: Node) -> dict[str, int]:
-    """Shared name → how often its rows are read; what stands below rows that are made once is
-    counted once."""
+    """Shared name → how often its rows are read; nodes below rows that are computed once are counted once."""
     counts: dict[str, int] = {}
 
     def visit(node: Node) -> None:

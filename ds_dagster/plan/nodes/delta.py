@@ -1,9 +1,10 @@
-"""Plan nodes over weighted rows: a changelog as rows that come (weight above 0) and go (below 0).
+"""Plan nodes over weighted rows: a changelog as additions (weight above 0) and retractions (below 0).
 
 Weights live between these nodes only; a sink sees appended rows, or upserts and deletes by key. Operators:
 ``jvm/src/dsdagster/delta``.
 
-``ttl_millis`` of a node: what no change touches for so long it forgets; 0: never. ``plan/checks/expiry.py`` sets it.
+``ttl_millis`` of a node: state that no change touches for so long is dropped; 0: never. ``plan/checks/expiry.py``
+sets it.
 """
 
 # ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
@@ -39,8 +40,8 @@ _KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
 
 @dataclass(frozen=True, slots=True)
 class Weigh(Node):
-    """Rows with weights: appended ones (closed windows among them) come once; upserts by key become the old row that
-    goes and the new one that comes, for which the last row of every key is kept."""
+    """Rows with weights: an appended row (of closed windows too) is one addition; an upsert becomes the retraction of
+    the old row and the addition of the new one, for which the last row of every key is kept."""
 
     input: Node
     ttl_millis: int = 0
@@ -95,7 +96,7 @@ class Weigh(Node):
 @dataclass(frozen=True, slots=True)
 class DeltaAggregate(Node):
     """GROUP BY over weighted rows. ``weighted``: its own rows have weights, for another such node; else upserts by
-    ``group``, at most one per group and batch. A group without rows goes."""
+    ``group``, at most one per group and batch. A group without rows is deleted."""
 
     input: Node
     group: tuple[Named, ...]
@@ -155,7 +156,7 @@ class DeltaAggregate(Node):
 @dataclass(frozen=True, slots=True)
 class DeltaJoin(Join):
     """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing.
-    ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
+    ``residual``: other conditions of LEFT and FULL on a pair (INNER: a filter above)."""
 
     kind: DeltaJoinKind
     residual: BoundExpression | None = None
@@ -228,8 +229,8 @@ class DeltaJoin(Join):
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Node):
-    """Each row once. Where rows only come, the first of each value is appended; else rows come and go with weights, and
-    all their fields are their key."""
+    """Each row once. Over appended rows the first of each value is appended; else rows have weights, and all their
+    fields are their key."""
 
     input: Node
     ttl_millis: int = 0
@@ -257,7 +258,7 @@ class Distinct(Node):
 
     @property
     def untimed(self) -> str:
-        """A value may come again."""
+        """A value may be added again."""
         return "SELECT DISTINCT"
 
     def growth(self) -> Iterator[str]:
@@ -275,13 +276,13 @@ class Distinct(Node):
         return below
 
     def pruned(self, needed: Names) -> Distinct:
-        """Every field tells rows apart."""
+        """Every field is part of the key."""
         return replace(self, input=self.input.pruned(self.names))
 
 
 @dataclass(frozen=True, slots=True)
 class Unweigh(Node):
-    """Rows with weights of which none ever goes, as appended rows: each as often as its weight says."""
+    """Rows with weights and without retractions as appended rows: each as often as its weight says."""
 
     input: Node
 

@@ -62,7 +62,7 @@ class Join(Node):
 
 
 def residual_shape(shaper: Shaper, residual: BoundExpression | None) -> Shape:
-    """A condition beside the keys; where there is none nothing is added, so that other joins keep their hashes."""
+    """A condition besides the keys; without one nothing is added, so that other joins keep their hashes."""
     return [["residual", shaper.text(residual)]] if residual else []
 
 
@@ -74,7 +74,7 @@ def pairs_text(left: Sequence[BoundExpression], right: Sequence[BoundExpression]
 
 @dataclass(frozen=True, slots=True)
 class TimedJoin(Join):
-    """Base of joins whose rows come out with an event time."""
+    """Base of joins whose result has an event time."""
 
     is_base: ClassVar[bool] = True
     kind: JoinKind
@@ -99,7 +99,7 @@ class TimedJoin(Join):
 @dataclass(frozen=True, slots=True)
 class IntervalJoin(TimedJoin):
     """Stream ⋈ stream: all pairs of keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing.
-    ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
+    ``residual``: other conditions of LEFT and FULL on a pair (INNER: a filter above)."""
 
     asks_time: ClassVar[bool] = True
     drops_late_rows: ClassVar[bool] = True
@@ -147,9 +147,9 @@ class IntervalJoin(TimedJoin):
 
 @dataclass(frozen=True, slots=True)
 class TemporalJoin(TimedJoin):
-    """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a
-    changelog whose primary key is ``right_keys``; INNER drops rows without a version, LEFT keeps them with NULLs.
-    ``residual``: what else LEFT asks of a version; one that fails counts as none (INNER: a filter above).
+    """Stream ⋈ changelog: each left row is joined with the right version valid at its event time. ``right`` is a scan
+    of a changelog whose primary key is ``right_keys``; INNER drops rows without a version, LEFT keeps them with NULLs.
+    ``residual``: other conditions of LEFT; a version that fails them counts as missing (INNER: a filter above).
     Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
     the newest for ever."""
 
@@ -187,7 +187,7 @@ class TemporalJoin(TimedJoin):
 
 
 def _keyed_shape(node: TimedJoin, shaper: Shaper, options: Shape, residual: BoundExpression | None) -> Shape:
-    """More keys than one, and what else is asked, come after the rest: a join without them keeps its hash."""
+    """Further keys and conditions are added at the end: a join without them keeps its hash."""
     first, *others = node.keys_shape(shaper)
     pair: Shape = first if isinstance(first, list) else []
     return [node.kind, *pair, options, *([others] if others else []), *residual_shape(shaper, residual)]

@@ -30,7 +30,7 @@ class MatchValue:
 
     Attributes:
         name: internal name of the field it makes.
-        function: FIRST and LAST: ``argument`` of the row that is ``offset`` behind the first or in front of the last.
+        function: FIRST and LAST: ``argument`` of the row that is ``offset`` after the first or before the last.
             COUNT, SUM, AVG, MIN, MAX over the rows (COUNT without argument: of rows). ROWTIME: event time of the last.
         variable: whose rows; empty: all of the match.
         argument: over the fields of the input.
@@ -82,12 +82,12 @@ class Match(Node):
 
     Attributes:
         input: rows.
-        partition, measures: what comes out, measures over the fields of ``values``.
-        order: behind event time; what is equal then comes in the order of its source.
+        partition, measures: the columns of the result, measures over the fields of ``values``.
+        order: after event time; equal rows are in the order of their source.
         pattern, definitions: a variable without definition takes any row.
-        skip, skip_variable: where the search goes on behind a match.
-        values: what definitions and measures need of the rows of a match, never nothing.
-        within_millis: the last row of a match is less than that behind its first; None: any time.
+        skip, skip_variable: where the search continues after a match.
+        values: values of the rows of a match that definitions and measures read, at least one.
+        within_millis: the last row of a match is less than that later than its first; None: any time.
         ttl_millis: event time without a row after which a partition is forgotten with what it waits for, so that no
             match spans such a silence; 0: never.
     """
@@ -160,7 +160,7 @@ class Match(Node):
         return iter(())
 
     def shape(self, shaper: Shaper) -> Shape:
-        """Variables and values by their numbers: what they are called means nothing."""
+        """Variables and values by their numbers: their names do not count."""
         names = {name: f"v{index}" for index, name in enumerate(variables(self.pattern))} | {"": ""}
         values = {value.name: f"@{index}" for index, value in enumerate(self.values)}
         ttl = [self.ttl_millis] if self.ttl_millis else []
@@ -197,7 +197,7 @@ class Match(Node):
         return lineage_of({**below, **values}, (*self.partition, *self.measures))
 
     def pruned(self, needed: Names) -> Match:
-        """All its measures stay: what a match keeps of its rows is part of its state."""
+        """All its measures stay, since the rows of a match are part of its state."""
         return replace(self, input=self.input.pruned(self.read_columns()))
 
 

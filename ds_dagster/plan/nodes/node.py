@@ -162,8 +162,8 @@ class Node:
 
     @abstractmethod
     def shape(self, shaper: Shaper) -> Shape:
-        """Its own part of the fingerprint and of state signatures: all that decides which rows come out, without its
-        inputs. The shape of a plan that exists must never change."""
+        """Its own part of the fingerprint and of state signatures: all that decides about the rows of the result,
+        without its inputs. The shape of a plan that exists must never change."""
 
     @abstractmethod
     def about(self) -> str:
@@ -183,7 +183,7 @@ class Node:
 
     @property
     def changelog(self) -> ChangelogKind:
-        """Whether rows are appended for good, replace one another by ``key``, or come and go with weights."""
+        """Whether rows are appended, replace one another by ``key``, or are added and retracted by weights."""
         return "append"
 
     @property
@@ -193,12 +193,12 @@ class Node:
 
     @property
     def is_final(self) -> bool:
-        """Whether a row that came out is never replaced or deleted later: append rows, and closed windows."""
+        """Whether a row of the result is never replaced or deleted later: append rows, and closed windows."""
         return self.changelog == "append"
 
     @property
     def only_grows(self) -> bool:
-        """Whether its rows only ever become more: none is replaced, none goes."""
+        """Whether rows are only added: none is replaced or deleted."""
         if self.changelog != "weighted":
             return self.is_final
         return all(child.only_grows for child in self.inputs)
@@ -236,7 +236,7 @@ class Node:
 
     @property
     def late_step(self) -> str:
-        """Name of the step, here or below, whose rows wait for the watermark; empty where all rows come at once."""
+        """Name of the step, here or below, whose rows wait for the watermark; empty if all rows are emitted at once."""
         return next((child.late_step for child in self.inputs if child.late_step), "")
 
     @property
@@ -251,12 +251,12 @@ class Node:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether rows come in the order of their sources: no step, here or below, keeps any."""
+        """Whether rows are in the order of their sources: no step, here or below, holds any back."""
         return not self.is_stateful and all(child.is_ordered for child in self.inputs)
 
     @property
     def one_source(self) -> bool:
-        """Whether all rows come from one source."""
+        """Whether all rows are of one source."""
         return len(self.inputs) <= 1 and all(child.one_source for child in self.inputs)
 
     @property
@@ -348,18 +348,18 @@ class Node:
 
     @property
     def names(self) -> frozenset[str]:
-        """Internal names of the fields that come out."""
+        """Internal names of the fields of the result."""
         if "names" not in self._known:
             self._known["names"] = frozenset(f.name for f in self.output)
         return self._known["names"]  # type: ignore[no-any-return]
 
     def has(self, name: str) -> bool:
-        """Whether a field of that internal name comes out."""
+        """Whether the result has a field of that internal name."""
         return name in self.names
 
 
 def expressions_of(value: object) -> Iterator[BoundExpression]:
-    """The bound expressions of a node, without those of the nodes below."""
+    """The bound expressions of a node, without the nodes below."""
     if isinstance(value, BoundExpression):
         yield value
     elif isinstance(value, tuple):

@@ -46,7 +46,7 @@ class Over(Node):
         by_time: the frame is so many microseconds, and rows of one time see one another (RANGE); else so many rows
             (ROWS).
         before: how far the frame reaches back; negative: to the beginning.
-        ttl_millis: event time without a row after which the next one begins a partition anew; 0: never.
+        ttl_millis: event time without a row after which a partition starts over; 0: never.
     """
 
     input: Node

@@ -33,13 +33,13 @@ class OrderTerm:
 @dataclass(frozen=True, slots=True)
 class TopN(Node):
     """The rows of each partition whose rank in ``order`` is at most ``limit``, with weights. Rows that are equal in
-    ``order`` are told apart by their other fields.
+    ``order`` are distinguished by their other fields.
 
     Attributes:
         input: rows with weights.
         rank: name of the field with the rank, there only if ``ranked``.
         limit: 0 until a filter above has said it.
-        key_names: fields that tell the rows apart: those of the partition with the rank, or the input's key.
+        key_names: the key of the rows: the fields of the partition with the rank, or the input's key.
         ttl_millis: see :mod:`ds_dagster.plan.nodes.delta`.
     """
 
@@ -88,14 +88,14 @@ class TopN(Node):
 
     @property
     def untimed(self) -> str:
-        """A row may come again, for a later one that goes."""
+        """A row may be added again, when a later one is retracted."""
         return "a ranking"
 
     def _read(self) -> tuple[BoundExpression, ...]:
         return (*self.partition, *(term.expression for term in self.order))
 
     def growth(self) -> Iterator[str]:
-        """As many rows as it was asked for; all of a changelog, which gives rows back."""
+        """As many rows as the limit says; all rows of a changelog, which may retract some."""
         return iter(())
 
     def shape(self, shaper: Shaper) -> Shape:
@@ -116,7 +116,7 @@ class TopN(Node):
         return {**below, self.rank: merged(below, self._read())}
 
     def pruned(self, needed: Names) -> TopN:
-        """The rank where somebody needs it: without, a row that only moves is no change."""
+        """The rank only if it is read above: without it, a row that only moves does not change."""
         wanted = needed | frozenset(self.key_names)
         below = (wanted - {self.rank}) | columns_read(self._read())
         return replace(self, input=self.input.pruned(below), ranked=self.rank in wanted)

@@ -35,7 +35,7 @@ def lineage_of(below: Sources, columns: Iterable[Named]) -> Sources:
 
 
 def renamed(names: Names, columns: Iterable[Named]) -> Names:
-    """The names that fields have behind a projection, without those it computes."""
+    """The names that fields have after a projection, without the fields it computes."""
     trees = ((named.name, named.expression.tree) for named in columns)
     return frozenset(name for name, tree in trees if isinstance(tree, exp.Column) and tree.name in names)
 
@@ -52,7 +52,7 @@ def renamed_bounds(windows: Iterable[Bounds], columns: Iterable[Named]) -> tuple
 
 
 def require(node: Node, names: frozenset[str], what: str) -> None:
-    """Fields that an expression reads come out of its input.
+    """Check that the input has the fields that an expression reads.
 
     Raises:
         InternalError: INTERNAL.

@@ -47,7 +47,7 @@ class Scan(Node):
     """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where
     ``rowtime()`` is used (BIGINT, epoch milliseconds of the record's own timestamp).
 
-    ``record_fields``: what else is read of a record, see ``plan/expressions/record_fields.py``.
+    ``record_fields``: the record's metadata that is read, see ``plan/expressions/record_fields.py``.
 
     ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL
     columns and the event-time column are always among them. Only these are decoded.
@@ -81,7 +81,7 @@ class Scan(Node):
 
     @property
     def reading(self) -> ReadOptions:
-        """What the store's ``read_spec`` wants to know."""
+        """Arguments of the store's ``read_spec``."""
         has_metadata = any(field.name.endswith(METADATA_FIELD) for field in self.record_fields)
         return ReadOptions(
             self.starting_position,
@@ -203,7 +203,7 @@ class Scan(Node):
 
 
 def start_text(scan: Scan) -> str:
-    """Where a new query begins to read, for people: a word, or a moment in UTC."""
+    """Where a new query begins to read, as text: a word, or a time in UTC."""
     if scan.starting_timestamp is None:
         return scan.starting_position
     return datetime.fromtimestamp(scan.starting_timestamp / 1000, tz=timezone.utc).isoformat(timespec="milliseconds")

@@ -15,7 +15,7 @@ from ds_dagster.plan.nodes.shaping import Shaper
 @dataclass(frozen=True, slots=True)
 class Union(Node):
     """UNION ALL: the rows of all branches. They have the same fields in the same order, and are all appended or all
-    weighted. ``key_names``: what tells the rows of all branches apart, if anything."""
+    weighted. ``key_names``: the key of the rows of all branches, if there is one."""
 
     one_by_one: ClassVar[bool] = True
     passes_time: ClassVar[bool] = True

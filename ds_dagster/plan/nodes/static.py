@@ -1,4 +1,4 @@
-"""Plan nodes of tables that are looked up: read as they stand now, never as a stream."""
+"""Plan nodes of tables that are looked up: read in their present state, never as a stream."""
 
 # ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ds_dagster.sql.generator import duration_text
 
 @dataclass(frozen=True, slots=True)
 class StaticScan(Node):
-    """The rows of a table as they stand when a batch asks for them. Fields are ``alias$column``.
+    """The rows of a table when a batch reads them. Fields are ``alias$column``.
 
     ``columns``: names of those the query needs, in the relation's order; None = all. ``source_name``: names it among
-    the tables of its query. ``cache_millis``: rows may be so old (``lookup.cache.millis``); 0: every batch reads anew.
+    the tables of its query. ``cache_millis``: rows may be so old (``lookup.cache.millis``); 0: every batch reads again.
     """
 
     relation: Relation
@@ -69,8 +69,8 @@ class StaticScan(Node):
 
 @dataclass(frozen=True, slots=True)
 class StaticJoin(Node):
-    """Stream ⋈ table: each left row meets the table's rows as they stand in its batch. Keeps nothing; NULL keys match
-    nothing. ``right`` is no input, since no rows flow from it."""
+    """Stream ⋈ table: each left row is joined with the table's rows of its batch. Keeps no state; NULL keys match
+    nothing. ``right`` is not an input, since no rows flow from it."""
 
     passes_time: ClassVar[bool] = True
     left: Node

@@ -1,4 +1,4 @@
-"""Plan → the same rows with weights: which nodes change where an operator above must see rows come and go."""
+"""Plan → the same rows with weights: which nodes change if an operator above must see additions and retractions."""
 
 from __future__ import annotations
 

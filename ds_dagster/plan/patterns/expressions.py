@@ -103,7 +103,7 @@ class MatchBinder(ExpressionBinder):
         return super().bind(node)
 
     def variable_of(self, name: str, node: exp.Expression) -> str:
-        """A name in front of a column, which must be a variable's.
+        """The qualifier of a column, which must be a variable.
 
         Raises:
             UserError: PATTERN_VARIABLE_UNKNOWN.
@@ -185,7 +185,7 @@ _CALLS: dict[str, Callable[[MatchBinder, exp.Expression], Typed]] = {
 
 
 class _RowBinder(ExpressionBinder):
-    """Binds an expression over one row: its columns are all of one variable. ``call``: what it stands in."""
+    """Binds an expression over one row: its columns are all of one variable. ``call``: the call around it."""
 
     def __init__(self, outer: MatchBinder, call: exp.Expression | None = None) -> None:
         super().__init__(outer.scope, outer.clause)

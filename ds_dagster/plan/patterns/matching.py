@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE bound: checks of the pattern as a table, of what it stands over, and the node."""
+"""MATCH_RECOGNIZE bound: checks of the pattern, of the rows below it, and the node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bind_match(ref: MatchRef, below: Node, scope: Scope, alias: str) -> Match:
 
     Args:
         ref: as it was read.
-        below: what it stands over.
+        below: the rows it reads.
         scope: its one source.
         alias: internal, first part of the names of fields.
 
@@ -95,7 +95,7 @@ class _Matching:
             within,
         )
 
-    # what it stands over
+    # the rows it reads
 
     def _check_below(self) -> None:
         check_over("a pattern match", self.below, self.span, relation=self.source.shown)
@@ -183,7 +183,7 @@ class _Matching:
         return tuple(definitions.values())
 
     def _check_fixed(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
-        """A row is asked again after a restart and must answer the same."""
+        """A row is evaluated again after a restart and must give the same result."""
         trees = [condition.tree, *(v.argument.tree for v in self.values.found.values() if v.argument is not None)]
         for tree in trees:
             for call in tree.find_all(exp.Anonymous):
@@ -191,7 +191,7 @@ class _Matching:
                     raise binder.refuse("PATTERN_NOT_FIXED", node, function=str(call.this))
 
     def _check_own(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
-        """Conditions are asked inside the operator, where functions of the user do not run."""
+        """Conditions are evaluated inside the operator, where functions of the user do not run."""
         call = condition.tree.find(UserCall)
         if call is not None:
             instead = "compute it in a sub-select that the pattern reads"
@@ -218,7 +218,7 @@ def columns_of(match: Match) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class _SkipRule:
-    """``stays``: whether the search could go on where it began, for ever."""
+    """``stays``: whether the search could continue where it began, without end."""
 
     words: str
     stays: Callable[[Automaton, str], bool]

@@ -23,7 +23,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Parts one behind the other."""
+    """Parts one after the other."""
 
     parts: tuple[Pattern, ...]
 
@@ -147,7 +147,7 @@ def _quantifier(pattern: Repeat) -> str:
 
 
 class _Builder:
-    """Nodes are built from the end: a part knows what stands behind it. A node is a row of a variable with the one way
+    """Nodes are built from the end: a part knows its successor. A node is a row of a variable with the one way
     on from it, or a fork without a row; the first node is the end, from which no way leads."""
 
     def __init__(self) -> None:
