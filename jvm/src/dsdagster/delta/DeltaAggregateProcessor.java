@@ -8,11 +8,9 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -24,8 +22,8 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * One group at a time. State: one value with the totals and the last result, and per argument whose values must be known
- * one by one a map of value → how often; in a large group those of extremes are also kept in their order.
+ * One group at a time. State: one value with the totals and the last result, and the values that must be known one by
+ * one, see {@link GroupValues}; in a large group those of extremes are also kept in their order.
  *
  * <p>Rules: weights of a value are summed within a batch before the map is touched; only what changed the visible result
  * leaves; an extreme that went is looked up anew among the values: in a large group it is the first of those in order, which
@@ -48,7 +46,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final Expiry expiry;
   private final boolean[] valued;
   private transient ValueState<Row> stored;
-  private transient List<MapState<Row, Long>> values;
+  private transient GroupValues values;
   private transient SortedCalls sorted;
   private transient int large;
 
@@ -79,14 +77,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   public void init(OutputMode outputMode, TimeMode timeMode) {
     StructType state = new StructType().add("totals", DataTypes.BinaryType).add("result", results);
     stored = getHandle().getValueState("group", Encoders.row(state), expiry.config());
-    values = new ArrayList<>();
-    for (int i = 0; i < valued.length; i++) {
-      StructType value = new StructType().add("value", arguments.fields()[i].dataType());
-      values.add(
-          valued[i]
-              ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), expiry.config())
-              : null);
-    }
+    values = new GroupValues(getHandle(), arguments, valued, expiry);
     sorted = new SortedCalls(getHandle(), calls, arguments, appendOnly, expiry);
     large = Buckets.usualLimit() / BYTES_OF_VALUE;
   }
@@ -105,6 +96,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     if (group.rows < 0 && !expiry.isSet()) {
       throw new OperatorFault("WEIGHT_NEGATIVE", "a group got the retraction of a row it never had");
     }
+    values.open(group, before == null);
     for (int i = 0; i < valued.length; i++) {
       if (valued[i]) {
         apply(i, changes.get(i), group, extremes, before == null);
@@ -112,6 +104,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     Row now = group.rows <= 0 ? null : result(group, extremes);
     if (now != null) {
+      values.close(group);
       stored.update(RowFactory.create(group.encode(calls), now));
     } else {
       forget(before != null);
@@ -124,7 +117,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       stored.clear();
     }
     if (expiry.isSet()) {
-      values.stream().filter(Objects::nonNull).forEach(MapState::clear);
+      values.clear();
       sorted.clear();
     }
   }
@@ -207,7 +200,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
 
   /** Brings the values of one argument up to date, and the calls that look at them. */
   private void apply(int argument, Map<Object, long[]> changes, Group group, Object[] extremes, boolean isNew) {
-    MapState<Row, Long> kept = values.get(argument);
+    Weights<Object> kept = values.of(argument);
     boolean[] lost = new boolean[calls.size()];
     for (Map.Entry<Object, long[]> change : changes.entrySet()) {
       long weight = change.getValue()[0];
@@ -215,8 +208,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         continue;
       }
       Row value = Values.row(change.getKey());
-      Long known = isNew ? null : kept.getValue(value);
-      long before = known == null ? 0 : known;
+      long before = isNew ? 0 : kept.get(change.getKey());
       long now = before + weight;
       if (now < 0) {
         if (!expiry.isSet()) {
@@ -228,11 +220,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         lose(argument, value.get(0), extremes, lost);
         continue;
       }
-      if (now == 0) {
-        kept.removeKey(value);
-      } else {
-        kept.updateValue(value, now);
-      }
+      kept.set(change.getKey(), now);
       if (group.isSorted && (before == 0 || now == 0 || expiry.isSet())) {
         sorted.change(argument, value, now > 0);
       }
@@ -242,23 +230,25 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     for (int i = 0; i < lost.length; i++) {
       if (lost[i] && group.rows > 0) {
-        extremes[i] = lookUp(i, kept, group);
+        extremes[i] = lookUp(i, group);
       }
     }
   }
 
   /** The extreme among the values that are kept. */
-  private Object lookUp(int index, MapState<Row, Long> kept, Group group) {
+  private Object lookUp(int index, Group group) {
     Call call = calls.get(index);
-    if (!sorted.has(index) || !group.isSorted && group.rows <= large) {
-      return best(call, kept);
+    if (!sorted.has(index) || !values.areStored() || !group.isSorted && group.rows <= large) {
+      return best(call, values.of(call.argument()));
     }
     if (!group.isSorted) {
       group.isSorted = true;
-      sorted.takeAll(values);
+      sorted.takeAll(values.maps());
     }
     return sorted.best(
-        index, value -> !expiry.isSet() || kept.containsKey(value), (value, other) -> isBetter(call, value, other));
+        index,
+        value -> !expiry.isSet() || values.has(call.argument(), value),
+        (value, other) -> isBetter(call, value, other));
   }
 
   /** A value goes that was forgotten: an extreme that it was has to be looked up, nothing else knows of it. */
@@ -287,11 +277,11 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  private static Object best(Call call, MapState<Row, Long> kept) {
+  private static Object best(Call call, Weights<Object> kept) {
     Object found = null;
-    Iterator<Row> rows = kept.keys();
-    while (rows.hasNext()) {
-      Object value = rows.next().get(0);
+    java.util.Iterator<Map.Entry<Object, Long>> all = kept.iterator();
+    while (all.hasNext()) {
+      Object value = Values.value(all.next().getKey());
       if (isBetter(call, value, found)) {
         found = value;
       }
@@ -306,7 +296,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       if (call.function().isExtreme()) {
         found[i] = extremes[i];
       } else if (call.function() == Call.Function.ARRAY_AGG) {
-        found[i] = all(call, values.get(call.argument()));
+        found[i] = all(call, values.of(call.argument()));
       } else {
         found[i] = call.argument() < 0 ? group.rows : group.totals[i].result(call);
       }
@@ -315,13 +305,13 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /** All values in their own order, each as often as it is there; null without one. */
-  private static Object all(Call call, MapState<Row, Long> kept) {
+  private static Object all(Call call, Weights<Object> kept) {
     List<Object> found = new ArrayList<>();
-    Iterator<scala.Tuple2<Row, Long>> rows = kept.iterator();
-    while (rows.hasNext()) {
-      scala.Tuple2<Row, Long> row = rows.next();
-      for (long i = 0; i < (call.distinct() ? 1 : row._2()); i++) {
-        found.add(row._1().get(0));
+    java.util.Iterator<Map.Entry<Object, Long>> all = kept.iterator();
+    while (all.hasNext()) {
+      Map.Entry<Object, Long> value = all.next();
+      for (long i = 0; i < (call.distinct() ? 1 : value.getValue()); i++) {
+        found.add(Values.value(value.getKey()));
       }
     }
     found.sort(Values::compare);

@@ -3,6 +3,7 @@ package dsdagster.delta;
 import dsdagster.Expressions;
 import dsdagster.Keyed;
 import dsdagster.OperatorFault;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -66,13 +67,13 @@ public final class Fold {
       }
       byte[] appeared = null;
       byte[] gone = null;
-      for (Map.Entry<byte[], Long> entry : batch.net().entrySet()) {
+      for (Map.Entry<ByteBuffer, Long> entry : batch.net().entrySet()) {
         if (entry.getValue() < 0) {
-          gone = entry.getKey();
+          gone = entry.getKey().array();
         } else if (appeared != null || entry.getValue() > 1) {
           throw new OperatorFault("KEY_NOT_UNIQUE", "a key has several rows at once");
         } else {
-          appeared = entry.getKey();
+          appeared = entry.getKey().array();
         }
       }
       List<Row> output = new ArrayList<>(1);

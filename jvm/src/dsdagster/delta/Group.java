@@ -16,6 +16,8 @@ import java.util.List;
  */
 final class Group {
   private static final byte LAYOUT = 2;
+  /** The values that have to be known one by one are here too. */
+  private static final byte WITH_VALUES = 3;
   /** Nothing said whether values are sorted: none were. */
   private static final byte WITHOUT_SORTED = 1;
 
@@ -23,6 +25,8 @@ final class Group {
   /** The values of extremes are also kept in their order. */
   boolean isSorted;
   final Total[] totals;
+  /** By argument: its values as {@link HeldWeights} writes them. Null when each is a value of the state store. */
+  byte[][] values;
 
   private Group(int calls) {
     totals = new Total[calls];
@@ -43,12 +47,13 @@ final class Group {
   static Group decode(byte[] bytes, List<Call> calls) {
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       byte layout = in.readByte();
-      if (layout != LAYOUT && layout != WITHOUT_SORTED) {
+      if (layout != LAYOUT && layout != WITHOUT_SORTED && layout != WITH_VALUES) {
         throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "aggregate state has layout " + layout);
       }
       Group group = new Group(calls.size());
       group.rows = in.readLong();
       group.isSorted = layout == LAYOUT && in.readBoolean();
+      group.values = layout == WITH_VALUES ? readValues(in) : null;
       for (int i = 0; i < calls.size(); i++) {
         group.totals[i] = isTotal(calls.get(i)) ? Total.read(in, calls.get(i)) : null;
       }
@@ -58,12 +63,32 @@ final class Group {
     }
   }
 
+  private static byte[][] readValues(DataInputStream in) throws IOException {
+    byte[][] values = new byte[in.readShort()][];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = in.readNBytes(in.readInt());
+    }
+    return values;
+  }
+
+  private void writeValues(DataOutputStream out) throws IOException {
+    out.writeShort(values.length);
+    for (byte[] one : values) {
+      out.writeInt(one.length);
+      out.write(one);
+    }
+  }
+
   byte[] encode(List<Call> calls) {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(16 + 32 * calls.size());
     try (DataOutputStream out = new DataOutputStream(bytes)) {
-      out.writeByte(LAYOUT);
+      out.writeByte(values == null ? LAYOUT : WITH_VALUES);
       out.writeLong(rows);
-      out.writeBoolean(isSorted);
+      if (values == null) {
+        out.writeBoolean(isSorted);
+      } else {
+        writeValues(out);
+      }
       for (int i = 0; i < calls.size(); i++) {
         if (totals[i] != null) {
           totals[i].write(out, calls.get(i));

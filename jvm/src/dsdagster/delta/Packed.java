@@ -9,20 +9,15 @@ import java.util.Map;
  * bytes stand for the row.
  */
 final class Packed {
-  private final Map<ByteBuffer, long[]> weights = new LinkedHashMap<>();
+  private final Map<ByteBuffer, Long> weights = new LinkedHashMap<>();
 
   void add(byte[] row, long weight) {
-    weights.computeIfAbsent(ByteBuffer.wrap(row), unused -> new long[1])[0] += weight;
+    weights.merge(ByteBuffer.wrap(row), weight, Long::sum);
   }
 
-  /** Rows whose weights do not cancel. */
-  Map<byte[], Long> net() {
-    Map<byte[], Long> found = new LinkedHashMap<>();
-    weights.forEach((row, weight) -> {
-      if (weight[0] != 0) {
-        found.put(row.array(), weight[0]);
-      }
-    });
-    return found;
+  /** Rows whose weights do not cancel; nothing is added after. */
+  Map<ByteBuffer, Long> net() {
+    weights.values().removeIf(weight -> weight == 0);
+    return weights;
   }
 }

@@ -17,6 +17,7 @@ public final class Buckets {
   /** System property for tests: bytes of rows after which a bucket is split. */
   private static final String LIMIT = "ds.state.bucket.bytes";
   private static final int USUAL_LIMIT = 32 * 1024;
+  private static final int SHARE_OF_SMALL = 8;
   /** How many buckets of a list are held in memory at most, in bytes of rows, by {@link #limit}. */
   private static final int HELD = 128;
   private static final byte LAYOUT = 1;
@@ -32,6 +33,14 @@ public final class Buckets {
   /** {@link #limit} of every operator. */
   public static int usualLimit() {
     return Integer.getInteger(LIMIT, USUAL_LIMIT);
+  }
+
+  /**
+   * Bytes of things of a key, each found by what it is and not by its time, that are part of the key's value: small, since
+   * all of it is read and written when one of them changes.
+   */
+  public static int smallLimit() {
+    return usualLimit() / SHARE_OF_SMALL;
   }
 
   /** Bytes of rows after which a bucket is split; a list that is not larger is no bucket at all. */

@@ -1,0 +1,170 @@
+package dsdagster.delta;
+
+import dsdagster.Layout;
+import dsdagster.state.Buckets;
+import java.nio.ByteBuffer;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What a join of changelogs keeps of the key it looks at: the rows of each side with how often they are there, and how many
+ * each side has.
+ *
+ * <p>Rule: few rows are all in one value, the head; of many the head has the numbers alone, and each row is a value of its
+ * own, until none is left. Where rows are forgotten after a while, each by itself, there is no head. A key without one may
+ * be of a checkpoint from before there were heads.
+ */
+final class JoinState {
+  private static final byte LAYOUT = 1;
+  private static final String WHAT = "state of a join";
+  private static final StructType COUNTS =
+      new StructType().add("left", DataTypes.LongType).add("right", DataTypes.LongType);
+
+  /** Rows of the key: packed, with how often they are there. */
+  Weights<ByteBuffer> left;
+  /** Nothing in it where the right side is only counted. */
+  Weights<ByteBuffer> right;
+  long leftCount;
+  long rightCount;
+
+  private final JoinKind kind;
+  private final boolean forgets;
+  private final int limit = Buckets.smallLimit();
+  private final ValueState<byte[]> head;
+  private final StoredWeights<ByteBuffer, byte[]> storedLeft;
+  private final StoredWeights<ByteBuffer, byte[]> storedRight;
+  /** The numbers of keys from before there were heads. */
+  private final ValueState<Row> counts;
+  private boolean isKnown;
+  /** The numbers of a head that has nothing but them. */
+  private long[] numbers;
+
+  JoinState(StatefulProcessorHandle handle, JoinKind kind, Expiry expiry) {
+    this.kind = kind;
+    forgets = expiry.isSet();
+    storedLeft = rows(handle, "left", expiry);
+    storedRight = kind.pairs || forgets ? rows(handle, "right", expiry) : null;
+    counts = kind.counts() && !forgets ? handle.getValueState("counts", Encoders.row(COUNTS), expiry.config()) : null;
+    head = forgets ? null : handle.getValueState("head", Encoders.BINARY(), expiry.config());
+  }
+
+  private static StoredWeights<ByteBuffer, byte[]> rows(StatefulProcessorHandle handle, String name, Expiry expiry) {
+    MapState<byte[], Long> stored = handle.getMapState(name, Encoders.BINARY(), Encoders.LONG(), expiry.config());
+    return new StoredWeights<>(stored, ByteBuffer::array, ByteBuffer::wrap);
+  }
+
+  /** Reads what is known of the key that Spark is at. */
+  void open() {
+    if (forgets) {
+      useStored();
+      if (kind.counts()) {
+        leftCount = total(left);
+        rightCount = total(right);
+      }
+      return;
+    }
+    byte[] known = head.get();
+    isKnown = known != null;
+    numbers = null;
+    if (isKnown) {
+      decode(Layout.open(known, LAYOUT, WHAT));
+    } else {
+      takeEarlier();
+    }
+  }
+
+  private void useStored() {
+    left = storedLeft;
+    right = storedRight == null ? held() : storedRight;
+  }
+
+  private static HeldWeights<ByteBuffer> held() {
+    return new HeldWeights<>(ByteBuffer::array);
+  }
+
+  private void decode(ByteBuffer in) {
+    leftCount = in.getLong();
+    rightCount = in.getLong();
+    if (!in.hasRemaining()) {
+      numbers = new long[] {leftCount, rightCount};
+      useStored();
+      return;
+    }
+    Function<ByteBuffer, byte[]> pack = ByteBuffer::array;
+    left = HeldWeights.get(in, pack, ByteBuffer::wrap);
+    right = HeldWeights.get(in, pack, ByteBuffer::wrap);
+  }
+
+  /** A key that has no head: what an earlier checkpoint has of it, else nothing. */
+  private void takeEarlier() {
+    Row before = counts == null ? null : counts.get();
+    boolean isEarlier =
+        before != null
+            || counts == null && (storedLeft.iterator().hasNext() || storedRight.iterator().hasNext());
+    if (!isEarlier) {
+      left = held();
+      right = held();
+      leftCount = 0;
+      rightCount = 0;
+      return;
+    }
+    useStored();
+    leftCount = before == null ? total(left) : before.getLong(0);
+    rightCount = before == null ? total(right) : before.getLong(1);
+    if (before != null) {
+      counts.clear();
+    }
+  }
+
+  private static long total(Weights<ByteBuffer> rows) {
+    long total = 0;
+    Iterator<Map.Entry<ByteBuffer, Long>> all = rows.iterator();
+    while (all.hasNext()) {
+      total += all.next().getValue();
+    }
+    return total;
+  }
+
+  /** Writes down what has changed. */
+  void close() {
+    if (forgets) {
+      return;
+    }
+    if (leftCount == 0 && rightCount == 0) {
+      if (isKnown) {
+        head.clear();
+      }
+    } else if (numbers == null || numbers[0] != leftCount || numbers[1] != rightCount) {
+      head.update(encode());
+    }
+  }
+
+  private byte[] encode() {
+    if (left instanceof HeldWeights<ByteBuffer> few && right instanceof HeldWeights<ByteBuffer> others) {
+      long size = 1 + 2 * Long.BYTES + few.encodedSize() + others.encodedSize();
+      if (size <= limit) {
+        ByteBuffer out = numbers(size);
+        few.put(out);
+        others.put(out);
+        return out.array();
+      }
+      few.moveTo(storedLeft);
+      if (storedRight != null) {
+        others.moveTo(storedRight);
+      }
+    }
+    return numbers(1 + 2 * Long.BYTES).array();
+  }
+
+  private ByteBuffer numbers(long size) {
+    return Layout.create(size, LAYOUT, WHAT).putLong(leftCount).putLong(rightCount);
+  }
+}

@@ -1,0 +1,61 @@
+package dsdagster.delta;
+
+import java.util.Iterator;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.sql.streaming.MapState;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Weights that are each a value of the state store. */
+final class StoredWeights<K, S> implements Weights<K> {
+  private final MapState<S, Long> stored;
+  private final Function<K, S> write;
+  private final Function<S, K> read;
+
+  /**
+   * @param write what stands for a thing in the state store
+   * @param read the inverse
+   */
+  StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read) {
+    this.stored = stored;
+    this.write = write;
+    this.read = read;
+  }
+
+  @Override
+  public long get(K thing) {
+    Long found = stored.getValue(write.apply(thing));
+    return found == null ? 0 : found;
+  }
+
+  @Override
+  public void set(K thing, long weight) {
+    if (weight == 0) {
+      stored.removeKey(write.apply(thing));
+    } else {
+      stored.updateValue(write.apply(thing), weight);
+    }
+  }
+
+  @Override
+  public Iterator<Map.Entry<K, Long>> iterator() {
+    Iterator<Tuple2<S, Long>> all = CollectionConverters.asJava(stored.iterator());
+    return new Iterator<>() {
+      @Override
+      public boolean hasNext() {
+        return all.hasNext();
+      }
+
+      @Override
+      public Map.Entry<K, Long> next() {
+        Tuple2<S, Long> next = all.next();
+        return Map.entry(read.apply(next._1()), next._2());
+      }
+    };
+  }
+
+  void clear() {
+    stored.clear();
+  }
+}
