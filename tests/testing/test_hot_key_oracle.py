@@ -52,12 +52,18 @@ QUESTIONS = {
         "SELECT l.id AS a, r.id AS b FROM l WIDE JOIN r WIDE WITHIN 40 MILLISECONDS ON l.k = r.k",
         JOIN.format(kind="INNER"),
     ),
+    "windows_full": (
+        """SELECT l.id AS a, r.id AS b FROM TUMBLE( l WIDE, SIZE 40 SECONDS) l FULL JOIN TUMBLE( r WIDE, SIZE 40 SECONDS) r
+           ON l.window_end = r.window_end AND l.k = CASE WHEN r.id % 100 = 0 THEN r.k END""",
+        """SELECT l.id AS a, r.id AS b FROM l FULL JOIN r
+           ON l.t // 40000 = r.t // 40000 AND l.k = CASE WHEN r.id % 100 = 0 THEN r.k END""",
+    ),
     "versions": (
         "SELECT l.id AS a, u.name AS b FROM l WIDE LEFT JOIN u WIDE ON l.k = u.k",
         "SELECT l.id AS a, u.name AS b FROM l ASOF LEFT JOIN u ON l.k = u.k AND l.t >= u.t",
     ),
 }
-ALWAYS = ("over_time", "near_full")
+ALWAYS = ("over_time", "near_full", "windows_full")
 """What runs with every build; the others run with the long tests."""
 Rows = list[dict[str, Any]]
 

@@ -28,6 +28,8 @@ class WindowJoin(TimedJoin):
     ``left_end``, ``right_end``: the fields that hold the end.
     """
 
+    layout: ClassVar[tuple[int, ...]] = (3,)
+
     left_end: str
     right_end: str
 

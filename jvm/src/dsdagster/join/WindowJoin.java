@@ -1,6 +1,9 @@
 package dsdagster.join;
 
+import static org.apache.spark.sql.functions.hash;
 import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.pmod;
+import static org.apache.spark.sql.functions.struct;
 import static org.apache.spark.sql.functions.timestamp_micros;
 import static org.apache.spark.sql.functions.unix_micros;
 import static org.apache.spark.sql.functions.when;
@@ -26,10 +29,16 @@ import org.apache.spark.sql.types.StructType;
  * Output: {@code end}, {@code l}, {@code r}; a row without partner has null for the other side. Rows travel and are kept
  * as packed bytes.
  *
+ * <p>A key has few rows in a window, so the state is not kept by keys: rows are grouped by the end and a share of the keys,
+ * and only when the window is over by the keys themselves, in memory.
+ *
  * <p>Rules: Spark drops rows of windows that have closed, by {@code et}; the operator drops none, since a closing step
  * below sends its rows when time has passed their end already. A key with a null in it matches nothing.
  */
 public final class WindowJoin {
+  /** Shares of the keys of a window: what is in memory at once when it is over, and the state's partitions, ask for some. */
+  private static final int SHARES = 64;
+
   private WindowJoin() {}
 
   /** @param kind inner, left or full */
@@ -44,7 +53,7 @@ public final class WindowJoin {
             .add("end", DataTypes.LongType)
             .add("l", DataTypes.BinaryType)
             .add("r", DataTypes.BinaryType);
-    StructType keyType = Keyed.nullableKey(packed.schema(), keys);
+    StructType keyType = Keyed.nullableKey(packed.schema(), 2);
     WindowJoinProcessor processor = new WindowJoinProcessor(keyType, lonelyLeft, lonelyRight);
     Dataset<Row> joined =
         Keyed.grouped(packed, keyType)
@@ -55,22 +64,29 @@ public final class WindowJoin {
         Expressions.unpack(joined.col("r"), right).as("r"));
   }
 
-  /** The end in microseconds, the other keys, the side, the row as bytes, the end as time; only rows that can leave. */
+  /** The end in microseconds, the share, the side, key and row as bytes, the end as time; only rows that can leave. */
   private static Dataset<Row> packed(Dataset<Row> input, int keys, StructType left, StructType right, boolean outer) {
-    List<Column> columns = new ArrayList<>();
-    columns.add(unix_micros(input.col("end")).as("k0"));
     Column matchable = lit(true);
+    List<Column> others = new ArrayList<>();
+    StructType type = new StructType();
     for (int i = 1; i < keys; i++) {
       Column key = input.col(input.columns()[i]);
-      columns.add(key.as("k" + i));
       matchable = matchable.and(key.isNotNull());
+      others.add(key.as("k" + i));
+      type = type.add("k" + i, input.schema().fields()[i].dataType());
     }
-    columns.add(input.col("side"));
-    columns.add(
-        when(input.col("side").equalTo(0), Expressions.pack(input.col("l"), left))
-            .otherwise(Expressions.pack(input.col("r"), right))
-            .as("payload"));
-    columns.add(input.col("et"));
-    return (outer ? input : input.where(matchable)).select(columns.toArray(new Column[0]));
+    Column[] parts = others.toArray(new Column[0]);
+    Column share = parts.length == 0 ? lit(0) : pmod(hash(parts), lit(SHARES));
+    Column key = parts.length == 0 ? lit(new byte[0]) : Expressions.pack(struct(parts), type);
+    return (outer ? input : input.where(matchable))
+        .select(
+            unix_micros(input.col("end")).as("k0"),
+            share.as("share"),
+            input.col("side"),
+            when(matchable, key).as("key"),
+            when(input.col("side").equalTo(0), Expressions.pack(input.col("l"), left))
+                .otherwise(Expressions.pack(input.col("r"), right))
+                .as("payload"),
+            input.col("et"));
   }
 }

@@ -1,0 +1,155 @@
+package dsdagster.join;
+
+import dsdagster.state.Buckets;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+
+/**
+ * The rows of a window while they leave, part by part: so many of the left side as fit into memory meet all of the right
+ * side, then the next ones; what has met none leaves by itself where the join shows it.
+ */
+final class WindowPairs {
+  static final int LEFT = 0;
+  static final int RIGHT = 1;
+  /** How many usual buckets of left rows are in memory. */
+  private static final int HELD = 128;
+
+  /** Left rows of one key. */
+  private static final class Same {
+    private final List<byte[]> rows = new ArrayList<>(2);
+    private boolean isMet;
+  }
+
+  private final WindowRows state;
+  private final Object end;
+  private final boolean[] lonely;
+  private final WindowRows.Cursor lefts;
+  private final long limit = (long) HELD * Buckets.usualLimit();
+  private final Map<ByteBuffer, Same> held = new HashMap<>();
+  private final List<byte[]> unmatchable = new ArrayList<>();
+  /** By the place of a right row. */
+  private final BitSet met = new BitSet();
+  private boolean isHeld;
+  private boolean isOver;
+  private boolean isDone;
+
+  /** @param lonely by side: whether rows that meet none are shown */
+  WindowPairs(WindowRows state, Object end, boolean[] lonely) {
+    this.state = state;
+    this.end = end;
+    this.lonely = lonely;
+    this.lefts = state.rows(LEFT);
+  }
+
+  /** The next part, null behind the last. */
+  Iterator<Row> next() {
+    if (isHeld) {
+      isHeld = false;
+      return alone();
+    }
+    if (!isOver) {
+      hold();
+      if (!held.isEmpty() || !unmatchable.isEmpty()) {
+        isHeld = true;
+        return held.isEmpty() ? Collections.emptyIterator() : new Meeting();
+      }
+    }
+    if (!isDone) {
+      isDone = true;
+      return lonely[RIGHT] ? new Rest() : Collections.emptyIterator();
+    }
+    state.clear();
+    return null;
+  }
+
+  private void hold() {
+    held.clear();
+    unmatchable.clear();
+    long bytes = 0;
+    while (bytes < limit) {
+      if (!lefts.next()) {
+        isOver = true;
+        return;
+      }
+      if (lefts.key() == null) {
+        unmatchable.add(lefts.row());
+      } else {
+        held.computeIfAbsent(ByteBuffer.wrap(lefts.key()), unused -> new Same()).rows.add(lefts.row());
+      }
+      bytes += lefts.row().length + (lefts.key() == null ? 0 : lefts.key().length);
+    }
+  }
+
+  /** Left rows of this part that have met none. */
+  private Iterator<Row> alone() {
+    if (!lonely[LEFT]) {
+      return Collections.emptyIterator();
+    }
+    List<byte[]> rows = unmatchable;
+    held.values().stream().filter(same -> !same.isMet).forEach(same -> rows.addAll(same.rows));
+    return rows.stream().map(row -> RowFactory.create(end, row, null)).iterator();
+  }
+
+  /** Every right row with the left rows of its key. */
+  private final class Meeting implements Iterator<Row> {
+    private final WindowRows.Cursor rights = state.rows(RIGHT);
+    private Iterator<byte[]> same = Collections.emptyIterator();
+    private int place = -1;
+
+    @Override
+    public boolean hasNext() {
+      while (!same.hasNext() && rights.next()) {
+        place++;
+        Same found = rights.key() == null ? null : held.get(ByteBuffer.wrap(rights.key()));
+        if (found != null) {
+          found.isMet = true;
+          met.set(place);
+          same = found.rows.iterator();
+        }
+      }
+      return same.hasNext();
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      return RowFactory.create(end, same.next(), rights.row());
+    }
+  }
+
+  /** Right rows that have met none. */
+  private final class Rest implements Iterator<Row> {
+    private final WindowRows.Cursor rights = state.rows(RIGHT);
+    private int place = -1;
+    private boolean isFound;
+
+    @Override
+    public boolean hasNext() {
+      while (!isFound && rights.next()) {
+        place++;
+        isFound = !met.get(place);
+      }
+      return isFound;
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      isFound = false;
+      return RowFactory.create(end, null, rights.row());
+    }
+  }
+}
