@@ -15,6 +15,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.buckets import buckets_of
 from tests.testing.seeds import is_usual, seed
 
 pytestmark = pytest.mark.cases
@@ -90,6 +91,8 @@ PARTS = [
     pytest.param(ALWAYS, id="each_operator"),
     pytest.param(tuple(name for name in QUESTIONS if name not in ALWAYS), id="the_others", marks=pytest.mark.slow),
 ]
+CROWDED = 1600
+"""Bytes of a bucket, so that a key's own value has two or three rows, or about six values."""
 TYPES = {
     "orders": "id INTEGER, customer VARCHAR, amount INTEGER, price DOUBLE, paid DECIMAL(10, 2)",
     "customers": "name VARCHAR, city VARCHAR, age INTEGER",
@@ -178,8 +181,8 @@ def steps_of(records: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     return steps
 
 
-@pytest.mark.parametrize("names", PARTS)
-def test_folded_changelogs_are_what_one_batch_gives(names: tuple[str, ...], tmp_path: Path) -> None:
+def check(names: tuple[str, ...], folder: Path) -> None:
+    """Run a random history through some questions and compare what comes out with the answers of one batch."""
     dice = random.Random(SEED)
     records = history(dice)
     expected = answers(folded(records))
@@ -192,8 +195,19 @@ def test_folded_changelogs_are_what_one_batch_gives(names: tuple[str, ...], tmp_
         "steps": steps_of(records),
         "expect": [{"relation": name, "rows": expected[name]} for name in names],
     }
-    path = tmp_path / "generated.case.yaml"
-    (tmp_path / "ds.toml").touch()
+    path = folder / "generated.case.yaml"
+    (folder / "ds.toml").touch()
     path.write_text(json.dumps(case), encoding="utf-8")
-    result = run_case(path, shared_session, root=tmp_path)
+    result = run_case(path, shared_session, root=folder)
     assert result.ok, "\n".join(failure.text for failure in result.failures)
+
+
+@pytest.mark.parametrize("names", PARTS)
+def test_folded_changelogs_are_what_one_batch_gives(names: tuple[str, ...], tmp_path: Path) -> None:
+    check(names, tmp_path)
+
+
+def test_keys_with_more_rows_than_one_value_holds_give_the_same(tmp_path: Path) -> None:
+    """What is more than that is a value of its own for each row, or each value of a group."""
+    with buckets_of(shared_session(), CROWDED):
+        check(("totals", "twice", "pairs", "with_or_without", "everything", "residual_left"), tmp_path)
