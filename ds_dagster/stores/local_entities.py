@@ -27,7 +27,7 @@ SHAPE = '"database"."schema"."view"'
 
 
 class SqliteEntities(TableOperations):
-    """Views, by database, schema and name. They can be looked at; their query alone makes, fills and changes them."""
+    """Views, by database, schema and name. They are read-only here; only their query creates and changes them."""
 
     kind = "SQLITE"
 

@@ -35,7 +35,7 @@ OF_THE_TABLE = ("QUESTION_FAILED", "ENTITY_MISSING")
 Named = Callable[[str], exp.Expression]
 """A column of the table in a SELECT."""
 Constant = Callable[[Any, Scalar], exp.Expr | None]
-"""A constant beside a column of that type; None where the store compares it in a way of its own."""
+"""A constant to compare with a column of that type; None if the store compares such values differently."""
 NATIVE: dict[str, str] = {"TIMESTAMP": "TIMESTAMPNTZ", "TIMESTAMP_LTZ": "TIMESTAMPTZ"}
 OPERATORS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ,
@@ -74,7 +74,7 @@ def selection(
     """``SELECT shown FROM source WHERE … LIMIT …``.
 
     Args:
-        shown: what is selected.
+        shown: selected columns.
         source: table or sub-select.
         wanted: which rows; the limit is left out where a comparison has to be.
         column: see :data:`Named`.

@@ -1,6 +1,6 @@
 """A Confluent schema registry through Confluent's own client: newest schema of a subject, registration.
 
-Only what happens once per query is asked here. Ids met in records are looked up where they are decoded (in the JVM).
+Only requests that are made once per query are here. Ids in records are looked up where they are decoded (in the JVM).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CALL_SECONDS = 10
 FORMS: Mapping[str, str | None] = MappingProxyType({"AVRO": None, "PROTOBUF": "serialized", "JSON": None})
-"""Type of schemas → the form in which they are asked for; files of Protobuf compiled, so that nobody has to."""
+"""Type of schemas → the requested form; Protobuf's compiled, so that no compiler is needed."""
 SUBJECT_MISSING = (40401, 40402, 40408)
 """Error codes: no such subject, no such version, subject without compatibility."""
 
@@ -40,7 +40,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """A connection; nothing is asked before the first call, each of which is bounded in time.
+    """A connection; no request is sent before the first call, and each call has a timeout.
 
     Every call raises: ExternalError REGISTRY_UNREACHABLE, REGISTRY_CALL_FAILED; UserError REGISTRY_LOGIN_REFUSED.
     """
@@ -59,7 +59,7 @@ class SchemaRegistry:
 
         Args:
             subject: where.
-            type_: what its schemas have to be: AVRO, PROTOBUF or JSON.
+            type_: required type of its schemas: AVRO, PROTOBUF or JSON.
 
         Raises:
             UserError: SCHEMA_OF_OTHER_TYPE, PROTOBUF_SCHEMA_AS_TEXT.
@@ -190,7 +190,7 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
 
     Args:
         name: of the file.
-        schema: of Confluent's client, asked for as serialized descriptor.
+        schema: of Confluent's client, requested as serialized descriptor.
         version: (subject, version) → such a schema.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Values of declared secrets: read where somebody connects, kept for a moment, never shown.
+"""Values of declared secrets: read by the process that connects, cached briefly, never shown.
 
 Environment and files are read again each time. AWS Secrets Manager is asked through boto3 with the usual chain of
 credentials (environment, profile, role); an answer is kept in this process for ``KEEP_SECONDS``, so that fifty jobs
@@ -115,7 +115,7 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-# where values stand
+# sources of values
 
 
 def _from_environment(request: _SecretRequest) -> str:
@@ -220,7 +220,7 @@ class _Kept:
         self._answers: dict[_Key, tuple[float, str]] = {}
 
     def get(self, key: _Key, ask: Callable[[], str]) -> str:
-        """One thread asks, others that want the same wait for its answer; failures are not kept."""
+        """One thread sends the request, others wait for its answer; failures are not cached."""
         with self._locks[key]:
             until, text = self._answers.get(key, (0.0, ""))
             if time.monotonic() >= until:
@@ -237,5 +237,5 @@ _KEPT = _Kept()
 
 
 def forget() -> None:
-    """Ask services again for every secret."""
+    """Forget all cached values, so that services are asked again."""
     _KEPT.clear()

@@ -38,10 +38,10 @@ class TargetState:
     Attributes:
         facts: for the decision. Of a full refresh, ``exists`` is about the new table of the run.
         difference: how the target's shape differs, for the message.
-        kind: what has the target's name instead of a table, for the message.
+        kind: kind of an object that has the target's name and is not a table, for the message.
         rows: of the newest batch.
         published: rows of the run if this version's full refresh was published.
-        target: what the store wants to know of its target later on.
+        target: the store's own facts about the target.
     """
 
     facts: SinkFacts = field(default_factory=SinkFacts)
@@ -151,11 +151,11 @@ class TableSink(ABC):
             self._apply(work, pyarrow.table({}), tip, replaces=False)
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
-        """What the batch did, and how many rows of the run it stands for."""
+        """The outcome of the batch, and the number of rows of the run so far."""
         staged = self._staged(rows, batch)
         with self._transaction() as work:
             state = self._state(work, batch, rows.num_rows)
-            if state.published is not None:  # the run is complete; what comes now is the next one's
+            if state.published is not None:  # the run is complete; later batches belong to the next one
                 return LoadResult(0, replayed=True), 0
             answer = within_run(batch, state.facts, self.identity.version, self._skip)
             self._refused(answer, state, CheckpointTip.at(batch))
@@ -204,11 +204,11 @@ class TableSink(ABC):
 
     @abstractmethod
     def _look(self, work: Any) -> TargetState:
-        """Everything the decision wants to know; makes the ledger where there is none."""
+        """The facts for the decision; creates a missing ledger."""
 
     @abstractmethod
     def _make(self, work: Any, state: TargetState) -> None:
-        """The target, or the new table of a full refresh, where there is none; what earlier runs left goes."""
+        """Create a missing target, or the new table of a full refresh; drop the leftovers of earlier runs."""
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> Any:  # noqa: ARG002
         """A batch as the store takes it, before the transaction."""
@@ -220,7 +220,7 @@ class TableSink(ABC):
 
     @abstractmethod
     def _apply(self, work: Any, staged: Any, batch: Tip, *, replaces: bool) -> None:
-        """Rows and ledger row. ``replaces``: of what an earlier version loaded nothing stays."""
+        """Write the rows and the ledger row. ``replaces``: delete all rows of earlier versions."""
 
     def _publish(self) -> int:
         """The new table's rows become the target's; doing it twice gives the same. Rows of the run."""
@@ -235,12 +235,12 @@ def opened(spec: WriteSpec, resolve: Resolver) -> tuple[TableTarget, Mapping[str
 
 
 def tip_of(batch: Any, offsets: Any, ends: Any = "") -> Tip | None:
-    """A batch as a ledger's columns keep it, NULL for none."""
+    """A batch as columns of a ledger, NULL without a batch."""
     return None if batch is None else Tip(int(batch), offsets or "", ends or "")
 
 
 def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Two column lists, told column by column."""
+    """The difference of two column lists, column by column."""
     differences = [
         f"{name} is {existing[name]}, not {type_}"
         for name, type_ in wanted.items()

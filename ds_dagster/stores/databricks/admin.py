@@ -64,7 +64,7 @@ class DatabricksAdmin:
         raise error("STORE_NOT_A_SOURCE", relation=entity, type="DATABRICKS")
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags behind a table."""
+        """Always None: a table has no lag."""
         return 0
 
     def operations(self) -> EntityOperations:

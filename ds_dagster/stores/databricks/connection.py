@@ -114,7 +114,7 @@ class WorkspaceAddress:
         return WorkspaceSession(self, seconds)
 
     def location(self, name: Sequence[str], seconds: int = LOAD_SECONDS) -> str | None:
-        """Where the files of a registered table are, None when there is no table of that name."""
+        """Folder of the files of a registered table, None without a table of that name."""
         statement = exp.Describe(this=table_of(name), style="DETAIL")
         try:
             rows = self.rows(statement, "look for the table", ".".join(name), seconds)
@@ -198,7 +198,7 @@ class WorkspaceSession:
         try:
             with self._connected(module).cursor() as cursor:
                 if stream is not None or text.startswith("REMOVE "):
-                    cursor.execute(text, input_stream=stream)  # what comes back was used up by the connector
+                    cursor.execute(text, input_stream=stream)  # the connector has consumed the stream
                     return []
                 cursor.execute(text)
                 return list(cursor.fetchall()) if cursor.description else []
@@ -215,7 +215,7 @@ class WorkspaceSession:
         if self._connection is None:
             arguments = self._address.client_arguments(self._seconds)
             if "credentials_provider" in arguments:
-                arguments["credentials_provider"]()()  # a refused login is told as such; in the connector it is wrapped
+                arguments["credentials_provider"]()()  # the connector wraps the error of a refused login
             self._connection = module.connect(**arguments)
         return self._connection
 

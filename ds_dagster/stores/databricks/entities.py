@@ -71,7 +71,7 @@ class DatabricksEntities(TableOperations):
         return EntityDescription(path, "table", EntityFacts(".".join(path), size=rows), self._columns(path))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """A schema; tables come from queries."""
+        """Create a schema; tables are created by queries."""
         if len(path) != SCHEMA:
             raise self.table_without_columns() if len(path) == TABLE else path_invalid(self.store, path, SHAPE)
         schema = exp.Create(this=exp.Table(db=quoted(path[1]), catalog=quoted(path[0])), kind="SCHEMA")

@@ -60,7 +60,7 @@ class DatabricksStatements:
         return f"{self.folder}/b{epoch:010}.parquet"
 
     def put(self, epoch: int) -> str:
-        """PUT of what the connector is given as a stream (a statement of the connector, not of the warehouse)."""
+        """PUT of a stream that the connector is given (a statement of the connector, not of the warehouse)."""
         return " ".join(("PUT '__input_stream__' INTO", exp.Literal.string(self.file(epoch)).sql(DIALECT), "OVERWRITE"))
 
     def remove(self, epoch: int) -> str:

@@ -39,7 +39,7 @@ class WarehouseLoader(TableSink):
         self._session: WorkspaceSession | None = None
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:  # noqa: ARG002
-        return step()  # every statement tells its own failure
+        return step()  # every statement reports its own failure
 
     def close(self) -> None:
         """End the session."""
@@ -80,7 +80,7 @@ class WarehouseLoader(TableSink):
             self._make_new()
 
     def _make_new(self) -> None:
-        """The new table of this run; those of earlier versions of this job go."""
+        """Create the new table of this run and drop those of earlier versions of this job."""
         for row in self._run(self.statements.new_tables(), "look for tables of earlier runs"):
             version = str(row.table_name).removeprefix(self.statements.new_prefix)
             if version.isdigit() and int(version) < self.identity.version:
@@ -88,8 +88,8 @@ class WarehouseLoader(TableSink):
         self._run(self.statements.create_table(self.statements.new), "make the new table")
 
     def _columns(self, name: Sequence[str]) -> dict[str, tuple[str, bool]] | None:
-        """Column → (type, False) of a table, None when there is none; NOT NULL is not told and checked by the
-        warehouse when rows come."""
+        """Column → (type, False) of a table, None without a table. NOT NULL is unknown here; the
+        warehouse checks it when rows are written."""
         try:
             rows = self._run(self.statements.describe(name), "look for the table")
         except DsError as problem:
@@ -99,7 +99,7 @@ class WarehouseLoader(TableSink):
         columns: dict[str, tuple[str, bool]] = {}
         for row in rows:
             if not row.col_name or str(row.col_name).startswith("#"):
-                break  # what follows tells of partitions
+                break  # the rows after it describe partitions
             columns[str(row.col_name)] = (str(row.data_type), False)
         return columns
 

@@ -55,7 +55,7 @@ class DeltaAdmin:
         raise error("STORE_NOT_A_SOURCE", relation=entity, type=self.address.kind)
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags behind a table."""
+        """Always None: a table has no lag."""
         return 0
 
     def operations(self) -> EntityOperations:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 DIALECT = "databricks"
-"""Delta's types are those of Spark's SQL."""
+"""Delta names types as Spark SQL does."""
 LOG = "_delta_log"
 SHAPE = '"folder"."table", one part per folder below the store\'s'
 HIDDEN = ("_", ".")
@@ -71,7 +71,7 @@ class DeltaEntities(TableOperations):
         return None if table is None else self._guarded(lambda: _described(self._parts(path), table))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Refused: folders come with their tables, tables with their queries."""
+        """Refused: folders are created with their tables, tables by queries."""
         raise self.table_without_columns()
 
     def drop(self, path: EntityPath) -> None:

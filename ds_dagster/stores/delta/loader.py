@@ -131,7 +131,7 @@ class DeltaLoader(TableSink):
         return None if version is None else int(version)
 
     def _number(self, table: Any | None, name: str) -> int | None:
-        """What a table keeps of this version: the batch (no name), or a number beside it."""
+        """A number that the table keeps for this version: of the batch (empty ``name``), or another one; None if unset."""
         number = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
         return None if number is None else int(number)
 
@@ -151,7 +151,7 @@ class DeltaLoader(TableSink):
         )
 
     def _make_new(self, state: TargetState) -> None:
-        """The new table of this run; those of earlier versions of this job go."""
+        """Create the new table of this run and drop those of earlier versions of this job."""
         if state.published is not None:
             return
         for version, name in self._new_folders():

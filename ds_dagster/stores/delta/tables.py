@@ -208,5 +208,5 @@ def new_folder(identity: SinkIdentity) -> str:
 
 
 def new_prefix(job: str) -> str:
-    """What the folders of all versions of a job begin with."""
+    """Prefix of the folders of all versions of a job."""
     return f"{NEW}{hashlib.sha256(job.encode()).hexdigest()[:10]}_v"

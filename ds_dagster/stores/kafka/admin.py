@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 10.0
 POLL_SECONDS = 0.2
 ATTEMPT_SECONDS = 1.0
-"""Bound of one try: between tries librdkafka tells why it does not get through."""
+"""Timeout of one attempt; between attempts librdkafka reports why it cannot connect."""
 PRINT_GROUP = "ds-dagster-print"
 PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
 RECORD_TIMES: Mapping[str, Literal["broker", "producer"]] = MappingProxyType(
@@ -36,7 +36,7 @@ RECORD_TIMES: Mapping[str, Literal["broker", "producer"]] = MappingProxyType(
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes."""
 TOPIC_CONFIG_SOURCE = 1
-"""``DYNAMIC_TOPIC_CONFIG``: what was set on the topic itself."""
+"""``DYNAMIC_TOPIC_CONFIG``: settings of the topic itself."""
 NOT_THERE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "TOPIC_EXCEPTION", "LEADER_NOT_AVAILABLE"})
 """What brokers say of a topic that does not exist, or not yet."""
 REFUSALS = (
@@ -245,7 +245,7 @@ class KafkaAdmin:
         return replace(kafka_lag.lag_of(self._looking, entity, ends, positions), identity=self.identity(entity))
 
     def identity(self, entity: str) -> str:
-        """The topic's id, empty when there is no such topic."""
+        """The topic's id, empty without such a topic."""
         topic = self._metadata(entity).topics.get(entity)
         self._check_topic_error(entity, topic)
         return "" if topic is None or topic.error is not None else self._topic_id(entity)
@@ -292,7 +292,7 @@ class KafkaAdmin:
             raise kafka_faults.not_made(self.store, self._config, problem.args[0]) from problem
 
     def _noted(self, problem: Any) -> None:
-        """librdkafka tells here why it cannot connect; calls themselves only time out."""
+        """librdkafka reports here why it cannot connect; calls themselves only time out."""
         self._told = [*self._told[-20:], (problem.name(), str(problem.str()))]
 
     def _metadata(self, topic: str | None = None) -> Any:

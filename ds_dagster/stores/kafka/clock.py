@@ -1,4 +1,4 @@
-"""The clock of the brokers, told by the stamps of topics with ``LogAppendTime``: the protocol has no question for
+"""The clock of the brokers, from the timestamps of topics with ``LogAppendTime``: the protocol has no request for
 it."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ds_dagster.stores.kafka.admin import KafkaAdmin
 
 LOOK_SECONDS = 1.5
-"""How long records that are written meanwhile are waited for: only those tell how far we are ahead."""
+"""How long to wait for new records: only their timestamps show by how much this machine's clock is ahead."""
 POLL_SECONDS = 0.2
 CALL_SECONDS = 10.0
 

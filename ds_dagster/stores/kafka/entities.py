@@ -24,7 +24,7 @@ PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
 BROKER_DEFAULT = -1
 SHAPE = 'one name: "topic"'
 MARKERS = 2
-"""Transaction markers take offsets too: so many times the records that are wanted are looked at."""
+"""Transaction markers take offsets too, so this many times the wanted number of offsets is read."""
 REFUSALS = ("INVALID_CONFIG", "INVALID_PARTITIONS", "POLICY_VIOLATION", "INVALID_REQUEST", "TOPIC_EXCEPTION")
 
 
@@ -146,7 +146,7 @@ class KafkaEntities:
         return facts
 
     def _is_gone(self, topic: str) -> bool:
-        """Whether the metadata no longer names it; its settings and its id are gone a moment earlier."""
+        """Whether the metadata no longer names the topic; its settings and its id disappear a little earlier."""
         topic_metadata = self._admin._metadata(topic).topics.get(topic)
         return topic_metadata is None or topic_metadata.error is not None or not topic_metadata.partitions
 

@@ -1,6 +1,6 @@
-"""What goes wrong between librdkafka and the brokers → conditions that say which property to change.
+"""Failures between librdkafka and the brokers → conditions that name the property to change.
 
-librdkafka tells the reason of a failed connection in events, as text; a call itself only times out. Where its text
+librdkafka reports the reason of a failed connection in events, as text; a call itself only times out. Where its text
 leaves two causes open, the brokers are asked with a few bytes of our own (``kafka_wire.py``): a wrong property is then
 the user's mistake for certain, a silent server is not.
 """
@@ -58,7 +58,7 @@ def failure(store: str, config: Config, problem: Any, action: str, log_lines: To
         store: name of the store.
         config: of the client; values are never shown but for user and addresses.
         problem: librdkafka's error.
-        action: what was tried, for the message.
+        action: the attempted action, for the message.
         log_lines: errors that the client's events have reported so far.
         seconds: how long the store has not answered.
     """
@@ -160,7 +160,7 @@ def _not_trusted(store: str, config: Config, text: str) -> DsError:
 
 
 def _of_protocol(store: str, config: Config) -> DsError | None:
-    """Ask the brokers what they speak."""
+    """Find out which protocol the brokers speak."""
     tls = config.get("security.protocol", "plaintext") in TLS_PROTOCOLS
     for host, port in _addresses(config):
         if not tls and kafka_wire.speaks_tls(host, port):

@@ -53,7 +53,7 @@ ENVELOPE = Envelope(
     ),
 )
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
-"""Settings that follow from what writes a topic, not from the source it reads."""
+"""Settings that depend on the query that writes a topic, not on its source."""
 FETCH_WAIT_MILLIS = 50
 """How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
 
@@ -146,7 +146,7 @@ class Kafka:
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """One transaction per batch; Spark's own sink where at_least_once was asked for."""
+        """One transaction per batch; Spark's own sink for at_least_once."""
         guarantee = delivery(relation.kind, relation.properties, self)
         store = profiled(store)
         exactly_once = guarantee == "exactly_once"
@@ -170,7 +170,7 @@ class Kafka:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """Topics we create are stamped by the broker; those of changelogs are compacted."""
+        """The broker stamps records of topics we create; topics of changelogs are compacted."""
         written = {
             name.removeprefix(SETTINGS_PREFIX): str(value.value)
             for name, value in relation.properties.items()
@@ -213,14 +213,14 @@ class Kafka:
 
 
 def _start(options: ReadOptions) -> Mapping[str, str | int]:
-    """Where Spark's source begins; partitions without a record since the moment are read from their end on."""
+    """Where Spark's source begins; partitions without a record since that time are read from their end."""
     if options.starting_timestamp is None:
         return {"startingOffsets": options.starting_position}
     return {"startingTimestamp": options.starting_timestamp, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthority:
-    """Who stamps records: what the topic says; offline what is written, else the broker for topics our queries make."""
+    """Who stamps records: the topic's setting; offline the declared one, else the broker for topics of our queries."""
     if facts is not None and facts.record_time is not None:
         return facts.record_time
     written = relation.properties.get(f"{SETTINGS_PREFIX}message.timestamp.type")

@@ -1,4 +1,4 @@
-"""How far behind a topic a reader is: two batched requests for the ends, one record of each partition that lags."""
+"""Lag of a reader of a topic: two batched requests for the ends, one record of each partition that lags."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITHOUT_LEADER = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
 
 
 def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Mapping[int, tuple[int, int]]:
-    """Partition → (first offset that is there, end of what is committed)."""
+    """Partition → (first available offset, end of committed records)."""
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -45,8 +45,8 @@ def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Ma
 
 
 def watermarks(consumer: Any, part: TopicPartition, seconds: float) -> tuple[int, int]:
-    """First offset that is there and the end of a partition. One that has no leader yet, as those of a topic made a
-    moment ago, is asked again for about three seconds."""
+    """First available offset and end of a partition. A partition without a leader, as in a new topic, is retried for
+    about three seconds."""
     low, high = repeated(lambda: consumer.get_watermark_offsets(part, timeout=seconds), _has_no_leader, 10, 0.5)
     return low, high
 

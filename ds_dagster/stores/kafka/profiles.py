@@ -62,7 +62,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 
 def profiled(store: StoreDefinition) -> StoreDefinition:
-    """The store with what its profile says added. A store under the overlay of local servers is left alone."""
+    """The store with the properties of its profile added. A store under the overlay of local servers is unchanged."""
     profile = PROFILES.get(word(store, PROFILE))
     if profile is None or store.overlaid:
         return store

@@ -38,7 +38,7 @@ class Login:
         mechanism: SASL mechanism of Java clients and of librdkafka.
         module: login module of Java clients.
         module_options: (option of the module, property of the store).
-        required: properties without which nobody logs in.
+        required: properties that a login needs.
         allowed: further properties that belong to it.
         handler: (Java client option, class) of its callback handler; empty where the client's own does.
     """
@@ -141,7 +141,7 @@ def contradiction(store: StoreDefinition, first: str, second: str, reason: str, 
 
 
 def _protocol(store: StoreDefinition) -> Iterator[Diagnostic]:
-    """Kafka's word for login and TLS agrees with what else is written of them."""
+    """Check that Kafka's own setting for login and TLS agrees with the other properties."""
     protocol = word(store, PROTOCOL)
     if not protocol:
         return

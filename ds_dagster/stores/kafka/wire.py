@@ -15,7 +15,7 @@ LONGEST_ANSWER = 10_000
 
 
 def speaks_tls(host: str, port: int) -> bool:
-    """Whether a TLS handshake succeeds; certificates are not looked at."""
+    """Whether a TLS handshake succeeds; certificates are not verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -110,7 +110,7 @@ class KinesisAdmin:
         return stream
 
     def _check_stated(self, plan: EntityPlan, stream: EntityFacts) -> None:
-        """The shards of a stream on demand change by themselves: nobody can rely on their number."""
+        """Compare with what the declaration says. AWS changes the number of shards of an on-demand stream at any time."""
         mode = stream.settings.get(MODE, PROVISIONED)
         compared: list[tuple[str, str | int, str | int]] = []
         if MODE in plan.stated:
@@ -323,7 +323,7 @@ class KinesisAdmin:
         return error("STORE_CALL_FAILED", store=self.store, action=action, detail=detail)
 
     def _unreachable(self, problem: Exception, action: str) -> DsError:
-        """No answer, or no credentials to ask with."""
+        """No answer, or no credentials."""
         name, detail = type(problem).__name__, str(problem)
         if "Credentials" in name:
             return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user="(no user)", detail=detail)
@@ -360,7 +360,7 @@ def _without(iterators: Mapping[str, str], shard: str) -> dict[str, str]:
 
 
 def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRecord]:
-    """Those inside an aggregate one by one; whether it went to a wrong shard is not asked."""
+    """The records inside an aggregate one by one, without a check that the aggregate is in its shard."""
     for raw in answer:
         inside = open_aggregate(raw["Data"])
         if inside is None:

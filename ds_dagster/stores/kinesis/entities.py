@@ -81,7 +81,7 @@ class KinesisEntities:
             self._admin._await_active(stream)
 
     def drop(self, path: EntityPath) -> None:
-        """Delete the stream, consumers registered for fan-out too, and wait until it is gone."""
+        """Delete the stream with its registered fan-out consumers, and wait until it no longer exists."""
         stream = self._existing(path)
         action = f"delete the stream {stream}"
         self._admin._call(action, "delete_stream", StreamName=stream, EnforceConsumerDeletion=True)

@@ -146,7 +146,7 @@ class Kinesis:
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Our sink: at least once; changelogs are right all the same, a repeated record sets its key to what it is."""
+        """Our sink: at least once. Changelogs are still right: a repeated record sets its key to the same value."""
         return WriteSpec(
             kind="stream",
             entity=f"{store.name}.{relation.entity}",

@@ -103,7 +103,7 @@ class Memory:
         return WriteSpec("batch", entity, guarantee, options=chosen, loader=LOADER, table=table)
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """Topics come into being by themselves."""
+        """Nothing but the name: a topic exists as soon as it is used."""
         return EntityPlan(name=relation.entity, counts=MappingProxyType({}), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -117,5 +117,5 @@ class Memory:
         return MemoryAdmin(store.name)
 
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
-        """None: there is no client."""
+        """Empty: there is no client."""
         return {}

@@ -45,7 +45,7 @@ class MemoryTable:
 
 
 PASSED: dict[str, int] = {}
-"""Store → milliseconds by which its clock goes before the machine's: a case lets time pass without waiting."""
+"""Store → milliseconds by which its clock goes before the machine's: a case advances time without waiting."""
 TABLES: dict[tuple[str, str], MemoryTable] = {}
 """(store, entity) → table; process-wide because a loader is opened by import path."""
 NEW: dict[tuple[str, str, str], MemoryTable] = {}
@@ -208,7 +208,7 @@ class MemoryAdmin:
         return EntityFacts(entity, record_time="producer", size=len(rows))
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """Entities come into being by themselves."""
+        """Does nothing: an entity exists as soon as it is used."""
         return EntityFacts(plan.name, record_time="producer")
 
     def entities(self) -> Sequence[EntityFacts]:

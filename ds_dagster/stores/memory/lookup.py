@@ -21,7 +21,7 @@ def read_table(
     """See ``catalog.io_spec.TableReader``. Options: ``file``, an Arrow file of all columns."""
     import pyarrow as pa
 
-    del path, wanted  # few rows: whoever asks compares them again
+    del path, wanted  # few rows: the caller compares them again
     if not Path(options["file"]).is_file():
         return
     with pa.ipc.open_file(options["file"]) as reader:

@@ -67,7 +67,7 @@ class PostgresAdmin:
         raise error("STORE_NOT_A_SOURCE", relation=entity, type="POSTGRESQL")
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags behind a table."""
+        """Always None: a table has no lag."""
         return 0
 
     def select(

@@ -1,4 +1,4 @@
-"""Relations that read changes of Postgres tables: what may be declared, and how Spark reads it.
+"""Relations that read changes of Postgres tables: checks of their declarations, and their read spec for Spark.
 
 A STREAM has the columns of Debezium's envelope, over one table or a list of them; a CHANGELOG has columns of its one
 table, by its primary key.

@@ -155,7 +155,7 @@ def _code(problem: BaseException) -> str:
 
 
 def primary_text(problem: Exception) -> str:
-    """The first sentence: what the server says beyond it may quote rows."""
+    """The first sentence only: the rest of the server's message may quote rows."""
     diagnosis = getattr(problem, "diag", None)
     primary = getattr(diagnosis, "message_primary", None)
     text = primary or str(problem).split("\nQuery was:")[0].split("\nDETAIL:")[0].strip()

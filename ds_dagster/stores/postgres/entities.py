@@ -109,7 +109,7 @@ class PostgresEntities(TableOperations):
         return EntityDescription(path, KINDS[kind], facts, columns, bytes=int(size))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """A database or a schema; tables come from queries."""
+        """Create a database or a schema; tables are created by queries."""
         from psycopg2 import sql
 
         if len(path) not in (DATABASE, SCHEMA):

@@ -157,7 +157,7 @@ class Postgres:
         return postgres_cdc.read_spec(store, connection(store), relation, options)
 
     def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
-        """What a relation over changes declares, and that others do not ask for it."""
+        """Check the columns and properties of a relation over changes, and that other relations have none of them."""
         return postgres_cdc.problems(relation)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -204,7 +204,7 @@ class Postgres:
         return {CLIENT_NAMES[name]: resolve(value) for name, value in connection(store).items()}
 
     def find_slots(self, store: StoreDefinition, resolve: Resolver, prefix: str) -> Sequence[Slot]:
-        """Replication slots whose names begin so."""
+        """Replication slots whose names have a prefix."""
         settings = {name: resolve(value) for name, value in connection(store).items()}
         return postgres_slots.find_slots(store.name, settings, prefix)
 

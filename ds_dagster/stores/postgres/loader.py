@@ -4,8 +4,8 @@ Appends whose Arrow types are the table's go straight in by binary COPY; everyth
 table and is cast while it is published. A full refresh loads a new table; when its run is complete, that takes the
 place of the old one where nothing hangs on the old one, else the old one is filled from it.
 
-What other sessions cause and what passes by itself (deadlocks, serialization failures) is tried again here; a lock
-that is not given in time and a server that is gone are the engine's to wait for.
+Temporary conflicts with other sessions (deadlocks, serialization failures) are retried here; for a lock that times out
+or a server that is down the engine waits.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class PostgresLoader(TableSink):
         return bool(cursor.fetchone()[0])
 
     def _new_tables(self, cursor: Any, prefix: str) -> set[str]:
-        """Tables of the schema whose names begin so."""
+        """Tables of the schema whose names have a prefix."""
         cursor.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)",
             (self.target.path[0], prefix),
@@ -209,7 +209,7 @@ class PostgresLoader(TableSink):
         return {name for (name,) in cursor.fetchall()}
 
     def _make_new(self, cursor: Any, state: TargetState) -> None:
-        """The new table of this run; those of earlier runs of this job go."""
+        """Create the new table of this run and drop those of earlier runs of this job."""
         statements = self._statements()
         names = self._new_tables(cursor, new_prefix(self.target.path[1], self.identity.job))
         for name in names - {statements.new}:
@@ -293,7 +293,7 @@ class PostgresLoader(TableSink):
 
 
 def _same_types(existing: ExistingTable, target: TableTarget) -> bool:
-    """Whether Arrow's types are those of the table, so that COPY can write them."""
+    """Whether Arrow's types equal the table's, so that COPY can write them."""
     return all(existing.columns[column.name].type == column.native_type for column in target.columns)
 
 

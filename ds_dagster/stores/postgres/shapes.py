@@ -1,4 +1,5 @@
-"""Tables as they are in a Postgres database: what one has, whether it takes the rows of a query, what hangs on it."""
+"""Tables in a Postgres database: their columns, whether they accept the rows of a query, objects that depend on
+them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ UNIQUE_QUERY = """
       AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indexrelid
 """
-"""What ON CONFLICT may name: no partial or expression index, no deferrable constraint; INCLUDE columns are no key."""
+"""Indexes for ON CONFLICT: not partial, not of expressions, not deferrable; INCLUDE columns are not part of a key."""
 REFERENCED_QUERY = "SELECT EXISTS (SELECT 1 FROM pg_constraint WHERE confrelid = %s)"
 KEPT_QUERY = """
     SELECT EXISTS (SELECT 1 FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = %(oid)s AND deptype
@@ -87,7 +88,7 @@ _READ_FROM_TEXT = ("uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "i
 READS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"text": _READ_FROM_TEXT, "character varying": _READ_FROM_TEXT, "jsonb": ("json", "jsonb")}
 )
-"""Type of ours → types of a column that a cast reads from it; a text that is none is refused when it comes."""
+"""Our type → types of columns that accept it by a cast; an invalid text is refused when it is written."""
 WHOLE_DIGITS: Mapping[str, int] = MappingProxyType({"smallint": 5, "integer": 10, "bigint": 19})
 FRACTION_DIGITS = 6
 """Of our times, which are kept in microseconds."""

@@ -18,7 +18,7 @@ SLOTS_QUERY = """
 
 
 def find_slots(store: str, settings: Mapping[str, str], prefix: str) -> Sequence[Slot]:
-    """Slots whose names begin so.
+    """Slots whose names have a prefix.
 
     Raises:
         DsError: what :class:`PostgresAddress` refuses.
@@ -29,7 +29,7 @@ def find_slots(store: str, settings: Mapping[str, str], prefix: str) -> Sequence
 
 
 def drop_slot(slot: Slot, settings: Mapping[str, str]) -> None:
-    """Drop a slot and the publication of its name; what is gone already is no matter.
+    """Drop a slot and the publication of its name; does nothing if they do not exist.
 
     Raises:
         DsError: what :class:`PostgresAddress` refuses; a slot in use cannot be dropped.

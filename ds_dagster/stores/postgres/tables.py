@@ -273,5 +273,5 @@ def new_table(name: str, identity: SinkIdentity) -> str:
 
 
 def new_prefix(name: str, job: str) -> str:
-    """What the names of all versions of :func:`new_table` begin with."""
+    """Prefix of the names of all versions of :func:`new_table`."""
     return f"{name[:30]}__ds_new_{hashlib.sha256(f'{job}/{name}'.encode()).hexdigest()[:10]}_v"

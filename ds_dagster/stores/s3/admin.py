@@ -79,7 +79,7 @@ class S3Admin:
     def records(
         self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
     ) -> Iterator[RawRecord]:
-        """Rows as JSON, oldest file first, and those of new files until ``stopped``."""
+        """Rows as JSON, oldest file first, then the rows of new files until ``stopped``."""
         place = self.address.place(entity)
         old_paths = set() if from_beginning else {file.path for file in self.store.listed(place)}
         count = 0
@@ -111,7 +111,7 @@ class S3Admin:
         """Nothing is open."""
 
     def rows(self, place: str, file: FileFacts) -> Iterator[RawRecord]:
-        """Rows of a file as JSON; none of a file whose name tells no format."""
+        """Rows of a file as JSON; no rows of a file whose name has no known format."""
         format_ = format_of(file.path)
         if not format_:
             return
@@ -130,7 +130,7 @@ class S3Admin:
         return system.open_input_stream(place, compression="detect")
 
     def _columns(self, place: str, format_: str) -> Mapping[str, Family]:
-        """The file's own columns, every one as text: nobody says here of which relation they are."""
+        """The file's own columns, all as text, since the relation is not known here."""
         if format_ == "json":
             return {}
         with self._opened(place, format_) as source:
@@ -144,12 +144,12 @@ class S3Admin:
 
 
 def format_of(path: str) -> str:
-    """What the name of a file tells, empty where it tells nothing."""
+    """The format by the name of a file, empty if unknown."""
     return next((FORMATS[suffix] for suffix in reversed(PurePosixPath(path).suffixes) if suffix in FORMATS), "")
 
 
 def _wait(stopped: Callable[[], bool]) -> None:
-    """Until the next look, in steps that let ``stopped`` be heard."""
+    """Wait until the next listing, in short steps that check ``stopped``."""
     until = time.monotonic() + LOOK_SECONDS
     while not stopped() and time.monotonic() < until:
         time.sleep(0.05)

@@ -174,7 +174,7 @@ class S3:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The folder comes into being with its first file."""
+        """Nothing but the name: the folder is created with its first file."""
         return EntityPlan(name=relation.entity, used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:

@@ -101,7 +101,7 @@ class FilesLoader(TableSink):
         return self.folder
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:  # noqa: ARG002
-        return step()  # the files tell their own failures
+        return step()  # the files report their own failures
 
     def _prepare(self, tip: CheckpointTip) -> None:
         self.store.check_root()
@@ -120,7 +120,7 @@ class FilesLoader(TableSink):
         return self._state(ledger)
 
     def _make(self, work: Any, state: TargetState) -> None:
-        """Folders come with their files."""
+        """Does nothing: folders are created with their files."""
 
     def _state(self, ledger: Ledger | None, *_: Any) -> TargetState:
         """A batch that was cut off does not count: it is written again."""

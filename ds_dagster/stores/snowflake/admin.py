@@ -76,7 +76,7 @@ class SnowflakeAdmin:
         raise error("STORE_NOT_A_SOURCE", relation=entity, type="SNOWFLAKE")
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags behind a table."""
+        """Always None: a table has no lag."""
         return 0
 
     def operations(self) -> EntityOperations:

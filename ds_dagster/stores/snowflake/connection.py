@@ -58,7 +58,7 @@ class SnowflakeAddress:
 
     @property
     def account(self) -> str:
-        """As the connector wants it."""
+        """Arguments of the connector."""
         return account_name(self.account_id, self.region)
 
     @property
@@ -208,7 +208,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("JWT token is invalid", "STORE_LOGIN_REFUSED"),
     ("No active warehouse selected", "STORE_WAREHOUSE_MISSING"),
 )
-"""Parts of texts that come with a number which says less."""
+"""Parts of messages that say more than the error number."""
 _VALUES = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -226,12 +226,12 @@ def driver() -> Any:
 
 
 def load_key(store: str, file: str, passphrase: str = "") -> bytes:
-    """A private key as the connector wants it (PKCS 8, DER).
+    """A private key in the form of the connector (PKCS 8, DER).
 
     Args:
         store: for messages.
         file: PEM text, encrypted or not.
-        passphrase: of an encrypted file; empty for none.
+        passphrase: of an encrypted file; empty without one.
 
     Raises:
         UserError: STORE_KEY_INVALID, STORE_DRIVER_MISSING.

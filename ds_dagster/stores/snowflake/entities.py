@@ -47,7 +47,7 @@ SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of SHOW: what is shown, where it is, kind of its nodes."""
+    """One level of SHOW: the objects, their scope, kind of the nodes."""
 
     show: str
     scope: str
@@ -99,7 +99,7 @@ class SnowflakeEntities(TableOperations):
         return EntityDescription(place, row["kind"].lower(), facts, columns, None if size is None else int(size))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """A database or a schema; tables come from queries."""
+        """Create a database or a schema; tables are created by queries."""
         place = self._place(path)
         if len(place) not in (DATABASE, SCHEMA):
             raise self.table_without_columns() if len(place) == TABLE else path_invalid(self.store, path, SHAPE)

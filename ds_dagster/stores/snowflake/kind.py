@@ -46,7 +46,7 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
     }
 )
 """What Snowflake itself makes of these names (https://docs.snowflake.com/en/sql-reference/intro-summary-data-types), so
-that a table somebody made by hand has the same columns."""
+that a table made by hand has the same columns."""
 
 LOGINS: Mapping[str, str] = MappingProxyType(
     {

@@ -88,7 +88,7 @@ class SnowflakeLoader(TableSink):
             connection.close(retry=False)
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
-        """Failures as conditions. The session is left at once: an open transaction goes with it."""
+        """Failures as conditions. The session is closed at once, which rolls back an open transaction."""
         errors = driver().errors
         try:
             return step()
@@ -185,7 +185,7 @@ class SnowflakeLoader(TableSink):
                 cursor.execute(self.statements.create_table(names.new))
 
     def _objects(self, cursor: Any) -> Mapping[str, str]:
-        """Name → kind of what is in the schema under names like the target's."""
+        """Name → kind of the objects in the schema with names like the target's."""
         cursor.execute(self.statements.show_objects())
         places = {column[0].lower(): position for position, column in enumerate(cursor.description)}
         return {row[places["name"]]: row[places["kind"]] for row in cursor.fetchall()}
@@ -198,7 +198,7 @@ class SnowflakeLoader(TableSink):
         )
 
     def _drop_others(self, cursor: Any, tables: Mapping[str, str], prefix: str, excepted: str) -> None:
-        """What runs of other versions of this job left behind."""
+        """Drop the leftover tables of other versions of this job."""
         for name in tables:
             if name.startswith(prefix) and name != excepted:
                 cursor.execute(self.statements.drop(name))
@@ -206,7 +206,7 @@ class SnowflakeLoader(TableSink):
     # --- a batch ------------------------------------------------------------------------------------------------------
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Files on the stage, before a transaction is open, so that nobody waits for the network."""
+        """Put files on the stage before the transaction, so that no other session waits for the upload."""
         if rows.num_rows:
             self._upload(self._cursor(), rows, batch.batch)
         return rows
@@ -278,7 +278,7 @@ class SnowflakeLoader(TableSink):
     # --- the end of a full refresh ------------------------------------------------------------------------------------
 
     def _publish(self) -> int:
-        """Rows of another shape come with a new table, which is one statement of DDL; others replace the old ones."""
+        """Rows of another shape replace the table, by one statement of DDL; other rows replace the old rows."""
         cursor, statements = self._cursor(), self.statements
         state = self._look(cursor)
         if state.published is not None:

@@ -1,4 +1,4 @@
-"""Names in Snowflake: what a text in SQL or in a property becomes there.
+"""Names in Snowflake: the identifier for a name in SQL or in a property.
 
 Snowflake folds identifiers to upper case unless they are quoted (https://docs.snowflake.com/en/sql-reference/identifiers-syntax),
 our dialect to lower case. A plain name on our side is a plain name there, so that nobody has to quote; a name that was
@@ -88,7 +88,7 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 def account_name(account_id: str, region: str) -> str:
-    """The account as the connector wants it: a locator gets the segment of its region, everything else is as it is.
+    """The account name for the connector: a locator gets the segment of its region, other names are unchanged.
 
     Args:
         account_id: ``organization-account``, a locator (``xy12345``), or a locator with its region.

@@ -127,7 +127,8 @@ class SnowflakeStatements:
     # --- ledger ------------------------------------------------------------------------------------------------------
 
     def lock(self) -> str:
-        """First statement of every transaction: whoever comes second waits here, and sees what the first committed."""
+        """First statement of every transaction: a second transaction waits here and then sees the commit of the
+        first."""
         update = exp.Update(
             this=self._table(self.names.ledger),
             expressions=[exp.EQ(this=exp.column(quoted("AT")), expression=exp.CurrentTimestamp())],
@@ -135,7 +136,7 @@ class SnowflakeStatements:
         return printed(update.where(_equals("EPOCH", LOCK)))
 
     def state(self) -> str:
-        """Newest version of the job, newest batch of this version, rows it published; each NULL for none."""
+        """Newest version of the job, newest batch of this version, rows it published; each NULL if there is none."""
         epoch = exp.column(quoted("EPOCH"))
         ours = _equals("VERSION", self.identity.version)
         is_batch = exp.and_(ours, exp.GTE(this=epoch, expression=exp.Literal.number(0)))

@@ -1,4 +1,4 @@
-"""Shape of tables in Snowflake: what exists, what is wanted, the difference."""
+"""Shape of tables in Snowflake: the existing, the wanted, the difference."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ExistingColumns:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name is that of a ledger, a load table or a new table."""
+    """Whether it is the name of a ledger, a load table or a new table."""
     return any(part in name for part in OURS)
 
 

@@ -271,7 +271,7 @@ def _difference(existing: Sequence[tuple[object, ...]], wanted: Sequence[tuple[o
 
 
 def _tuples(rows: pyarrow.Table, columns: Sequence[TableColumn]) -> Iterable[tuple[Any, ...]]:
-    """Rows as SQLite wants them; conversion by column, in Arrow."""
+    """Rows in SQLite's types; converted by column, in Arrow."""
     return zip(*(_values(rows[column.name], column) for column in columns), strict=True)
 
 

@@ -158,7 +158,7 @@ class SqliteAdmin:
         raise error("STORE_NOT_A_SOURCE", relation=entity, type="SQLITE")
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags behind a view."""
+        """Always None: a view has no lag."""
         return 0
 
     def operations(self) -> EntityOperations:
