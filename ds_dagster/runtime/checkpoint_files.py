@@ -57,7 +57,7 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     Args:
         place: of the job and its version; may be missing.
         tip: the last finished batch; :func:`unusable` is empty.
-        following: the batch after it, which is planned and not finished; as ``tip``, None for none.
+        following: the batch after it, which is planned and not finished; as ``tip``, None without one.
         named: the query's sources have names in its checkpoint; those of applications have none.
     """
     folder = new_folder(place)

@@ -46,7 +46,7 @@ def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> No
     Args:
         place: of the job and its version; it has these batches, and the state after ``tip`` where the query keeps some.
         tip: the last finished batch then.
-        following: the batch after it, which is planned then and not finished; None for none.
+        following: the batch after it, which is planned then and not finished; None without one.
     """
     planned = tip.batch if following is None else following.batch
     ends = {OFFSETS: planned, COMMITS: tip.batch, STATE: tip.batch + 1}

@@ -226,7 +226,7 @@ def offline_commands() -> list[str]:
 
 def test_the_readme_shows_commands_that_need_no_server() -> None:
     assert len(offline_commands()) >= 3
-    others = {line.split()[0] for line in readme_commands()} - {"ds", "make", "git", "cd", "pip", "python", "dagster"}
+    others = {line.split()[0] for line in readme_commands()} - {"ds", "make", "git", "cd", "pip", "python", "dg"}
     assert not others, "every other command of the README is a server's or a shell's"
 
 

@@ -253,7 +253,7 @@ def init_command(folder: Path, ci: str | None, as_json: bool) -> int:
     for path in written:
         click.echo(path)
     place = "" if folder.resolve() == Path.cwd() else f"cd {quote(str(folder))}, "
-    note(f"next: {place}ds check, ds test, ds up, dagster dev")
+    note(f"next: {place}ds check, ds test, ds up, dg dev -w workspace.yaml")
     return 0
 
 

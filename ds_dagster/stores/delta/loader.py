@@ -131,7 +131,7 @@ class DeltaLoader(TableSink):
         return None if version is None else int(version)
 
     def _number(self, table: Any | None, name: str) -> int | None:
-        """A number that the table keeps for this version: of the batch (empty ``name``), or another one; None if unset."""
+        """A number that the table keeps for this version: the batch (empty ``name``), or another one."""
         number = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
         return None if number is None else int(number)
 

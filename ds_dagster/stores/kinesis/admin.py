@@ -110,7 +110,7 @@ class KinesisAdmin:
         return stream
 
     def _check_stated(self, plan: EntityPlan, stream: EntityFacts) -> None:
-        """Compare with what the declaration says. AWS changes the number of shards of an on-demand stream at any time."""
+        """Compare with the declaration. AWS changes the number of shards of an on-demand stream at any time."""
         mode = stream.settings.get(MODE, PROVISIONED)
         compared: list[tuple[str, str | int, str | int]] = []
         if MODE in plan.stated:

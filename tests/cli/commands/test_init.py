@@ -28,10 +28,10 @@ def test_everything_is_written_and_listed(ds, tmp_path: Path) -> None:
 
 def test_what_comes_next_starts_in_the_new_folder(ds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert ds("init", "new").err.strip() == "ds: next: cd new, ds check, ds test, ds up, dagster dev"
+    assert ds("init", "new").err.strip() == "ds: next: cd new, ds check, ds test, ds up, dg dev -w workspace.yaml"
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    assert ds("init").err.strip() == "ds: next: ds check, ds test, ds up, dagster dev"
+    assert ds("init").err.strip() == "ds: next: ds check, ds test, ds up, dg dev -w workspace.yaml"
 
 
 def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
