@@ -37,6 +37,8 @@ Progress = Callable[[str], None]
 """Receives one line of text for a person, at most a few times a second."""
 
 JAVA_RELEASE = 17
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that lives for seconds: it is over before an optimizing compiler pays."""
 OPERATOR_JAR = "ds-dagster-operators.jar"
 FETCH_ROUNDS = 3
 FETCH_SECONDS = 900.0
@@ -441,6 +443,12 @@ def _compiler(progress: Progress | None) -> tuple[str, list[str]]:
     beside = Path(java).resolve().with_name("javac")
     javac = str(beside) if beside.is_file() else shutil.which("javac")
     if javac:
-        return f"javac {java_version(javac)}", [javac, "--release", str(JAVA_RELEASE)]
+        quick = [f"-J{option}" for option in QUICK_JAVA]
+        return f"javac {java_version(javac)}", [javac, *quick, "--release", str(JAVA_RELEASE)]
+    return f"ECJ on Java {java_version(java)}", ecj_command(java, progress)
+
+
+def ecj_command(java: str, progress: Progress | None = None) -> list[str]:
+    """The compiler for a Java without javac."""
     ecj = resolve("ecj", progress)[0]
-    return f"ECJ on Java {java_version(java)}", [java, "-jar", str(ecj), f"-{JAVA_RELEASE}", "-proc:none"]
+    return [java, *QUICK_JAVA, "-jar", str(ecj), f"-{JAVA_RELEASE}", "-proc:none"]

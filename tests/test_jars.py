@@ -305,9 +305,7 @@ def use_compiler(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
     if compiler == "javac" and shutil.which("javac") is None:
         pytest.skip("only a Java runtime here")
     if compiler == "ecj":
-        ecj = jars.resolve("ecj")[0]
-        command = [jars.java_command(), "-jar", str(ecj), f"-{jars.JAVA_RELEASE}", "-proc:none"]
-        monkeypatch.setattr(jars, "_compiler", lambda progress: ("ECJ", command))
+        monkeypatch.setattr(jars, "_compiler", lambda progress: ("ECJ", jars.ecj_command(jars.java_command())))
 
 
 @pytest.mark.servers
