@@ -391,6 +391,7 @@ VARIABLES: Mapping[str, str] = {
     "DS_DOCS_URL": "address of the documentation as a site; messages then end with the address of their page. "
     "Default: "
     "the project URL `Documentation` of the installed package, none where it has none",
+    "DS_KAFKA_OPTIONS": "further options of the JVM of the local Kafka, `-Xmx1g`",
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""

@@ -18,7 +18,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -75,11 +76,32 @@ TIERS: dict[str, Tier] = {
     "long": Tier("slow", second_run="files"),
 }
 STANDARD = tuple(name for name in TIERS if name != "long")
-BESIDE = "cases"
-"""It only computes, has no servers and waits for nobody: at the lowest priority it takes what time of the processors
-the tiers below leave."""
-WAITING = ("spark", "conformance", "e2e", "browser")
-"""Tiers that wait for servers, batches and Dagster in a fifth to a half of their time."""
+
+
+class Track(NamedTuple):
+    """Tiers that run one after the other.
+
+    Attributes:
+        tiers: their names.
+        room: free memory, in bytes, with which the track runs next to those before it in :data:`TRACKS`; with less its
+            tiers run in turn with those.
+        nice: their priority, 19 is the lowest.
+    """
+
+    tiers: tuple[str, ...]
+    room: int
+    nice: int = 0
+
+
+FIRST = ("unit",)
+"""Tiers that run before all tracks: their answer comes after a minute."""
+TRACKS = (
+    Track(("spark", "conformance"), 0),
+    # they only compute and wait for nobody: they take what time of the processors the others leave
+    Track(("cases",), ROOM, 19),
+    # they wait half of the time, for batches, for Dagster's processes and its daemon
+    Track(("e2e", "browser"), ROOM + (4 << 30)),
+)
 
 
 def ensure_browser() -> str:
@@ -109,32 +131,42 @@ class Result(NamedTuple):
 
 
 def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
-    """One tier after the other; :data:`BESIDE` runs beside those that wait, where it fits."""
-    apart = BESIDE in names and not set(WAITING).isdisjoint(names) and _available() > ROOM
-    results: list[Result] = []
-    with ThreadPoolExecutor(1) as other, tempfile.TemporaryFile("w+") as output:
-        begun: Future[Result] | None = None
-        for name in names:
-            if apart and begun is None and name in WAITING:
-                say(f"=== tier {BESIDE} begins beside the others, its output follows at the end")
-                begun = other.submit(run, BESIDE, extra, output)
-            if not (apart and name == BESIDE):
-                results.append(run(name, extra))
-        if begun is not None:
-            results.append(begun.result())
+    """The first tiers, then the tracks, next to each other as far as there is memory for them; the output of all but
+    one follows at the end."""
+    results = [run(name, extra) for name in names if name in FIRST]
+    rest = [name for name in names if name not in FIRST]
+    tracks = [(track, [name for name in rest if name in track.tiers]) for track in TRACKS]
+    free = _available()
+    beside = [(track, chosen) for track, chosen in tracks if chosen and free > track.room][1:]
+    waiting = [name for name in rest if not any(name in chosen for _, chosen in beside)]
+    with ThreadPoolExecutor(len(TRACKS)) as pool, ExitStack() as outputs:
+        begun: list[tuple[Future[list[Result]], IO[str]]] = []
+        for track, chosen in beside:
+            say(f"=== {', '.join(chosen)}: next to the other tiers, the output follows at the end")
+            output = outputs.enter_context(tempfile.TemporaryFile("w+"))
+            begun.append((pool.submit(_one_after_the_other, chosen, extra, output, track.nice), output))
+        results += _one_after_the_other(waiting, extra)
+        for future, output in begun:
+            results += future.result()
             output.seek(0)
             shutil.copyfileobj(output, sys.stdout)
     return results
 
 
-def run(name: str, extra: list[str], output: IO[str] | None = None) -> Result:
-    """Run one tier; with ``output``, where pytest's goes then, at the lowest priority."""
+def _one_after_the_other(
+    names: Sequence[str], extra: list[str], output: IO[str] | None = None, nice: int = 0
+) -> list[Result]:
+    return [run(name, extra, output, nice) for name in names]
+
+
+def run(name: str, extra: list[str], output: IO[str] | None = None, nice: int = 0) -> Result:
+    """Run one tier; ``output``: where pytest's goes instead of here, ``nice``: its priority."""
     start = time.monotonic()
-    outcome = _outcome(name, extra, output)
+    outcome = _outcome(name, extra, output, nice)
     return Result(name, outcome, time.monotonic() - start)
 
 
-def _outcome(name: str, extra: list[str], output: IO[str] | None) -> str:
+def _outcome(name: str, extra: list[str], output: IO[str] | None, nice: int) -> str:
     reason = ensure_browser() if name == "browser" else ""
     if reason:
         say(f"browser tier: {reason}")
@@ -143,7 +175,7 @@ def _outcome(name: str, extra: list[str], output: IO[str] | None) -> str:
     say(f"=== tier {name}: pytest -m '{tier.marks}'")
     cache = f".pytest_cache/{name}"
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", tier.marks]
-    command = [*(["nice", "-n", "19"] if output else []), *command, *tier.arguments, *extra]
+    command = [*(["nice", "-n", str(nice)] if nice else []), *command, *tier.arguments, *extra]
     record = [] if extra else [f"--junit-xml={RECORDS / name}.xml"]
     with surroundings() as environment:
         code = subprocess.run([*command, *record], cwd=ROOT, env=environment, stdout=output, check=False).returncode
@@ -168,8 +200,9 @@ def surroundings() -> Iterator[Mapping[str, str]]:
         yield environment | {"TMPDIR": folder}
 
 
+@cache
 def _has_room(folder: Path) -> bool:
-    """Whether files of a tier fit, beside the memory that its processes need."""
+    """Whether files of tiers fit, beside the memory that their processes need; asked before they need any."""
     if not folder.is_dir() or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return False
     return min(_available(), shutil.disk_usage(folder).free) > ROOM

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from ds_dagster.jars import cache_folder, file_lock, java_command, pyspark_home
+from ds_dagster.jars import QUICK_JAVA, cache_folder, file_lock, java_command, pyspark_home
 from ds_dagster.local.ports import assign_ports
 from tests.e2e.feeding import until
 
@@ -60,7 +60,7 @@ def apicurio(folder: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
     program = runner()
     with (folder / "apicurio.log").open("w") as log:
-        command = [java_command(), "-Xmx400m", "-jar", str(program)]
+        command = [java_command(), "-Xmx400m", *QUICK_JAVA, "-jar", str(program)]
         process = subprocess.Popen(command, cwd=program.parent, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             until(lambda: _answers(url), "the registry answers", 120)

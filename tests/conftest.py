@@ -13,16 +13,21 @@ from tests import driven
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 """Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
-
-gc.set_threshold(100_000, 50, 100)
-"""Thousands of tests and syntax trees stay: with Python's own thresholds the cycle collector takes a tenth of the unit
-tier's time to look at them."""
+os.environ.setdefault("DS_KAFKA_OPTIONS", "-XX:TieredStopAtLevel=1")
+"""Of the brokers: they start in half of the processor time."""
 
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browser": "browser"}
 """Folder below tests/ → mark of every test in it."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Marks whose tier looks for tests in the folder of that name alone (scripts/tiers.py)."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Thousands of tests and syntax trees stay: with Python's own thresholds the cycle collector takes a tenth of the
+    unit tier's time to look at them. Where Spark runs, Java's memory waits for what is collected here."""
+    if config.getoption("markexpr") == "unit":
+        gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ transactions work with one node. Topics are created on purpose only.
 from __future__ import annotations
 
 import base64
+import os
+import shlex
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,8 @@ from ds_dagster.local.processes import ServerCommand, clean_environment
 from ds_dagster.local.server import Home, ServerKind
 
 HEAP = "512m"
+OPTIONS = "DS_KAFKA_OPTIONS"
+"""Environment variable: further options of the broker's JVM."""
 CONTROLLER = "kafka_controller"
 TEN_YEARS_MINUTES = 10 * 365 * 24 * 60
 
@@ -87,6 +91,7 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
     logging = home.folder / "log4j2.properties"
     logging.write_text(LOGGING.format(folder=home.logs), encoding="utf-8")
     options = [f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={logging}"]
+    options += shlex.split(os.environ.get(OPTIONS, ""))
     argv = (java_command(), *options, "-cp", class_path, "kafka.Kafka", str(configuration))
     return ServerCommand(argv=argv, cwd=home.folder, environment=clean_environment())
 

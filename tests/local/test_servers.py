@@ -433,3 +433,12 @@ def test_kafka_settings_name_only_this_machine(tmp_path: Path) -> None:
     assert settings["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001"
     assert settings["controller.quorum.voters"] == "1@127.0.0.1:20002"
     assert log_tail(home) == ""
+
+
+def test_the_broker_gets_further_options_of_its_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_KAFKA_OPTIONS", "-Xmx1g '-Dwhere=a b'")
+    home = Home(tmp_path, "kafka", {"kafka": 20001, "kafka_controller": 20002})
+    argv = kafka.prepare(home, lambda line: None).argv
+    given = [argv.index(option) for option in ("-Xmx1g", "-Dwhere=a b")]
+    assert max(given) < argv.index("kafka.Kafka"), "in front of the class: Java's own options"
+    assert argv.index(f"-Xmx{kafka.HEAP}") < min(given), "the last one counts"
