@@ -37,11 +37,9 @@ Progress = Callable[[str], None]
 """Receives one line of text for a person, at most a few times a second."""
 
 JAVA_RELEASE = 17
-QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a JVM that lives for seconds: it is over before an optimizing compiler pays."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # of compilers: they are over before Java's optimizing one pays
 OPERATOR_JAR = "ds-dagster-operators.jar"
-FETCH_ROUNDS = 3
-FETCH_SECONDS = 900.0
+FETCH_ROUNDS, FETCH_SECONDS = 3, 900.0
 
 _PACKAGE = Path(__file__).parent
 _LOCK_FILE = _PACKAGE / "jars.lock.json"
@@ -443,12 +441,6 @@ def _compiler(progress: Progress | None) -> tuple[str, list[str]]:
     beside = Path(java).resolve().with_name("javac")
     javac = str(beside) if beside.is_file() else shutil.which("javac")
     if javac:
-        quick = [f"-J{option}" for option in QUICK_JAVA]
-        return f"javac {java_version(javac)}", [javac, *quick, "--release", str(JAVA_RELEASE)]
-    return f"ECJ on Java {java_version(java)}", ecj_command(java, progress)
-
-
-def ecj_command(java: str, progress: Progress | None = None) -> list[str]:
-    """The compiler for a Java without javac."""
-    ecj = resolve("ecj", progress)[0]
-    return [java, *QUICK_JAVA, "-jar", str(ecj), f"-{JAVA_RELEASE}", "-proc:none"]
+        return f"javac {java_version(javac)}", [javac, f"-J{QUICK_JAVA}", "--release", str(JAVA_RELEASE)]
+    ecj = str(resolve("ecj", progress)[0])
+    return f"ECJ on Java {java_version(java)}", [java, QUICK_JAVA, "-jar", ecj, f"-{JAVA_RELEASE}", "-proc:none"]

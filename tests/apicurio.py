@@ -60,7 +60,7 @@ def apicurio(folder: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
     program = runner()
     with (folder / "apicurio.log").open("w") as log:
-        command = [java_command(), "-Xmx400m", *QUICK_JAVA, "-jar", str(program)]
+        command = [java_command(), "-Xmx400m", QUICK_JAVA, "-jar", str(program)]
         process = subprocess.Popen(command, cwd=program.parent, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             until(lambda: _answers(url), "the registry answers", 120)

@@ -305,7 +305,9 @@ def use_compiler(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
     if compiler == "javac" and shutil.which("javac") is None:
         pytest.skip("only a Java runtime here")
     if compiler == "ecj":
-        monkeypatch.setattr(jars, "_compiler", lambda progress: ("ECJ", jars.ecj_command(jars.java_command())))
+        ecj = jars.resolve("ecj")[0]
+        command = [jars.java_command(), jars.QUICK_JAVA, "-jar", str(ecj), f"-{jars.JAVA_RELEASE}", "-proc:none"]
+        monkeypatch.setattr(jars, "_compiler", lambda progress: ("ECJ", command))
 
 
 @pytest.mark.servers
