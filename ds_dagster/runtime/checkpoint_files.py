@@ -26,6 +26,8 @@ KEPT = ("sources", TARGETS)
 """Of the checkpoint before, what holds for any batch."""
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """The setting that the offset log has to hold; Spark takes the session's for others, which are about state."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting that Spark compares between a planned batch and the one before it; without state it means nothing."""
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 VOID = "-"
 
@@ -57,7 +59,7 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     Args:
         place: of the job and its version; may be missing.
         tip: the last finished batch; :func:`unusable` is empty.
-        following: the batch after it, which is planned and not finished; as ``tip``, None without one.
+        following: the batch after it, planned and not finished, as ``tip``; None if all sinks end at ``tip``.
         named: the query's sources have names in its checkpoint; those of applications have none.
     """
     folder = new_folder(place)
@@ -67,12 +69,13 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     ends = json.loads(tip.ends)
     _write(folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
     _write(folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
-    entry = _entry(ends["offsets"], named)
+    conf = {EVOLUTION: json.dumps(named), PARTITIONS: _partitions(place)}
+    entry = _entry(ends["offsets"], conf)
     for batch in range(max(tip.batch - 1, 0), tip.batch + 1):  # Spark reads the entry before the last one too
         _write(folder / OFFSETS / str(batch), entry)
     _write(folder / COMMITS / str(tip.batch), COMMIT)
     if following is not None:
-        _write(folder / OFFSETS / str(following.batch), _entry(json.loads(following.ends)["offsets"], named))
+        _write(folder / OFFSETS / str(following.batch), _entry(json.loads(following.ends)["offsets"], conf))
     exchange(place, folder)
 
 
@@ -91,10 +94,19 @@ def exchange(place: Path, folder: Path) -> None:
     force_names(place.parent)
 
 
-def _entry(offsets: Any, named: bool) -> str:
+def _partitions(place: Path) -> str:
+    """As the checkpoint that is there says in its offset log; 1 where it does not."""
+    entries = [path for path in (place / OFFSETS).glob("*") if path.name.isdecimal()]
+    newest = max(entries, key=lambda path: int(path.name), default=None)
+    try:
+        return str(json.loads(_read(newest).splitlines()[1])["conf"][PARTITIONS]) if newest else "1"
+    except (ValueError, LookupError, TypeError):
+        return "1"
+
+
+def _entry(offsets: Any, conf: Mapping[str, str]) -> str:
     """An entry of the offset log."""
     version = "v2" if isinstance(offsets, dict) else "v1"
-    conf = {EVOLUTION: json.dumps(named)}
     head = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": conf}
     return "\n".join([version, json.dumps(head, separators=(",", ":")), *_lines(offsets)])
 

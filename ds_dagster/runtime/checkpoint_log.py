@@ -46,7 +46,7 @@ def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> No
     Args:
         place: of the job and its version; it has these batches, and the state after ``tip`` where the query keeps some.
         tip: the last finished batch then.
-        following: the batch after it, which is planned then and not finished; None without one.
+        following: the batch after it, planned then and not finished; None if all sinks end at ``tip``.
     """
     planned = tip.batch if following is None else following.batch
     ends = {OFFSETS: planned, COMMITS: tip.batch, STATE: tip.batch + 1}
@@ -71,9 +71,9 @@ def _numbers(folder: Path) -> set[int]:
 
 def _planned(place: Path, batch: int) -> Tip | None:
     """A batch as ledgers know it, None where its entry cannot be read as JSON."""
-    version, *lines = (place / OFFSETS / str(batch)).read_text(encoding="utf-8").splitlines()
-    sources = lines[HEADER_LINES - 1 :]
     try:
+        version, *lines = (place / OFFSETS / str(batch)).read_text(encoding="utf-8").splitlines()
+        sources = lines[HEADER_LINES - 1 :]
         if version == "v1":
             return Tip(batch, digest_of([_offset(line) for line in sources]))
         named = (line.partition(":") for line in sources)

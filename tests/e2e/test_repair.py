@@ -226,7 +226,7 @@ def test_a_restored_sink_takes_its_checkpoint_back(house: House, tmp_path: Path,
     assert says in way["does"], way
     house.send("handed", [{"id": next(NUMBERS), "word": "late"}])
     code, told, err = repair(house, job, "--from-sink")
-    assert (code, told["after"]) == (0, "RUNNING"), (told, err)
+    assert (code, told["after"]) == (0, "RUNNING"), (house.control.status(job), err)
     until(settled, f"{job} has what it lost")
     hand_on(6)
     house.stop(job)

@@ -44,6 +44,15 @@ def test_it_ends_at_the_batch(tmp_path: Path, offsets: str, expected: list[str])
     assert json.loads((place / "metadata").read_text())["id"]
 
 
+@pytest.mark.parametrize("entry", [b"", b"v1", b"v1\n{}", b"v1\n\xff", b"v1\n[]"])
+def test_a_log_that_is_damaged_does_not_matter(tmp_path: Path, entry: bytes) -> None:
+    (tmp_path / "v1" / "offsets").mkdir(parents=True)
+    (tmp_path / "v1" / "offsets" / "9").write_bytes(entry)
+    put_checkpoint(tmp_path / "v1", tip(OFFSETS), named=True)
+    head = json.loads((tmp_path / "v1" / "offsets" / "7").read_text().split("\n")[1])
+    assert head["conf"]["spark.sql.shuffle.partitions"] == "1"
+
+
 def test_the_first_batch_has_none_before_it(tmp_path: Path) -> None:
     put_checkpoint(tmp_path / "v1", tip(OFFSETS, batch=0), named=False)
     assert {path.name for path in (tmp_path / "v1" / "offsets").iterdir()} == {"0"}
@@ -68,11 +77,17 @@ def test_the_one_before_is_kept_beside_it(tmp_path: Path) -> None:
 
 
 def test_the_batch_after_it_is_planned(tmp_path: Path) -> None:
-    """Some sinks have it: Spark runs it again, they skip it."""
+    """Some sinks have it: Spark runs it again, they skip it. It compares a setting of both entries."""
     after = tip('[{"t":{"0":9,"1":9}},null,13]', batch=8)
+    for batch, partitions in ((9, 2), (10, 4)):
+        head = json.dumps({"conf": {"spark.sql.shuffle.partitions": str(partitions)}})
+        (tmp_path / "v1" / "offsets").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "v1" / "offsets" / str(batch)).write_text(f"v1\n{head}\n-")
     put_checkpoint(tmp_path / "v1", tip(OFFSETS), after, named=False)
     assert lines(tmp_path / "v1" / "offsets" / "8") == ["v1", '{"t":{"0":9,"1":9}}', "-", "13"]
     assert {path.name for path in (tmp_path / "v1" / "commits").iterdir()} == {"7"}
+    heads = [(tmp_path / "v1" / "offsets" / name).read_text().split("\n")[1] for name in ("7", "8")]
+    assert [json.loads(head)["conf"]["spark.sql.shuffle.partitions"] for head in heads] == ["4", "4"]
 
 
 @pytest.mark.parametrize(

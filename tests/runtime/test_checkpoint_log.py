@@ -55,9 +55,11 @@ def test_what_is_gone_keeps_nothing(tmp_path: Path) -> None:
     assert kept_batches(tmp_path / "v1") == CheckpointLog()
 
 
-def test_an_entry_that_is_not_json_is_not_known(place: Path) -> None:
+def test_an_entry_that_cannot_be_read_is_not_known(place: Path) -> None:
     (place / "offsets" / "4").write_text("v1\n{}\nplain text")
-    assert set(kept_batches(place).batches) == {3, 5, 6, 7, 8}
+    (place / "offsets" / "5").write_text("")
+    (place / "offsets" / "6").write_bytes(b"v1\n{}\n\xff")
+    assert set(kept_batches(place).batches) == {3, 7, 8}
 
 
 @pytest.mark.parametrize("following", [None, 6])

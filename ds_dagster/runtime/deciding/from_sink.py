@@ -191,7 +191,8 @@ def _with_means(query: BoundQuery, aim: FromSink, log: CheckpointLog) -> FromSin
     """The aim with what its checkpoint is made of."""
     assert aim.tip is not None
     batches = [aim.tip, *([aim.following] if aim.following else [])]
-    has_batches = not aim.renumbered and all(map(log.has, batches))
+    is_finished = log.finished is not None and aim.tip.batch <= log.finished
+    has_batches = is_finished and not aim.renumbered and all(map(log.has, batches))
     steps = _steps(query)
     if has_batches and (not steps or aim.tip.batch in log.states):
         return replace(aim, rewinds=True)

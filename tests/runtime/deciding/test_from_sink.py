@@ -120,6 +120,12 @@ def test_state_that_is_gone_does_not_come_back(project: LoadedProject, kept: Che
     assert made.tip is None and "its checkpoint does not have that of batch 4" in made.reason, what
 
 
+def test_a_checkpoint_does_not_end_at_a_batch_it_never_finished(project: LoadedProject) -> None:
+    planned = replace(log(9), finished=8)
+    assert not found(project, "copy", [end("m.copy", 9)], planned).rewinds
+    assert found(project, "v", [end("m.v", 9)], replace(planned, states=frozenset(range(10)))).tip is None
+
+
 def test_a_ledger_without_offsets_names_no_state(project: LoadedProject) -> None:
     made = found(project, "v", [SinkEnd("m.v", Tip(4), "", True, "v")], log(9))
     assert made.tip is None and "its checkpoint does not have that of batch 4" in made.reason

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
@@ -88,40 +88,58 @@ def test_logs_that_spark_does_not_write(
     assert problem.value.condition == "CHECKPOINT_UNREADABLE"
 
 
+def beats(session: SparkSession, place: Path, batches: int) -> dict[int, list[int]]:
+    """The rows of so many batches and more, by batch."""
+    read: dict[int, list[int]] = {}
+    source = session.readStream.format("rate-micro-batch").name("beats").option("rowsPerBatch", 2).load()
+
+    def keep(rows: DataFrame, epoch: int) -> None:
+        read[epoch] = [row["value"] for row in rows.collect()]
+
+    query = source.writeStream.foreachBatch(keep).option("checkpointLocation", place.as_uri()).start()
+    while len(read) < batches:
+        assert query.isActive, query.exception()
+    query.stop()
+    return read
+
+
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_spark_goes_on_from_a_checkpoint_of_ours(spark: SparkSession, tmp_path: Path, version: str) -> None:
     """Made of the last batch alone, with nothing of the one that is lost: the next batch begins where that ended."""
     session = spark.newSession()
     session.conf.set("spark.sql.streaming.offsetLog.formatVersion", version)
-    read: dict[int, list[int]] = {}
-
-    def run(place: Path, batches: int) -> None:
-        source = session.readStream.format("rate-micro-batch").name("beats").option("rowsPerBatch", 2).load()
-        query = (
-            source.writeStream.foreachBatch(
-                lambda rows, epoch: read.update({epoch: [row["value"] for row in rows.collect()]})
-            )
-            .option("checkpointLocation", place.as_uri())
-            .start()
-        )
-        while len(read) < batches:
-            assert query.isActive, query.exception()
-        query.stop()
-
     lost = tmp_path / "lost"
-    run(lost, 3)
+    before = beats(session, lost, 3)
     end = checkpoint_tip(session, str(lost)).committed
     assert end is not None
     made = tmp_path / "made"
     named = session.conf.get(EVOLUTION) == "true"
     put_checkpoint(made, batch_tip(session, str(lost), "{}", end.batch), named=named)
     assert checkpoint_tip(session, str(made)) == CheckpointTip(end)
-    known = {epoch: rows for epoch, rows in read.items() if epoch <= end.batch}
-    read.clear()
-    run(made, 2)
-    assert min(read) == end.batch + 1, "no batch is run again"
-    values = [value for rows in (known | read).values() for value in rows]
+    known = {epoch: rows for epoch, rows in before.items() if epoch <= end.batch}
+    after = beats(session, made, 2)
+    assert min(after) == end.batch + 1, "no batch is run again"
+    values = [value for rows in (known | after).values() for value in rows]
     assert sorted(values) == list(range(len(values)))
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_spark_runs_the_planned_batch_of_a_checkpoint_of_ours(
+    spark: SparkSession, tmp_path: Path, version: str
+) -> None:
+    """Some sinks of an application have it: it is the very batch it was."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.offsetLog.formatVersion", version)
+    lost, made = tmp_path / "lost", tmp_path / "made"
+    before = beats(session, lost, 3)
+    end = checkpoint_tip(session, str(lost)).committed
+    assert end is not None
+    named = session.conf.get(EVOLUTION) == "true"
+    tips = [batch_tip(session, str(lost), "{}", batch) for batch in (end.batch - 1, end.batch)]
+    put_checkpoint(made, *tips, named=named)
+    assert checkpoint_tip(session, str(made)) == CheckpointTip(*tips)
+    after = beats(session, made, 2)
+    assert min(after) == end.batch and after[end.batch] == before[end.batch]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
