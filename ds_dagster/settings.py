@@ -44,6 +44,16 @@ class EngineSettings:
     master: str = ""
     durable: bool = True
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether executors are other processes than the driver."""
+        return not is_local(self.master or "local")
+
+
+def is_local(master: str) -> bool:
+    """Whether the driver and the executors of a Spark master are one process."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
 
 @dataclass(frozen=True, slots=True)
 class Overlay:

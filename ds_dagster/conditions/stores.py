@@ -148,7 +148,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ENTITY_REFUSED",
         "user",
-        "the store {store} refused to create {entity}",
+        "the store {store} refused to {action}",
         "see the detail; correct the properties of {relation}",
     ),
     Condition(
@@ -292,6 +292,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "{table} was written by checkpoint version {found}, this job is version {version}",
         "a newer run has taken over; stop this one, or `ds reset` the query",
+    ),
+    Condition(
+        "CLUSTER_NEEDS_AT_LEAST_ONCE",
+        "unsupported",
+        "{entity} cannot be written exactly once on a Spark cluster: a batch's transaction belongs to the driver",
+        "write 'delivery' = at_least_once into the WITH of the relation, or run the engine without `master`",
     ),
     Condition(
         "CHECKPOINT_BEHIND_SINK",

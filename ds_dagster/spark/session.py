@@ -21,7 +21,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
-from ds_dagster.settings import Settings
+from ds_dagster.settings import Settings, is_local
 from ds_dagster.spark.gateway import known_class, quicken
 
 StateStore = Literal["heap", "rocksdb"]
@@ -117,11 +117,6 @@ def class_name(what: str, version: str) -> str:
     return by_minor.get(minor, by_minor[max(by_minor)])
 
 
-def is_local(master: str) -> bool:
-    """Whether driver and executors are one process."""
-    return master.startswith("local") and not master.startswith("local-cluster")
-
-
 def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) -> Mapping[str, str]:
     """Every property of the engine's session: defaults, then what the machine asks for, then the project's own; jars
     the project names are added to ours.
@@ -171,7 +166,7 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
     """
     import pyspark
 
-    if is_local(settings.engine.master or "local"):
+    if not settings.engine.is_cluster:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM reads it where it plans Python data sources
     for name in _LOGGERS_OF_VALUES:

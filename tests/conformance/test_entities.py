@@ -285,7 +285,9 @@ def test_update(ground: Ground) -> None:
         refusal = condition(lambda plan=plan: ground.operations.update(ground.path, plan))  # type: ignore[misc]
         assert refusal == "ENTITY_NOT_CHANGED"
     odd = EntityPlan("", settings=MappingProxyType({"retention.ms": "never"}))
-    assert condition(lambda: ground.operations.update(ground.path, odd)) == "ENTITY_REFUSED"
+    with pytest.raises(DsError) as problem:
+        ground.operations.update(ground.path, odd)
+    assert problem.value.condition == "ENTITY_REFUSED" and "refused to change the settings" in problem.value.message
 
 
 def test_sizes_and_newest_positions(ground: Ground) -> None:

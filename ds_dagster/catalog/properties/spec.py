@@ -38,7 +38,7 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "sink": "WITH of CREATE … AS SELECT",
         "source": "WITH behind a source in FROM or JOIN",
         "query": "QUERY WITH behind the SELECT",
-        "entity": "WITH of CREATE ENTITY",
+        "entity": "WITH of CREATE ENTITY or UPDATE ENTITY",
         "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
         "function_source": "CREATE FUNCTION_SOURCE … WITH",
         "function": "CREATE FUNCTION … WITH",

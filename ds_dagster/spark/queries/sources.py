@@ -13,11 +13,12 @@ from pyspark.sql.types import StructField, StructType
 
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.ticks import timed_reader
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.schemas import resolved_schemas
 from ds_dagster.spark.records.typemap import to_spark
-from ds_dagster.spark.session import in_session, is_local
+from ds_dagster.spark.session import in_session
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 """Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,

@@ -147,15 +147,15 @@ class KafkaAdmin:
             futures = self._admin().create_topics([topic], operation_timeout=CALL_SECONDS, request_timeout=CALL_SECONDS)
             futures[plan.name].result(CALL_SECONDS * 2)
         except KafkaException as problem:
-            name = problem.args[0].name()
+            name, action = problem.args[0].name(), f"create the topic {plan.name}"
             if name == "TOPIC_ALREADY_EXISTS":
                 return
             if name in REFUSALS:
                 detail = str(problem.args[0].str())
                 raise error(
-                    "ENTITY_REFUSED", store=self.store, entity=plan.name, relation=plan.used_by, detail=detail
+                    "ENTITY_REFUSED", store=self.store, action=action, relation=plan.used_by, detail=detail
                 ) from problem
-            raise self._failure(problem.args[0], f"create the topic {plan.name}") from problem
+            raise self._failure(problem.args[0], action) from problem
 
     def _await_topic(self, plan: EntityPlan) -> EntityFacts:
         """Metadata of a new topic reaches the brokers a moment later."""

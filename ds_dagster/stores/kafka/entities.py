@@ -212,7 +212,7 @@ class KafkaEntities:
     def _failed(self, problem: Any, action: str, topic: str) -> DsError:
         if problem.name() in REFUSALS:
             detail = str(problem.str())
-            return error("ENTITY_REFUSED", store=self.store, entity=topic, relation=topic, detail=detail)
+            return error("ENTITY_REFUSED", store=self.store, action=action, relation=topic, detail=detail)
         return self._admin._failure(problem, action)
 
     def _await(self, reached: Callable[[], bool], action: str) -> None:

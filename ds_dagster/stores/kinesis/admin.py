@@ -160,7 +160,7 @@ class KinesisAdmin:
             if code in REFUSAL_CODES:
                 detail = problem.response["Error"].get("Message", code)
                 raise error(
-                    "ENTITY_REFUSED", store=self.store, entity=plan.name, relation=plan.used_by, detail=detail
+                    "ENTITY_REFUSED", store=self.store, action=action, relation=plan.used_by, detail=detail
                 ) from None
             raise self._refusal(problem, action) from None
         except BotoCoreError as problem:
