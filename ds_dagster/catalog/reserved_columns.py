@@ -25,6 +25,7 @@ RESERVED_COLUMNS: Final = frozenset(
         "__order",
         "__partition",
         "__place",
+        "__record",
         "__right_time",
         "__row",
         "__rows",

@@ -44,7 +44,7 @@ from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
-from ds_dagster.spark.queries.row_errors import RowErrors
+from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.records import columns as names
@@ -159,9 +159,9 @@ class PlanCompiler:
 
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""
-        flow = self.visit(node.input, wants)
+        flow = self.visit(node.input, wants | logged_place(self.errors, node.input))
         if self.errors is not None and node.input.changelog == "append":
-            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition}, node.input)
+            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition}, node.input, wants)
             return Flow(judged.where(sf.col(_HOLDS)).drop(_HOLDS), flow.timed)
         holds = compile_condition(flow.frame, node.condition)
         if not node.emits_deletes:
@@ -171,12 +171,12 @@ class PlanCompiler:
 
     def visit_project(self, node: Project, wants: Wants) -> Flow:
         """Computed columns; technical columns pass."""
-        flow = self.visit(node.input, wants)
+        flow = self.visit(node.input, wants | logged_place(self.errors, node.input))
         if self.errors is not None and node.input.changelog == "append":
             numbered = {f"__{i}": named.expression for i, named in enumerate(node.columns)}
-            rows = self.errors.computed(flow.frame, numbered, node.input)
+            rows = self.errors.computed(flow.frame, numbered, node.input, wants)
             outputs = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
-            return Flow(rows.select(*outputs, *_technical(flow.frame)), flow.timed)
+            return Flow(rows.select(*outputs, *_technical(rows)), flow.timed)
         outputs = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]
         return Flow(flow.frame.select(*outputs, *_technical(flow.frame)), flow.timed)
 

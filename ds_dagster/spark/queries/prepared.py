@@ -34,6 +34,7 @@ from ds_dagster.spark.queries.row_errors import row_errors
 from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.queries.sources import SourceProvider, register_provider
+from ds_dagster.spark.records.columns import RECORD
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.sinks import encode_records
 from ds_dagster.spark.session import active, job_session
@@ -206,7 +207,7 @@ def prepare(
             job_name,
             partial(logged_source, read, row_logs, skips),
             table_reader(session, tables, resolve),
-            SharedRows(query.plan, session.sparkContext.defaultParallelism) if query.is_application else None,
+            _shared_rows(session, query) if query.is_application else None,
             row_logs,
             is_named,
         )
@@ -222,6 +223,12 @@ def prepare(
         rows = combined(sinks) if query.is_application else sinks[0].frame
         undo.pop_all()
         return PreparedQuery(query, job_name, session, tuple(sinks), rows, bool(config), reads, row_logs)
+
+
+def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:
+    """Of an application; the logs of its failing rows name their records."""
+    beside = frozenset({RECORD}) if query.error_logs else NOTHING
+    return SharedRows(query.plan, session.sparkContext.defaultParallelism, beside)
 
 
 def _unnamed(_node: Node) -> str:

@@ -23,7 +23,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.query import Part, read_below
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.row_logs import RowLogs
+from ds_dagster.spark.queries.row_logs import PLACE, RowLogs
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import bad_records_metric
@@ -47,24 +47,28 @@ class RowErrors:
     log: Relation | None
     steps: int = field(default=0)
 
-    def computed(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
+    def computed(
+        self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node, wants: frozenset[str]
+    ) -> DataFrame:
         """The rows that have all these expressions, with them beside their columns.
 
         Args:
             frame: rows of a stream.
             expressions: by the name of the new column.
             node: whose rows these are; the log names what it reads.
+            wants: technical columns of the result; what the log alone needs goes.
         """
         guarded = {name: expression for name, expression in expressions.items() if _may_fail(expression)}
         others = {name: expression for name, expression in expressions.items() if name not in guarded}
         rows = self._guarded(frame, guarded, node) if guarded else frame
         results = {name: compile_expression(frame, expression) for name, expression in others.items()}
         results |= {name: _result(frame, name, expression) for name, expression in guarded.items()}
-        return rows.withColumns(results).drop(_GUARD)
+        return rows.withColumns(results).drop(_GUARD, *({names.RECORD} - wants))
 
     def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
-        type_ = spark_types.StructType(list(frame.schema.fields))
-        row = sf.struct(*[names.field(name) for name in frame.columns])
+        fields = [field for field in frame.schema.fields if field.name != names.RECORD]
+        type_ = spark_types.StructType(fields)
+        row = sf.struct(*[names.field(field.name) for field in fields])
         columns = [compile_expression(frame, expression).alias(name) for name, expression in expressions.items()]
         rows = frame.withColumn(_GUARD, operators(frame.sparkSession).guard(row, type_, columns))
         reason = sf.col(_GUARD).getField("reason")
@@ -79,6 +83,13 @@ class RowErrors:
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
 
 
+def logged_place(errors: RowErrors | None, node: Node) -> frozenset[str]:
+    """The technical column that a log of failing rows takes of a node's rows: above a step that keeps rows, a row is no
+    longer that of one record."""
+    has_log = errors is not None and errors.log is not None
+    return frozenset({names.RECORD}) if has_log and node.is_ordered else frozenset()
+
+
 def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
     """A guarded value, as nullable as its expression: state of a query without a guard says whether a key may be NULL,
     and Spark compares that. The expression behind the value is never computed; no row without a value comes here."""
@@ -88,15 +99,15 @@ def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
 
 
 def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
-    """The log's row: what the failing step was computed from, as JSON."""
+    """The log's row: what the failing step was computed from, as JSON, and the record, where a row is of one."""
     shown = [name for name in frame.columns if name not in names.TECHNICAL]
     text = sf.to_json(
         sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),
         {"ignoreNullFields": "false"},
     )
-    nothing = sf.lit(None)
+    has_place = names.RECORD in frame.columns
     return {
-        **dict.fromkeys(("store", "entity", "partition", "offset", "record_time", "key"), nothing),
+        **{name: sf.col(names.RECORD).getField(name) if has_place else sf.lit(None) for name in PLACE},
         "relation": sf.lit(", ".join(dict.fromkeys(str(relation.name) for relation in read_below(node)))),
         "value": text,
         "reason": reason,

@@ -124,19 +124,33 @@ def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
     return {"transactional.id": transactional_id(name, identity), "marker.group": f"{identity.ledger}~{name}"}
 
 
+PLACE = ("store", "entity", "partition", "offset", "record_time", "key")
+"""Columns of a log that say which record a row was read from."""
+
+
 def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:
     """The log's row of a record that cannot be read."""
-    return {
-        "relation": sf.lit(str(scan.relation.name)),
-        "store": sf.lit(scan.relation.store),
-        "entity": sf.lit(scan.relation.entity),
-        "partition": sf.expr(envelope.partition),
-        "offset": sf.expr(envelope.shown_position),
-        "record_time": sf.expr(envelope.timestamp),
-        "key": sf.expr(envelope.key),
-        "value": sf.expr(envelope.value),
-        "reason": reason,
-    }
+    place = record_place(scan, envelope, sf.expr(envelope.key))
+    relation = sf.lit(str(scan.relation.name))
+    return {"relation": relation, **place, "value": sf.expr(envelope.value), "reason": reason}
+
+
+def record_place(scan: Scan, envelope: Envelope, key: Column) -> Mapping[str, Column]:
+    """The columns of :data:`PLACE` of a record."""
+    values = (
+        sf.lit(scan.relation.store),
+        sf.lit(scan.relation.entity),
+        sf.expr(envelope.partition),
+        sf.expr(envelope.shown_position),
+        sf.expr(envelope.timestamp),
+        key,
+    )
+    return dict(zip(PLACE, values, strict=True))
+
+
+def place_column(scan: Scan, envelope: Envelope, key: Column) -> Column:
+    """The same as one STRUCT, see ``records.columns.RECORD``."""
+    return sf.struct(*[value.alias(name) for name, value in record_place(scan, envelope, key).items()])
 
 
 def late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:

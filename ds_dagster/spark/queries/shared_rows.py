@@ -37,10 +37,12 @@ class SharedRows:
     Attributes:
         whole: root of all its sinks.
         partitions: of the exchange.
+        beside: further technical columns of rows that are of one record each.
     """
 
     whole: Node
     partitions: int
+    beside: frozenset[str] = frozenset()
     _names: frozenset[str] = field(init=False)
     _made: dict[str, Flow] = field(default_factory=dict, init=False)
 
@@ -54,7 +56,7 @@ class SharedRows:
     def wants(self, node: Node) -> frozenset[str]:
         """Technical columns that its readers may ask for."""
         if node.is_plain:
-            return frozenset({names.EVENT_TIME, names.PARTITION, names.ORDER})
+            return frozenset({names.EVENT_TIME, names.PARTITION, names.ORDER}) | self.beside
         time = [] if node.untimed else [names.EVENT_TIME]
         return frozenset([*time, names.WINDOW] if node.open_windows else time)
 

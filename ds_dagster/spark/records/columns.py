@@ -20,8 +20,10 @@ WEIGHT: Final = "__weight"
 """BIGINT, never zero: how often the row comes, below zero when it goes; present on rows with weights."""
 WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
+RECORD: Final = "__record"
+"""STRUCT of the columns of a row log that say which record a row was read from."""
 
-TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW})
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD})
 
 
 def field(name: str) -> Column:

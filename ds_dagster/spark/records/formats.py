@@ -23,7 +23,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.functions.java_values import json_columns
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.row_logs import RowLogs, bad_record
+from ds_dagster.spark.queries.row_logs import RowLogs, bad_record, place_column
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, opaque, opaque_condition, required
 from ds_dagster.spark.records.json_output import json_row
@@ -322,6 +322,8 @@ def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[S
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
+    if names.RECORD in wants:
+        available[names.RECORD] = place_column(scan, envelope, sf.expr(envelope.key))
     columns = [column.alias(name) for name, column in available.items() if name in wants]
     return [*columns, sf.col(names.DELETED)] if scan.relation.is_changelog else columns
 

@@ -12,6 +12,7 @@ from ds_dagster.catalog.relation import Column
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.spark.queries.row_logs import place_column
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.formats import SourceFrame, judged, no_event_time, time_column
 from ds_dagster.spark.records.record_fields import record_field
@@ -54,6 +55,8 @@ def _technical(source: SourceFrame, rows: RowSource, scan: Scan, wants: frozense
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
+    if names.RECORD in wants:
+        available[names.RECORD] = place_column(scan, envelope, sf.lit(None).cast("binary"))
     columns = [column.alias(name) for name, column in available.items() if name in wants]
     deleted = [sf.expr(rows.deleted).alias(names.DELETED)] if scan.relation.is_changelog else []
     return [*columns, *deleted]
