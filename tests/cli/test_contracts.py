@@ -13,7 +13,10 @@ import pytest
 from ds_dagster.cli.commands.jobs import is_down
 from ds_dagster.cli.main import COMMANDS, run
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.processes.locks import FileLock
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import JobStatus
+from ds_dagster.settings import load_settings
 from ds_dagster.stores.kafka import admin as kafka_admin
 
 
@@ -136,6 +139,14 @@ def test_up_refuses_unknown_servers(ds) -> None:
 
 def test_down_without_servers_is_fine(ds) -> None:
     assert ds("down", "--json").json == {"stopped": []}
+
+
+def test_down_says_that_the_engine_stays(ds, project) -> None:
+    lock = FileLock(Places.of(load_settings(project)).python_lock)
+    assert lock.acquire({"pid": 1})
+    assert "`ds engine stop` ends it" in ds("down").err
+    lock.release()
+    assert "engine" not in ds("down").err
 
 
 def test_doctor_names_facts_and_fixes(ds) -> None:

@@ -42,6 +42,11 @@ def default_slot(job: str, source: str) -> str:
     return f"{slot_prefix(job)}{query}_{hashlib.sha256(f'{job}/{source}'.encode()).hexdigest()[:8]}"
 
 
+def snapshot_slot(slot: str) -> str:
+    """Name of the slot that a copy of the tables holds for its session; another one for every slot."""
+    return f"{slot[:20]}_{hashlib.sha256(slot.encode()).hexdigest()[:16]}_snapshot"
+
+
 def slot_prefix(job: str) -> str:
     """What the slots of all jobs of one journal begin with; they are nobody else's."""
     project = job.rsplit(".", 1)[0]

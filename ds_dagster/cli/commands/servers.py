@@ -10,6 +10,8 @@ import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import DsError
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.places import Places
 
 if TYPE_CHECKING:
     from ds_dagster.local.doctor import Fact
@@ -64,6 +66,8 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
         emit_json({"stopped": list(stopped)})
     else:
         note(f"stopped {', '.join(stopped)}" if stopped else "no local server ran")
+        if locks.is_held(Places.of(settings).python_lock):
+            note("the engine still runs: `ds engine stop` ends it")
     return 0
 
 

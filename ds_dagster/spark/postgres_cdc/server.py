@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from ds_dagster.catalog.reading.slots import snapshot_slot
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import SourceTable
@@ -309,7 +310,7 @@ class Server:
         try:
             session = psycopg2.connect(self._address.dsn(0), connection_factory=LogicalReplicationConnection)
             cursor = session.cursor()
-            name = sql.Identifier(f"{self.options.slot[:50]}_snapshot")
+            name = sql.Identifier(snapshot_slot(self.options.slot))
             cursor.execute(sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput").format(name))
             _, lsn, snapshot, _ = cursor.fetchone()
         except psycopg2.Error as problem:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityColumn, EntityDescription, EntityNode, EntityPath, NewRecord
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.datatypes import VARCHAR, ArrayType, DataType
 from ds_dagster.errors import error
 from ds_dagster.stores.entity_common import (
     TableOperations,
@@ -60,6 +61,18 @@ COLUMNS_QUERY = """
 """
 
 
+def column_type(native: str) -> DataType:
+    """The type to declare a column with. Every type has a text: enumerations, ranges and types of the user are VARCHAR.
+
+    Args:
+        native: as ``format_type`` writes it.
+    """
+    element = native.removesuffix("[]")
+    mapped = None if element.startswith("bit") else type_of(element, DIALECT)
+    type_ = VARCHAR if mapped is None else mapped
+    return type_ if element == native else ArrayType(type_)
+
+
 class PostgresEntities(TableOperations):
     """See ``catalog.entity_operations.EntityOperations``. Paths begin at the server: database, schema, table."""
 
@@ -102,7 +115,7 @@ class PostgresEntities(TableOperations):
             return None
         oid, kind, size, rows = tables[0]
         columns = tuple(
-            EntityColumn(name, type_of(native, DIALECT), native, nullable, key)
+            EntityColumn(name, column_type(native), native, nullable, key)
             for name, native, nullable, key in self._query(path[0], COLUMNS_QUERY, (oid,))
         )
         facts = EntityFacts(".".join(path[1:]), size=int(rows))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
-from ds_dagster.catalog.reading.slots import default_slot, slot_prefix
+from ds_dagster.catalog.reading.slots import default_slot, slot_prefix, snapshot_slot
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARBINARY, VARCHAR, ArrayType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc.columns import parse_array, typed
@@ -233,3 +233,11 @@ def test_a_jobs_own_slot_has_a_name_of_its_own() -> None:
     assert one == CdcOptions.parse({**GIVEN, "slot": "", "owner": "dev.0123.some_query/clicks"}).slot
     others = {default_slot("dev.0123.some_query", "users"), default_slot("dev.4567.some_query", "clicks")}
     assert one not in others and one.startswith(slot_prefix("dev.0123.other")) and len(one) <= 63
+
+
+def test_copies_of_two_slots_never_share_a_name() -> None:
+    """However long the names are, and whichever part of them differs."""
+    slots = ["x" * 63, "x" * 62 + "y", "y" + "x" * 62, default_slot("dev.0.q", "a"), "s"]
+    names = {snapshot_slot(slot) for slot in slots}
+    assert len(names) == len(slots)
+    assert all(CdcOptions.parse({**GIVEN, "slot": name}).slot == name for name in names)
