@@ -80,9 +80,19 @@ class StoreAdmin(Protocol):
         """All entities one may see, sorted by name."""
 
     def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+        self,
+        entity: str,
+        *,
+        from_beginning: bool,
+        limit: int | None,
+        stopped: Callable[[], bool],
+        since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Records for printing; without a limit, until ``stopped`` says so."""
+        """Records for printing; without a limit, until ``stopped`` says so.
+
+        ``since``: of those that are there, only what was written from this moment (epoch ms) on; a store that cannot
+        begin there gives earlier ones, too.
+        """
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Records between these read positions and the end (lag)."""

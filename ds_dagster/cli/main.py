@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, str] = {
     "engine": "engine",
     "print": "data",
     "query": "data",
+    "preview": "preview",
+    "record": "preview",
     "sql": "sql",
     "test": "test",
     "schemas": "schema",

@@ -5,6 +5,30 @@ from __future__ import annotations
 from ds_dagster.conditions.base import Condition
 
 CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "PREVIEW_NOT_YET",
+        "not_yet",
+        "{name} cannot be previewed yet: it {reason}",
+        "preview a query over streams and changelogs of JSON or primitive records; `ds test` runs any query",
+    ),
+    Condition(
+        "MASK_UNKNOWN",
+        "user",
+        "no record has {columns}",
+        "name members of the JSON of keys or values, as `ds print` shows them",
+    ),
+    Condition(
+        "MASK_NOT_YET",
+        "not_yet",
+        "the keys of {relation} are bytes, in which {columns} cannot be masked yet",
+        "record without masking and edit the file before anybody else sees it",
+    ),
+    Condition(
+        "PREVIEW_NOT_A_QUERY",
+        "user",
+        "{text} is not a query of this project, and not a valid SELECT",
+        "name a relation that a query fills ({names}), or write a SELECT in quotes",
+    ),
     Condition("CASE_UNREADABLE", "user", "the test case {file} cannot be read: {reason}", "store it as UTF-8 YAML"),
     Condition("CASE_KEY_UNKNOWN", "user", "{place} has no key {key}", "did you mean {nearest}?"),
     Condition("CASE_KEY_MISSING", "user", "{place} needs {key}", "add {key}: {example}"),

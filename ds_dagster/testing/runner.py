@@ -144,8 +144,11 @@ class CaseRun:
 
     # running
 
-    def run(self) -> None:
+    def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Go through the case; what is wrong is in ``failures``.
+
+        Args:
+            look: called at the end, while everything that was written is there.
 
         Raises:
             DsError: the case asks for something that is not there, or a plan is refused.
@@ -165,6 +168,7 @@ class CaseRun:
                 running.finish()
             self._check_errors()
             self._look(self.case.expectations)
+            look()
         finally:
             self._end()
 
@@ -253,7 +257,7 @@ class CaseRun:
 
     def _look(self, expectations: Sequence[Expectation]) -> None:
         for expectation in expectations:
-            actual, key = self._records(expectation) if expectation.topic else self._rows(expectation)
+            actual, key = self._records(expectation) if expectation.topic else self.rows(expectation)
             if self.golden.update and expectation.file is not None:
                 self.golden.write(expectation.file, actual, expectation.ordered)
                 continue
@@ -276,7 +280,7 @@ class CaseRun:
             for r in topic.records
         ], ()
 
-    def _rows(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
+    def rows(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
         """What a relation holds, and its key."""
         relation = expected_relation(self.project, expectation)
         key = () if expectation.history else relation.primary_key
@@ -326,7 +330,7 @@ def run_case(
     try:
         case = load_case(path, root)
         title = case.title
-        with _folder() as folder:
+        with case_folder() as folder:
             compiled = compile_case(case, folder / "state")
             failures = compiled.failures
             if not failures and (case.error is None or case.error.query):
@@ -339,7 +343,8 @@ def run_case(
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def case_folder() -> Iterator[Path]:
+    """A folder for one run's checkpoints and state; gone with its block."""
     folder = Path(tempfile.mkdtemp(dir=_folders()))
     try:
         yield folder

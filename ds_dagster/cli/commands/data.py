@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import clock, emit_json, json_option, note, parsed, project_option, settings_of, table
+from ds_dagster.cli.output import clock, emit_json, json_option, note, parsed, project_option, settings_of
+from ds_dagster.cli.row_output import rows_document, show_rows
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
@@ -24,7 +25,6 @@ from ds_dagster.runtime.status import JobStatus, ended_with_engine
 if TYPE_CHECKING:
     from ds_dagster.datatypes import DataType
     from ds_dagster.questions.binding import Question
-    from ds_dagster.questions.expressions import Columns
     from ds_dagster.questions.values import Row
 
 
@@ -195,26 +195,11 @@ def _query(project: LoadedProject, sql: str, limit: int | None, as_json: bool) -
         return _follow(project, question, limit, as_json)
     rows = ask_rows(project, question.limited(limit))
     if as_json:
-        emit_json(_document(question.columns, rows))
+        emit_json(rows_document(question.columns, rows))
     else:
-        _show_table(question.columns, rows)
+        show_rows(question.columns, rows)
     tell_freshness(project, question.relations)
     return 0
-
-
-def _show_table(columns: Columns, rows: Sequence[Row]) -> None:
-    from ds_dagster.questions.values import cell
-
-    headers = [name for name, _ in columns]
-    numbers = [i for i, (_, type_) in enumerate(columns) if str(type_).split("(")[0] in NUMBERS]
-    table(headers, [[cell(row[name]) for name in headers] for row in rows], right=numbers)
-
-
-NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
-
-
-def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> dict[str, object]:
-    return {"columns": [{"name": name, "type": str(type_)} for name, type_ in columns], "rows": list(rows)}
 
 
 def _follow(project: LoadedProject, question: Question, limit: int | None, as_json: bool) -> int:
@@ -236,7 +221,7 @@ def _follow(project: LoadedProject, question: Question, limit: int | None, as_js
                 click.echo(f"{sign} {line(row)}")
     if as_json and is_bounded:
         changelog = question.relations[0].is_changelog
-        emit_json(_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), last_rows))
+        emit_json(rows_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), last_rows))
     return 0
 
 

@@ -1,24 +1,23 @@
 """Control of a Databricks workspace through its SQL warehouse: probe, describe tables, list them."""
 
-# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
-
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks.connection import CONTROL_SECONDS, WorkspaceAddress, table_of
 from ds_dagster.stores.probing import probed
+from ds_dagster.stores.without_records import WithoutRecords
 
 INFORMATION = "information_schema"
 
 
-class DatabricksAdmin:
+class DatabricksAdmin(WithoutRecords):
     """See ``catalog.store.StoreAdmin``; the loader creates tables."""
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
@@ -57,15 +56,10 @@ class DatabricksAdmin:
         rows = self.address.rows(statement, "look at its tables", seconds=CONTROL_SECONDS)
         return [EntityFacts(name) for name in sorted(".".join(map(str, row)) for row in rows)]
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: a table has rows, not records."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type="DATABRICKS")
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Always None: a table has no lag."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return "DATABRICKS"
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

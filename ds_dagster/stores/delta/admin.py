@@ -1,7 +1,5 @@
 """Control of a folder or bucket of Delta tables: probe, describe tables, list them."""
 
-# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,11 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import error
 from ds_dagster.stores.delta.connection import CONTROL_LIMITS, LakeAddress
 from ds_dagster.stores.probing import probed
+from ds_dagster.stores.without_records import WithoutRecords
 
 R = TypeVar("R")
 DEPTH = 3
@@ -21,7 +20,7 @@ DEPTH = 3
 LOG = "_delta_log"
 
 
-class DeltaAdmin:
+class DeltaAdmin(WithoutRecords):
     """See ``catalog.store.StoreAdmin``; the loader creates tables."""
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
@@ -48,15 +47,10 @@ class DeltaAdmin:
         """Tables below the store's folder, by name; their sizes are reported by :meth:`describe`."""
         return self._guarded(lambda: [EntityFacts(name) for name in sorted(self._tables("", DEPTH))])
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: a table has rows, not records."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type=self.address.kind)
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Always None: a table has no lag."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return self.address.kind
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

@@ -177,7 +177,13 @@ class KafkaAdmin:
         ]
 
     def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+        self,
+        entity: str,
+        *,
+        from_beginning: bool,
+        limit: int | None,
+        stopped: Callable[[], bool],
+        since: int | None = None,
     ) -> Iterator[RawRecord]:
         """Committed records in the order they arrive; with a limit also ends at the end of the topic.
 
@@ -190,12 +196,30 @@ class KafkaAdmin:
             marks = {part.partition: self._watermarks(consumer, part) for part in parts}
             for part in parts:
                 part.offset = marks[part.partition][0 if from_beginning else 1]
+            if from_beginning and since is not None:
+                parts = self._first_since(consumer, parts, since)
             consumer.assign(parts)
-            until = {number: high for number, (low, high) in marks.items() if high > low}
+            begins = {part.partition: part.offset for part in parts}
+            until = {part.partition: marks[part.partition][1] for part in parts}
+            until = {number: high for number, high in until.items() if high > begins[number]}
             ends = until if limit is not None and from_beginning else None
             yield from self._polled(consumer, entity, ends, limit, stopped)
         finally:
             consumer.close()
+
+    def _first_since(self, consumer: Any, parts: list[TopicPartition], since: int) -> list[TopicPartition]:
+        """The same partitions at their first record written at or after a moment (epoch ms), else at their ends."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        moments = [TopicPartition(part.topic, part.partition, since) for part in parts]
+        try:
+            begins = consumer.offsets_for_times(moments, CALL_SECONDS)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], f"look for records of {parts[0].topic} by time") from problem
+        for part in begins:
+            if part.offset < 0:
+                part.offset = self._watermarks(consumer, part)[1]
+        return list(begins)
 
     def _polled(
         self, consumer: Any, entity: str, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]

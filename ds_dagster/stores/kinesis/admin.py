@@ -193,7 +193,13 @@ class KinesisAdmin:
                 return [EntityFacts(name, record_time="broker") for name in sorted(names)]
 
     def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+        self,
+        entity: str,
+        *,
+        from_beginning: bool,
+        limit: int | None,
+        stopped: Callable[[], bool],
+        since: int | None = None,
     ) -> Iterator[RawRecord]:
         """Records shard by shard as they arrive; with a limit and from the beginning also ends where every shard is
         read.
@@ -201,7 +207,8 @@ class KinesisAdmin:
         Raises:
             UserError: ENTITY_ABSENT.
         """
-        iterators = self._iterators(entity, "TRIM_HORIZON" if from_beginning else "LATEST")
+        kind = "LATEST" if not from_beginning else "TRIM_HORIZON" if since is None else "AT_TIMESTAMP"
+        iterators = self._iterators(entity, kind, since)
         count, ends = 0, limit is not None and from_beginning
         while iterators and not stopped():
             busy = False
@@ -220,14 +227,14 @@ class KinesisAdmin:
                     return
                 time.sleep(POLL_SECONDS)
 
-    def _iterators(self, entity: str, kind: str) -> dict[str, str]:
+    def _iterators(self, entity: str, kind: str, since: int | None = None) -> dict[str, str]:
         if self._summary(entity) is None:
             raise error("ENTITY_ABSENT", entity=entity, store=self.store)
         shards = [shard["ShardId"] for shard in self._shards(entity, only_open=kind == "LATEST")]
+        moment = {} if since is None else {"Timestamp": since / 1000}
+        place = {"StreamName": entity, "ShardIteratorType": kind, **moment}
         return {
-            shard: self._call(
-                f"read {entity}", "get_shard_iterator", StreamName=entity, ShardId=shard, ShardIteratorType=kind
-            )["ShardIterator"]
+            shard: self._call(f"read {entity}", "get_shard_iterator", ShardId=shard, **place)["ShardIterator"]
             for shard in shards
         }
 

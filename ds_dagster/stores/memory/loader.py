@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import SinkFacts, Tip
-from ds_dagster.errors import error
 from ds_dagster.stores.table_sink import DELETED, TableSink, TargetState, opened
+from ds_dagster.stores.without_records import WithoutRecords
 
 if TYPE_CHECKING:
     import pyarrow
@@ -192,7 +192,7 @@ class MemoryLoader(TableSink):
             return before - len(table.rows)
 
 
-class MemoryAdmin:
+class MemoryAdmin(WithoutRecords):
     """Looks into the registry (see ``catalog.store.StoreAdmin``)."""
 
     def __init__(self, store: str) -> None:
@@ -216,15 +216,10 @@ class MemoryAdmin:
         with _LOCK:
             return [EntityFacts(name) for store, name in sorted(TABLES) if store == self.store]
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: records are with the test runner."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type="MEMORY")
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Nothing lags."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return "MEMORY"
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

@@ -1,19 +1,18 @@
 """Control of a Postgres database: probe, describe tables, list them."""
 
-# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
-
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import error
 from ds_dagster.stores.postgres.connection import CONTROL_MILLIS, PostgresAddress, primary_text
 from ds_dagster.stores.postgres.tables import LEDGER
 from ds_dagster.stores.probing import probed
+from ds_dagster.stores.without_records import WithoutRecords
 
 TABLES_QUERY = """
     SELECT n.nspname || '.' || c.relname, greatest(c.reltuples, 0)::bigint
@@ -30,7 +29,7 @@ COLUMN_QUERY = """
 """
 
 
-class PostgresAdmin:
+class PostgresAdmin(WithoutRecords):
     """See ``catalog.store.StoreAdmin``; the loader creates tables."""
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
@@ -60,15 +59,10 @@ class PostgresAdmin:
         rows = self._query(TABLES_QUERY, {"schema": None, "table": None})
         return [EntityFacts(name, size=int(size)) for name, size in rows]
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: a table has rows, not records."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type="POSTGRESQL")
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Always None: a table has no lag."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return "POSTGRESQL"
 
     def select(
         self, query: str, limit: int | None = None

@@ -77,7 +77,13 @@ class S3Admin:
         return [EntityFacts(name, record_time="producer") for name in self.store.folders(self.address.root)]
 
     def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+        self,
+        entity: str,
+        *,
+        from_beginning: bool,
+        limit: int | None,
+        stopped: Callable[[], bool],
+        since: int | None = None,
     ) -> Iterator[RawRecord]:
         """Rows as JSON, oldest file first, then the rows of new files until ``stopped``."""
         place = self.address.place(entity)

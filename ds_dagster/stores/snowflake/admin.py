@@ -1,17 +1,15 @@
 """Control of a Snowflake account: probe, describe tables, list them. Nothing here wakes the warehouse."""
 
-# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
-
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import sqlglot
 from sqlglot import exp
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import error
 from ds_dagster.stores.identifiers import quoted
@@ -20,6 +18,7 @@ from ds_dagster.stores.snowflake.connection import CONTROL_SECONDS, SnowflakeAdd
 from ds_dagster.stores.snowflake.names import shown_path, split_path
 from ds_dagster.stores.snowflake.statements import DIALECT, printed
 from ds_dagster.stores.snowflake.tables import is_ours
+from ds_dagster.stores.without_records import WithoutRecords
 
 OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 OWN_DATABASES = ("SNOWFLAKE", "SNOWFLAKE_SAMPLE_DATA")
@@ -29,7 +28,7 @@ QUESTION_SECONDS = 300
 """How long one answer may take."""
 
 
-class SnowflakeAdmin:
+class SnowflakeAdmin(WithoutRecords):
     """See ``catalog.store.StoreAdmin``; the loader creates tables."""
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
@@ -69,15 +68,10 @@ class SnowflakeAdmin:
         tables = self._tables(sqlglot.parse_one("SHOW OBJECTS IN ACCOUNT", dialect=DIALECT))
         return sorted((facts for facts in tables if not is_ours(facts.name)), key=lambda facts: facts.name)
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: a table has rows, not records."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type="SNOWFLAKE")
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Always None: a table has no lag."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return "SNOWFLAKE"
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

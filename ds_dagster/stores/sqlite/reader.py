@@ -1,19 +1,17 @@
 """Reads materialized views from their SQLite files: typed columns and read-only connections over several views at
 once."""
 
-# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
-
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from sqlglot import exp
 
-from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.errors import error
@@ -22,6 +20,7 @@ from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.sqlite.loader import has_column, now_millis, view_error
 from ds_dagster.stores.sqlite.statements import shown_rows
 from ds_dagster.stores.sqlite.views import SUFFIX, view_path
+from ds_dagster.stores.without_records import WithoutRecords
 
 READ_SECONDS = 10.0
 
@@ -112,7 +111,7 @@ def _uri(path: Path) -> str:
     return f"file:{quote(str(path))}?mode=ro"
 
 
-class SqliteAdmin:
+class SqliteAdmin(WithoutRecords):
     """Looks at the folder of views (see ``catalog.store.StoreAdmin``)."""
 
     def __init__(self, store: str, folder: Path) -> None:
@@ -151,15 +150,10 @@ class SqliteAdmin:
         """All views that have a file."""
         return [facts for name in view_names(self.folder) if (facts := self.describe(str(name))) is not None]
 
-    def records(
-        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
-    ) -> Iterator[RawRecord]:
-        """Refused: a view has rows, not records."""
-        raise error("STORE_NOT_A_SOURCE", relation=entity, type="SQLITE")
-
-    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Always None: a view has no lag."""
-        return 0
+    @property
+    def store_type(self) -> str:
+        """The type of the store."""
+        return "SQLITE"
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

@@ -100,6 +100,24 @@ def test_prints_committed_records_only(admin: KafkaAdmin, topic: str, kafka_sett
     assert admin.end_reached(topic, {"0": str(admin.end_reached(topic, {}))}) == 0
 
 
+def test_records_since_a_moment(admin: KafkaAdmin, topic: str, kafka_settings: Mapping[str, str]) -> None:
+    by_producer = MappingProxyType({"message.timestamp.type": "CreateTime"})
+    admin.ensure(replace(plan(topic, 2), settings=by_producer))
+    producer = Producer(dict(kafka_settings))
+    for at in (1000, 2000, 3000):
+        producer.produce(topic, value=str(at).encode(), partition=0, timestamp=at)
+    producer.produce(topic, value=b"old", partition=1, timestamp=500)
+    producer.flush()
+
+    def values(since: int) -> list[bytes | None]:
+        records = admin.records(topic, from_beginning=True, limit=10, stopped=lambda: False, since=since)
+        return [record.value for record in records]
+
+    assert values(2000) == [b"2000", b"3000"]
+    assert values(4000) == []
+    assert sorted(values(1)) == [b"1000", b"2000", b"3000", b"old"]  # type: ignore[type-var]
+
+
 def test_printing_an_empty_topic_ends(admin: KafkaAdmin, topic: str) -> None:
     admin.ensure(plan(topic, 2))
     assert list(admin.records(topic, from_beginning=True, limit=5, stopped=lambda: False)) == []

@@ -87,6 +87,17 @@ def test_prints_records_of_all_shards(admin: KinesisAdmin, stream: str) -> None:
     assert admin.end_reached(stream, last) == 0
 
 
+def test_records_since_a_moment(admin: KinesisAdmin, stream: str) -> None:
+    admin.ensure(plan(stream, 1))
+    client = admin._client()
+    for data in (b"first", b"second", b"third"):
+        client.put_record(StreamName=stream, PartitionKey="k", Data=data)
+    everything = list(admin.records(stream, from_beginning=True, limit=10, stopped=lambda: False))
+    since = everything[-1].timestamp_millis
+    records = admin.records(stream, from_beginning=True, limit=10, stopped=lambda: False, since=since)
+    assert list(records) == [record for record in everything if record.timestamp_millis >= since]
+
+
 def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
     gone = KinesisAdmin("prod_kinesis", {**kinesis_settings, "endpoint_url": "http://127.0.0.1:1"})
     with pytest.raises(DsError) as problem:

@@ -1,0 +1,114 @@
+"""A query to try out, and the newest records of what it reads."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ds_dagster.cli.output import clock, note
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, compile_texts, read_texts, store_admin
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.questions.following import ALL_RECORDS, since
+from ds_dagster.questions.relations import resolve_relation
+from ds_dagster.testing.preview import Sampled
+
+SELECT_FILE = "<preview>"
+_NAME = "ds_preview"
+_KINDS = ("STREAM", "CHANGELOG")
+_UNITS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+)\s*([smhd])")
+
+
+def seconds_of(text: str) -> int:
+    """``90s``, ``15m``, ``1h``, ``7d`` as seconds.
+
+    Raises:
+        ValueError: another text.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a valid duration: write a number and s, m, h or d, as in 1h")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def query_to_try(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQuery]:
+    """The query that fills a relation, or a SELECT (in words, or in a file) as a query of the project.
+
+    Raises:
+        ProjectError: the SELECT has mistakes. UserError: PREVIEW_NOT_A_QUERY.
+    """
+    path = project.settings.root / text
+    if text.endswith(".sql") and path.is_file():
+        text = path.read_text(encoding="utf-8")
+    text = text.strip().rstrip(";")
+    if re.match(r"(select|with)\b", text, re.IGNORECASE):
+        return _of_select(project, text)
+    try:
+        queries = project.queries_of(resolve_relation(project, text.lower()).name)
+    except DsError as problem:
+        if problem.condition != "UNKNOWN_RELATION":
+            raise
+        queries = ()
+    if not queries:
+        raise error("PREVIEW_NOT_A_QUERY", text=text, names=list(project.queries))
+    return project, queries[0]
+
+
+def _of_select(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQuery]:
+    texts, _ = read_texts(project.settings)
+    mistakes: list[Diagnostic] = []
+    for kind in _KINDS:
+        whole = compile_texts([*texts, (SELECT_FILE, f"CREATE {kind} {_NAME} AS\n{text}")], project.settings)
+        mistakes = [d for d in whole.errors if d.span is not None and d.span.file == SELECT_FILE]
+        if not mistakes:
+            return whole, whole.queries[_NAME]
+        if kind == _KINDS[0] and [d.condition for d in mistakes] == ["RELATION_KIND_MISMATCH"]:
+            continue
+        break
+    raise ProjectError([_as_written(mistake) for mistake in mistakes])
+
+
+def _as_written(mistake: Diagnostic) -> Diagnostic:
+    """Lines count from that of the SELECT."""
+    span = mistake.span
+    return mistake if span is None else replace(mistake, span=replace(span, line=max(span.line - 1, 1), end_line=None))
+
+
+def sampled(project: LoadedProject, query: BoundQuery, rows: int, seconds: int) -> tuple[Sampled, ...]:
+    """The newest records of each stream and changelog that a query reads.
+
+    Args:
+        project: with the query.
+        query: whose inputs are read.
+        rows: at most so many of each.
+        seconds: how far back.
+
+    Raises:
+        DsError: ENTITY_ABSENT, STORE_….
+    """
+    begin = int((time.time() - seconds) * 1000)
+    samples: list[Sampled] = []
+    for relation in query.inputs:
+        admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
+        try:
+            all_records = admin.records(
+                relation.entity, from_beginning=True, limit=ALL_RECORDS, stopped=lambda: False, since=begin
+            )
+            samples.append(Sampled(relation, tuple(deque(since(all_records, begin), rows))))
+        finally:
+            admin.close()
+    return tuple(samples)
+
+
+def tell_samples(samples: Sequence[Sampled]) -> None:
+    """What was read, a line each on stderr."""
+    for sample in samples:
+        moments = [record.timestamp_millis / 1000 for record in sample.records]
+        times = f", {clock(min(moments))} to {clock(max(moments))}" if moments else ""
+        note(f"{len(sample.records):,} records of {sample.relation.store}.{sample.relation.entity}{times}")

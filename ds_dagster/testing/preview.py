@@ -1,0 +1,134 @@
+"""A query on records that somebody else gives: the plan of production on stores in memory, no sink is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schemas.formats import FORMATS
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import ProjectError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, compile_slice, slice_of
+from ds_dagster.testing.case import Advance, Case, Expectation, Row, Send, SentRecord, Step
+from ds_dagster.testing.compiling import TABLES
+from ds_dagster.testing.golden import Golden
+from ds_dagster.testing.runner import CaseRun, case_folder
+
+_PLACE = Span("<preview>", 1)
+SLICES = 4
+"""Into so many pieces of time the records are cut, so that the query's inputs advance together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Records of one relation, by arrival."""
+
+    relation: Relation
+    records: tuple[RawRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What one relation would hold.
+
+    Attributes:
+        relation: that the query fills.
+        rows: folded by its key, or every change.
+        failure: why the query ended early; empty if it did not.
+    """
+
+    relation: Relation
+    rows: tuple[Row, ...]
+    failure: str = ""
+
+    @property
+    def types(self) -> Mapping[str, DataType]:
+        """Of the relation's columns, in order."""
+        return {column.name: column.type for column in self.relation.columns}
+
+
+def check_previewable(query: BoundQuery) -> None:
+    """Refuse what cannot be shown on records alone.
+
+    Raises:
+        NotYetError: PREVIEW_NOT_YET.
+    """
+    for relation in query.inputs:
+        formats = {relation.value_format, relation.key.format}
+        needed = next((FORMATS[name].title for name in formats if name in FORMATS), None)
+        if relation.kind in TABLES:
+            reason = f"looks up rows of {relation.name}, which has no records"
+        elif needed is not None:
+            reason = f"reads {relation.name}, whose records are {needed}"
+        else:
+            continue
+        raise error("PREVIEW_NOT_YET", span=query.sink.span, name=query.name, reason=reason)
+
+
+def steps_of(samples: Sequence[Sampled]) -> tuple[Step, ...]:
+    """Records as the steps of a case: in pieces of time, and then time up to the newest record."""
+    moments = sorted(record.timestamp_millis for sample in samples for record in sample.records)
+    if not moments:
+        return ()
+    last = len(moments) - 1
+    steps: list[Step] = []
+    begin = moments[0]
+    for end in dict.fromkeys(moments[last * piece // SLICES] for piece in range(1, SLICES + 1)):
+        for sample in samples:
+            piece = tuple(_sent(record) for record in sample.records if begin <= record.timestamp_millis <= end)
+            if piece:
+                steps.append(Send(_PLACE, sample.relation.entity, piece, store=sample.relation.store))
+        begin = end + 1
+    return (*steps, Advance(_PLACE, moments[-1]))
+
+
+def preview(
+    spark: SparkSession,
+    project: LoadedProject,
+    query: BoundQuery,
+    samples: Sequence[Sampled],
+    *,
+    history: bool = False,
+) -> tuple[Preview, ...]:
+    """Run one query of a project on a sample of its inputs.
+
+    Args:
+        spark: a session of the tests' kind.
+        project: with the query.
+        query: anything but a look-up in views and tables.
+        samples: of each relation it reads.
+        history: every change instead of the rows at the end.
+
+    Returns:
+        One for each relation that the query fills.
+
+    Raises:
+        NotYetError: PREVIEW_NOT_YET. ProjectError: it does not compile alone.
+    """
+    check_previewable(query)
+    with case_folder() as folder:
+        alone = compile_slice(slice_of(project, query), replace(project.settings, state=folder / "state"))
+        if alone.errors:
+            raise ProjectError(alone.diagnostics)
+        case = Case(Path("<preview>"), query.name, (), tuple(alone.catalog.stores), steps_of(samples))
+        run = CaseRun(spark, case, alone, folder, Golden(False))
+        found: list[Preview] = []
+        run.run(lambda: found.extend(_looked(run, alone.queries[query.name], history)))
+        return tuple(found)
+
+
+def _looked(run: CaseRun, query: BoundQuery, history: bool) -> list[Preview]:
+    failure = next((str(running.failure) for running in run.queries if running.failure is not None), "")
+    expectations = [(sink, Expectation(_PLACE, str(sink.name), history=history)) for sink in query.sinks]
+    return [Preview(sink, tuple(run.rows(expectation)[0]), failure) for sink, expectation in expectations]
+
+
+def _sent(record: RawRecord) -> SentRecord:
+    return SentRecord(record.key, record.value, record.timestamp_millis, record.partition)
