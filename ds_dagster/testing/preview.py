@@ -119,9 +119,9 @@ def preview(
             raise ProjectError(alone.diagnostics)
         case = Case(Path("<preview>"), query.name, (), tuple(alone.catalog.stores), steps_of(samples))
         run = CaseRun(spark, case, alone, folder, Golden(False))
-        found: list[Preview] = []
-        run.run(lambda: found.extend(_looked(run, alone.queries[query.name], history)))
-        return tuple(found)
+        previews: list[Preview] = []
+        run.run(lambda: previews.extend(_looked(run, alone.queries[query.name], history)))
+        return tuple(previews)
 
 
 def _looked(run: CaseRun, query: BoundQuery, history: bool) -> list[Preview]:
