@@ -47,6 +47,7 @@ REFUSALS = (
     "TOPIC_EXCEPTION",
     "INVALID_REQUEST",
 )
+T = TypeVar("T")
 
 
 class KafkaAdmin:
@@ -194,32 +195,17 @@ class KafkaAdmin:
         try:
             parts = self._partitions(entity)
             marks = {part.partition: self._watermarks(consumer, part) for part in parts}
-            for part in parts:
-                part.offset = marks[part.partition][0 if from_beginning else 1]
+            begins = {number: low if from_beginning else high for number, (low, high) in marks.items()}
             if from_beginning and since is not None:
-                parts = self._first_since(consumer, parts, since)
+                begins = self._begins_since(consumer, parts, since, marks)
+            for part in parts:
+                part.offset = begins[part.partition]
             consumer.assign(parts)
-            begins = {part.partition: part.offset for part in parts}
-            until = {part.partition: marks[part.partition][1] for part in parts}
-            until = {number: high for number, high in until.items() if high > begins[number]}
+            until = {number: high for number, (_, high) in marks.items() if high > begins[number]}
             ends = until if limit is not None and from_beginning else None
             yield from self._polled(consumer, entity, ends, limit, stopped)
         finally:
             consumer.close()
-
-    def _first_since(self, consumer: Any, parts: list[TopicPartition], since: int) -> list[TopicPartition]:
-        """The same partitions at their first record written at or after a moment (epoch ms), else at their ends."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        moments = [TopicPartition(part.topic, part.partition, since) for part in parts]
-        try:
-            begins = consumer.offsets_for_times(moments, CALL_SECONDS)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], f"look for records of {parts[0].topic} by time") from problem
-        for part in begins:
-            if part.offset < 0:
-                part.offset = self._watermarks(consumer, part)[1]
-        return list(begins)
 
     def _polled(
         self, consumer: Any, entity: str, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
@@ -258,13 +244,9 @@ class KafkaAdmin:
 
     def lag(self, entity: str, positions: Mapping[str, int]) -> SourceLag:
         """See ``catalog.lag.LagProbe``; keeps a consumer for the next look."""
-        from confluent_kafka import KafkaException
-
-        numbers = [part.partition for part in self._partitions(entity)]
-        try:
-            ends = kafka_lag.ends_of(self._admin(), entity, numbers, CALL_SECONDS)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], f"read the ends of {entity}") from problem
+        numbers, client = [part.partition for part in self._partitions(entity)], self._admin()
+        action = f"read the ends of {entity}"
+        ends = self._translated(action, lambda: kafka_lag.ends_of(client, entity, numbers, CALL_SECONDS))
         self._looking = self._looking or self._consumer(kafka_lag.CONSUMER)
         return replace(kafka_lag.lag_of(self._looking, entity, ends, positions), identity=self.identity(entity))
 
@@ -276,12 +258,8 @@ class KafkaAdmin:
 
     def marker(self, group: str, entity: str) -> Tip | None:
         """See ``catalog.store.MarkerReader``."""
-        from confluent_kafka import KafkaException
-
-        try:
-            return read_marker(self._admin(), group, entity, CALL_SECONDS)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], f"read the offsets of consumer group {group}") from problem
+        client, action = self._admin(), f"read the offsets of consumer group {group}"
+        return self._translated(action, lambda: read_marker(client, group, entity, CALL_SECONDS))
 
     def operations(self) -> EntityOperations:
         """Entity statements."""
@@ -339,26 +317,20 @@ class KafkaAdmin:
 
     def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
         """Setting → (value, whether it was set on the topic itself)."""
-        from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        try:
-            configs = self._admin().describe_configs([resource], request_timeout=CALL_SECONDS)
-            entries = configs[resource].result(CALL_SECONDS * 2)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], f"read the settings of {topic}") from problem
+        configs = self._admin().describe_configs([resource], request_timeout=CALL_SECONDS)
+        entries = self._translated(f"read the settings of {topic}", lambda: configs[resource].result(CALL_SECONDS * 2))
         return {name: (str(entry.value), int(entry.source) == TOPIC_CONFIG_SOURCE) for name, entry in entries.items()}
 
     def _topic_id(self, topic: str) -> str:
         """Empty on brokers before 2.8, which have none."""
-        from confluent_kafka import KafkaException, TopicCollection
+        from confluent_kafka import TopicCollection
 
-        try:
-            answers = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
-            topic_id = str(answers[topic].result(CALL_SECONDS * 2).topic_id)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], f"describe the topic {topic}") from problem
+        answers = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
+        facts = self._translated(f"describe the topic {topic}", lambda: answers[topic].result(CALL_SECONDS * 2))
+        topic_id = str(facts.topic_id)
         return "" if topic_id == NO_TOPIC_ID else topic_id
 
     def _check_topic_error(self, entity: str, topic: Any) -> None:
@@ -388,12 +360,24 @@ class KafkaAdmin:
         return self._made(Consumer, settings)
 
     def _watermarks(self, consumer: Any, part: TopicPartition) -> tuple[int, int]:
+        action = f"read the ends of {part.topic}"
+        return self._translated(action, lambda: kafka_lag.watermarks(consumer, part, CALL_SECONDS))
+
+    def _begins_since(
+        self, consumer: Any, parts: Sequence[TopicPartition], since: int, marks: Mapping[int, tuple[int, int]]
+    ) -> dict[int, int]:
+        action = f"look for records of {parts[0].topic} by time"
+        begins = self._translated(action, lambda: kafka_lag.begins_since(consumer, parts, since, CALL_SECONDS))
+        return {number: begins.get(number, high) for number, (_, high) in marks.items()}
+
+    def _translated(self, action: str, call: Callable[[], T]) -> T:
+        """What a call answers; what librdkafka refuses is a condition that names the action."""
         from confluent_kafka import KafkaException
 
         try:
-            return kafka_lag.watermarks(consumer, part, CALL_SECONDS)
+            return call()
         except KafkaException as problem:
-            raise self._failure(problem.args[0], f"read the ends of {part.topic}") from problem
+            raise self._failure(problem.args[0], action) from problem
 
     def _failure(self, problem: Any, action: str) -> DsError:
         """A librdkafka error as a condition."""

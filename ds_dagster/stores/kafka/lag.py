@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.reading.lag import SourceLag
@@ -49,6 +49,14 @@ def watermarks(consumer: Any, part: TopicPartition, seconds: float) -> tuple[int
     about three seconds."""
     low, high = repeated(lambda: consumer.get_watermark_offsets(part, timeout=seconds), _has_no_leader, 10, 0.5)
     return low, high
+
+
+def begins_since(consumer: Any, parts: Sequence[TopicPartition], since: int, seconds: float) -> Mapping[int, int]:
+    """Partition → offset of its first record written at or after a moment (epoch ms); none where there is no such."""
+    from confluent_kafka import TopicPartition
+
+    moments = [TopicPartition(part.topic, part.partition, since) for part in parts]
+    return {part.partition: part.offset for part in consumer.offsets_for_times(moments, seconds) if part.offset >= 0}
 
 
 def _has_no_leader(problem: BaseException) -> bool:
