@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
