@@ -25,16 +25,10 @@ _UNITS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
 
 
-def seconds_of(text: str) -> int:
-    """``90s``, ``15m``, ``1h``, ``7d`` as seconds.
-
-    Raises:
-        ValueError: another text.
-    """
+def seconds_of(text: str) -> int | None:
+    """``90s``, ``15m``, ``1h``, ``7d`` as seconds; None for another text."""
     match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
-        raise ValueError(f"{text!r} is not a valid duration: write a number and s, m, h or d, as in 1h")
-    return int(match[1]) * _UNITS[match[2]]
+    return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def query_to_try(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQuery]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.errors import error
 
 
-class WithoutRecords:
+class WithoutRecords(ABC):
     """The part of ``StoreAdmin`` that stores of rows share. ``store_type``: as CREATE STORE names it."""
 
     @property
+    @abstractmethod
     def store_type(self) -> str:
         """The type of the store, for messages."""
-        raise NotImplementedError
 
     def records(
         self,

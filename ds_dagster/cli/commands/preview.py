@@ -31,10 +31,10 @@ class Duration(click.ParamType[int]):
         """Seconds."""
         from ds_dagster.cli.sampling import seconds_of
 
-        try:
-            return value if isinstance(value, int) else seconds_of(str(value))
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
+        seconds = value if isinstance(value, int) else seconds_of(str(value))
+        if seconds is None:
+            self.fail(f"{value!r} is not a valid duration: write a number and s, m, h or d, as in 1h", param, ctx)
+        return seconds
 
 
 def _sample_options(function: Any) -> Any:
