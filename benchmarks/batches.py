@@ -23,7 +23,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.clocks.clock import batch_settings, clock_config
+from ds_dagster.spark.clocks.clock import clock_config
 from ds_dagster.spark.compiler import PlanCompiler, output_mode, state_store
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records.formats import SourceFrame
@@ -100,7 +100,7 @@ Rows = Callable[[SparkSession, str], DataFrame]
 @contextmanager
 def planned(bench: Bench, query: BoundQuery, rows: Rows) -> Iterator[tuple[SparkSession, DataFrame]]:
     """The session of a query and its plan, its clock registered meanwhile."""
-    session = job_session(bench.spark, batch_settings(query.root), state_store(query.root))
+    session = job_session(bench.spark, {}, state_store(query.root))
     job = f"bench{time.time_ns()}"
     config = clock_config(query.root, {}, looks=False)
     if config is not None:

@@ -77,6 +77,9 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.pollingDelay": "100ms",
+        # time moves by ticks only, each of which is data and the watermark of its own batch: nothing is left to do for
+        # a batch without data (dsdagster.time.BatchWatermark), and one would follow the other behind a time to live
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.io_spec import ReadSpec
-from ds_dagster.plan.checks.expiry import forgets
-from ds_dagster.plan.nodes.application import shares_state
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.window import Window
@@ -27,21 +24,6 @@ BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be out of order (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000
 """The same for times set by producers or in a column."""
-
-
-NO_EMPTY_BATCHES: Mapping[str, str] = MappingProxyType({"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
-"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other. And for
-those that share state: to know whether an empty batch is due Spark asks a plan in which readers of shared rows have no
-step below them, hence no time."""
-
-
-def batch_settings(root: Node) -> Mapping[str, str]:
-    """Spark settings of a plan's session about when a batch runs."""
-    return NO_EMPTY_BATCHES if _has_no_empty_batches(root) else MappingProxyType({})
-
-
-def _has_no_empty_batches(root: Node) -> bool:
-    return forgets(root) or shares_state(root)
 
 
 def lateness_edge_millis(root: Node) -> int:
@@ -83,7 +65,6 @@ def clock_config(
         grid_micros=1000 * _grid_millis(root),
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
-        echoes=_has_no_empty_batches(root),
     )
 
 

@@ -39,7 +39,6 @@ class ClockConfig:
             between window ends.
         mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
         step_micros: least time between two ticks.
-        echoes: every tick is said twice, for a query that runs no batches without data (``clock.batch_settings``).
     """
 
     inputs: Mapping[str, InputTime] = field(default_factory=dict)
@@ -48,7 +47,6 @@ class ClockConfig:
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
     step_micros: int = STEP_MICROS
-    echoes: bool = False
 
     def json(self) -> str:
         """The text ``dsdagster.time.Clocks.register`` reads."""
@@ -59,7 +57,6 @@ class ClockConfig:
                 "soonest_micros": self.span_micros if self.soonest_micros is None else self.soonest_micros,
                 "grid_micros": self.grid_micros,
                 "step_micros": self.step_micros,
-                "echoes": self.echoes,
                 "inputs": {name: asdict(time) for name, time in self.inputs.items()},
             }
         )

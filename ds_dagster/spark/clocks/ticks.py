@@ -14,7 +14,7 @@ The traps, each met in practice:
    has to close. The number in it is not used, the watermark comes from the ticks.
 5. Every tick source of a job gives the same time, so results do not depend on the order in which Spark asks sources for
    offsets. Latency does. Ticks are the right child: Spark asks for offsets left to right (up to four leaves), so a tick
-   covers the rows of its own batch and closes their windows in the next. On the left it would be two batches older.
+   covers the rows of its own batch and closes their windows with it. On the left it would be a batch older.
 6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it must be
    off, and then no source may have a name.
 """

@@ -17,7 +17,7 @@ from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
-from ds_dagster.spark.clocks.clock import ClockMode, batch_settings, clock_config, tick_source_name
+from ds_dagster.spark.clocks.clock import ClockMode, clock_config, tick_source_name
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.jvm import operators
@@ -192,7 +192,7 @@ def prepare(
     if query.is_application and shares_state(query.plan):
         operators(spark).share_steps()
     unnamed = {} if is_named else {EVOLUTION: "false"}
-    session = job_session(spark, {**unnamed, **batch_settings(query.plan)}, state_store(query.plan))
+    session = job_session(spark, unnamed, state_store(query.plan))
     with active(session), ExitStack() as undo:
         config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
         if config:

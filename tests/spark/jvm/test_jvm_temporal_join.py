@@ -157,9 +157,9 @@ def test_versions_are_forgotten_after_their_retention(lab: Any, memory: Callable
     source.add(user(131, "a", 131, "v131").text)
     advance(lab, 140)
     assert lab.step(query) == []
-    source.add(click(125, "a", 201).text, click(135, "a", 202).text)
-    assert lab.step(query) == [("201", "v125"), ("202", "v131")]
-    source.add(click(105, "a", 203).text)
+    source.add(click(130, "a", 201).text, click(135, "a", 202).text)
+    assert lab.step(query) == [("201", "v129"), ("202", "v131")]
+    source.add(click(128, "a", 203).text)
     assert lab.step(query) == [("203", None)]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,6 +157,57 @@ def test_a_replayed_batch_sees_the_same_tick(lab: Any, memory: Callable[[], Any]
     assert lab.step(query) == []
     advance(lab, 1020)
     assert lab.step(query) == [(1010, "b", 1)]
+
+
+def test_a_tick_is_the_watermark_of_its_own_batch(lab: Any, memory: Callable[[], Any]) -> None:
+    """One batch brings the rows and the tick that closes their window; none without data follows."""
+    manual(lab)
+    source = memory()
+    query = lab.start(named(lab, windows(lab, source)))
+    source.add("1000,a")
+    advance(lab, 1011)
+    assert lab.step(query) == [(1000, "a", 1)]
+    batch = query.lastProgress["batchId"]
+    assert watermark(lab, batch) == 1_011_000
+    source.add("1008,late", "1012,b")
+    assert lab.step(query) == []
+    assert query.lastProgress["batchId"] == batch + 1
+    advance(lab, 1020)
+    assert lab.step(query) == [(1010, "b", 1)]
+    assert query.lastProgress["batchId"] == batch + 2
+
+
+def watermark(lab: Any, batch: int) -> int:
+    found = json.loads((lab.root / "query" / "offsets" / str(batch)).read_text().splitlines()[1])
+    return int(found["batchWatermarkMs"])
+
+
+def test_a_tick_of_an_earlier_version_is_said_once_more(lab: Any, memory: Callable[[], Any]) -> None:
+    """It was the watermark of the batch behind its own, which may not have run."""
+    manual(lab)
+    source = memory()
+    query = lab.start(named(lab, windows(lab, source)))
+    source.add("1000,a")
+    advance(lab, 1005)
+    assert lab.step(query) == []
+    query.stop()
+    batch = query.lastProgress["batchId"]
+    edited(lab.root / "query" / "offsets" / str(batch), ('"own":true,', ""), ("1005000000", "1011000000"))
+    edited(lab.root / "query" / "offsets" / str(batch), ('"batchWatermarkMs":1005000', '"batchWatermarkMs":0'))
+    edited(lab.root / "query" / "commits" / str(batch), ("1005000", "1011000"))
+    manual(lab)
+    query = lab.start(named(lab, windows(lab, source)))
+    assert lab.step(query) == [(1000, "a", 1)]
+    assert query.lastProgress["batchId"] == batch + 1
+
+
+def edited(path: Path, *changes: tuple[str, str]) -> None:
+    text = path.read_text().replace('\\"', '"')
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def test_a_query_without_clock_is_refused(lab: Any, memory: Callable[[], Any]) -> None:

@@ -7,6 +7,7 @@ import static org.apache.spark.sql.functions.when;
 import dsdagster.Expressions;
 import dsdagster.Keyed;
 import dsdagster.time.Counters;
+import dsdagster.time.PassedTime;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
@@ -62,6 +63,7 @@ public final class TemporalJoin {
         new TemporalJoinProcessor(
             settings,
             keyType,
+            PassedTime.of(job),
             Counters.of(input.sparkSession(), lateRows ? job : null, "late_rows"),
             Counters.of(input.sparkSession(), job, "late_versions"));
     StructType output = new StructType().add("l", DataTypes.BinaryType).add("r", DataTypes.BinaryType);

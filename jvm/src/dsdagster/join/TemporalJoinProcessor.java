@@ -4,6 +4,7 @@ import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
+import dsdagster.time.PassedTime;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
@@ -36,6 +37,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   private static final long MICROS_PER_MILLI = 1000;
 
   private final TemporalJoinSettings settings;
+  private final PassedTime passed;
   private final int sideColumn;
   private final LongAccumulator lateRows;
   private final LongAccumulator lateVersions;
@@ -43,9 +45,14 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   private transient Buckets buckets;
 
   TemporalJoinProcessor(
-      TemporalJoinSettings settings, StructType keyType, LongAccumulator lateRows, LongAccumulator lateVersions) {
+      TemporalJoinSettings settings,
+      StructType keyType,
+      PassedTime passed,
+      LongAccumulator lateRows,
+      LongAccumulator lateVersions) {
     super(keyType, !settings.immediate());
     this.settings = settings;
+    this.passed = passed;
     this.sideColumn = keyType.size();
     this.lateRows = lateRows;
     this.lateVersions = lateVersions;
@@ -77,7 +84,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     KeyState state = KeyState.decode(before, buckets);
     boolean changed = takeAlarm(state, watermark, isAlarm) | !versions.isEmpty();
     versions.forEach(state::addVersion);
-    countLate(arrived, versions, time);
+    countLate(arrived, versions);
     Visit visit = new Visit(state, unmatchable, arrived, time, changed, before != null);
     return new Parts(visit::next);
   }
@@ -110,10 +117,12 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  private void countLate(List<TimedRow> arrived, List<TimedRow> versions, long time) {
-    if (time == NO_TIME) {
+  /** Late is what time had passed before this batch, not what it passes with it. */
+  private void countLate(List<TimedRow> arrived, List<TimedRow> versions) {
+    if (settings.immediate() || passed.micros() <= 0) {
       return;
     }
+    long time = passed.micros() + settings.edgeMillis() * MICROS_PER_MILLI;
     lateRows.add(arrived.stream().filter(row -> row.ts() < time).count());
     lateVersions.add(versions.stream().filter(version -> version.ts() < time).count());
   }

@@ -12,7 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * <pre>
  * {"mode": "auto" | "manual", "span_micros": how far time must pass a row until nothing waits,
  *  "soonest_micros": how far at least, "grid_micros": 0 or the slide of the windows when time matters at their ends only,
- *  "step_micros": 200000, "echoes": false,
+ *  "step_micros": 50000,
  *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "idle_micros": n, "looks": true}}}
  * </pre>
  *
@@ -39,12 +39,17 @@ public final class Clocks {
 
   /** Time, inputs, late counts as JSON; {@code null} as text for a job without clock. */
   public static String snapshot(String job) {
-    JobClock clock = JOBS.get(job);
+    JobClock clock = find(job);
     return clock == null ? "null" : Json.write(clock.snapshot());
   }
 
+  /** The clock of a job, null without one. */
+  static JobClock find(String job) {
+    return JOBS.get(job);
+  }
+
   static JobClock of(String job) {
-    JobClock clock = job == null ? null : JOBS.get(job);
+    JobClock clock = job == null ? null : find(job);
     if (clock == null) {
       throw new OperatorFault("CLOCK_NOT_REGISTERED", "job " + job + " has no clock");
     }

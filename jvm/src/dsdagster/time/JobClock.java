@@ -16,8 +16,8 @@ import org.apache.spark.util.LongAccumulator;
  * come only while something is pending (time is not past the newest row plus the span), not before they can release the
  * oldest of it, at least a step apart, the last one exact; in long silence they thin out to one per fiftieth of the
  * silence. With a grid they come only when time crosses a multiple of it. All tick sources of a job tell the same time, so an idle input follows the others.
- * With a frozen end nothing waits. Where Spark runs no batch without data, every tick at which time then stands still is
- * said twice: what the first released shows in the batch of the second. All methods are thread-safe.
+ * With a frozen end nothing waits. A tick that an earlier version of ours has noted is said once more after a restart: it
+ * was not the watermark of its own batch. All methods are thread-safe.
  */
 final class JobClock {
   private static final long STEP_MICROS = 50_000;
@@ -31,12 +31,12 @@ final class JobClock {
   private final long span;
   private final long soonest;
   private final long grid;
-  private final boolean echoes;
   private final Map<String, InputClock> inputs = new LinkedHashMap<>();
   private final Map<String, LongAccumulator> counters = new LinkedHashMap<>();
   private volatile boolean frozen;
   private boolean restored;
   private long published = InputClock.HELD;
+  private long passed = InputClock.HELD;
   private long advanced = InputClock.HELD;
   private long tickedAt;
   private long movedAt;
@@ -51,7 +51,6 @@ final class JobClock {
     this.span = config.path("span_micros").asLong(0);
     this.soonest = config.path("soonest_micros").asLong(span);
     this.grid = config.path("grid_micros").asLong(0);
-    this.echoes = config.path("echoes").asBoolean(false);
     config.path("inputs").properties()
         .forEach(entry -> inputs.put(entry.getKey(), new InputClock(entry.getKey(), entry.getValue())));
   }
@@ -102,19 +101,30 @@ final class JobClock {
   /** The next tick after {@code start}: {@code start} itself when time does not move. */
   synchronized TickOffset next(TickOffset start) {
     restore(start);
+    begin(start);
     collect();
     if (start.tick() < published) {
       return tickAt(published);
     }
     long next = candidate();
     if (next <= published) {
-      return echoes && !start.isInitial() && !start.isEcho() ? start.echoed() : start;
+      return start.isInitial() ? start : start.inItsBatch();
     }
     published = next;
     waitingFrom = published < limit() ? waitingFrom : InputClock.IDLE;
     tickedAt = Clocks.now().steady();
     ticked = true;
     return tickAt(next);
+  }
+
+  /** A batch behind {@code start} is planned, or planned before and replayed. */
+  synchronized void begin(TickOffset start) {
+    passed = Math.max(passed, start.tick());
+  }
+
+  /** The newest tick of the batches before the one that runs. */
+  synchronized long passed() {
+    return passed;
   }
 
   private void restore(TickOffset start) {

@@ -5,51 +5,48 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * A tick and what had been read when it was decided: {@code {"tick": micros, "seen": {input: {partition: micros}}}}, and
- * {@code "echo": true} where it says the same time again.
+ * A tick and what had been read when it was decided: {@code {"tick": micros, "own": true, "seen": {input: {partition:
+ * micros}}}}; {@code own}: it is the watermark of its own batch.
  *
- * <p>Rules: equal if tick and echo are equal; the text of a stored offset is kept as it is, because Spark compares texts.
+ * <p>Rules: equal if tick and {@code own} are equal; the text of a stored offset is kept as it is, because Spark compares
+ * texts. Earlier versions wrote ticks that were the watermark of the next batch, without {@code own}, and said them twice
+ * where Spark ran no batch without data, the second time with {@code "echo": true}.
  */
 final class TickOffset extends Offset {
   static final TickOffset INITIAL = new TickOffset(InputClock.HELD, Json.object());
   private final long tick;
-  private final boolean echo;
+  private final boolean own;
   private final JsonNode seen;
   private final String text;
 
   TickOffset(long tick, JsonNode seen) {
-    this(tick, false, seen, text(tick, false, seen));
+    this(tick, true, seen, text(tick, seen));
   }
 
-  private TickOffset(long tick, boolean echo, JsonNode seen, String text) {
+  private TickOffset(long tick, boolean own, JsonNode seen, String text) {
     this.tick = tick;
-    this.echo = echo;
+    this.own = own;
     this.seen = seen;
     this.text = text;
   }
 
-  private static String text(long tick, boolean echo, JsonNode seen) {
+  private static String text(long tick, JsonNode seen) {
     ObjectNode node = Json.object();
     node.put("tick", tick);
-    if (echo) {
-      node.put("echo", true);
-    }
+    node.put("own", true);
     node.set("seen", seen);
     return Json.write(node);
   }
 
-  /** The same time once more. */
-  TickOffset echoed() {
-    return new TickOffset(tick, true, seen, text(tick, true, seen));
-  }
-
-  boolean isEcho() {
-    return echo;
+  /** The same time as the watermark of its own batch: itself, unless an earlier version wrote it. */
+  TickOffset inItsBatch() {
+    return own ? this : new TickOffset(tick, seen);
   }
 
   static TickOffset parse(String json) {
     JsonNode node = Json.read(json);
-    return new TickOffset(node.path("tick").asLong(), node.path("echo").asBoolean(), node.path("seen"), json);
+    boolean own = node.path("own").asBoolean() || node.path("echo").asBoolean();
+    return new TickOffset(node.path("tick").asLong(), own, node.path("seen"), json);
   }
 
   long tick() {
@@ -71,7 +68,7 @@ final class TickOffset extends Offset {
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof TickOffset offset ? offset.tick == tick && offset.echo == echo : super.equals(other);
+    return other instanceof TickOffset offset ? offset.tick == tick && offset.own == own : super.equals(other);
   }
 
   @Override

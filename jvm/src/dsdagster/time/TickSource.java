@@ -29,9 +29,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The source of a job's time: one row {@code (ts timestamp)} per advance of its clock. Option {@code ds.job}.
  *
  * <p>Rule: the tick is decided when Spark asks for offsets and stands in the offset, so a replayed batch sees the same
- * time. No thread, no timer.
+ * time. It is the watermark of its own batch ({@link BatchWatermark}): what it covers leaves with that batch. No thread,
+ * no timer.
  */
 public final class TickSource implements TableProvider, DataSourceRegister {
+  private static final long MICROS = 1000;
   private static final StructType SCHEMA = new StructType().add("ts", DataTypes.TimestampType, false);
 
   @Override
@@ -117,7 +119,11 @@ public final class TickSource implements TableProvider, DataSourceRegister {
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
       TickOffset next = clock.next((TickOffset) start);
-      return next.isInitial() ? null : next;
+      if (next.isInitial()) {
+        return null;
+      }
+      BatchWatermark.raise(job, Math.floorDiv(next.tick(), MICROS));
+      return next;
     }
 
     @Override
@@ -127,6 +133,7 @@ public final class TickSource implements TableProvider, DataSourceRegister {
 
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
+      clock.begin((TickOffset) start);
       long from = ((TickOffset) start).tick();
       long to = ((TickOffset) end).tick();
       RowLogs.timeMoves(job, to);
