@@ -22,6 +22,9 @@ ClockMode = Literal["auto", "manual", "exact"]
 every batch that moves time, so that the same batches give the same ticks (tests)."""
 BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be out of order (``source.allow.latency.millis`` not given)."""
+BROKER_LEAST_LATENESS_MILLIS = 130
+"""The same once the broker has been measured: daemons that keep clocks right correct less than 128 ms slowly, and set a
+clock back only by more."""
 LATENESS_MILLIS = 10_000
 """The same for times set by producers or in a column."""
 
@@ -85,9 +88,11 @@ def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool, edge: int) -> In
     is_broker = scan.time.column is None and spec is not None and spec.time_authority == "broker"
     default = BROKER_LATENESS_MILLIS if is_broker else LATENESS_MILLIS
     lateness = default if scan.time.lateness_millis is None else scan.time.lateness_millis
+    is_measured = is_broker and scan.time.lateness_millis is None
     return InputTime(
         time="broker" if is_broker else "record",
         bound_micros=1000 * (lateness + edge),
+        least_bound_micros=1000 * (BROKER_LEAST_LATENESS_MILLIS + edge) if is_measured else None,
         idle_micros=1000 * scan.time.idle_millis,
         looks=looks,
     )

@@ -17,12 +17,15 @@ class InputTime:
     Attributes:
         time: ``broker`` (LogAppendTime, Kinesis arrival) or ``record`` (a producer's timestamp or a column).
         bound_micros: how far rows may be out of order.
+        least_bound_micros: the bound for a broker whose clock and delays have been measured
+            (``dsdagster.time.BrokerSkew``); None: ``bound_micros``.
         idle_micros: how long an input or partition of ``record`` time has to be empty to be left out.
         looks: the input is read through ``ds-timed``; without, its partitions are those seen and are never idle.
     """
 
     time: Literal["broker", "record"] = "record"
     bound_micros: int = 10_000_000
+    least_bound_micros: int | None = None
     idle_micros: int = 10_000_000
     looks: bool = True
 
@@ -57,6 +60,10 @@ class ClockConfig:
                 "soonest_micros": self.span_micros if self.soonest_micros is None else self.soonest_micros,
                 "grid_micros": self.grid_micros,
                 "step_micros": self.step_micros,
-                "inputs": {name: asdict(time) for name, time in self.inputs.items()},
+                "inputs": {name: _given(time) for name, time in self.inputs.items()},
             }
         )
+
+
+def _given(time: InputTime) -> dict[str, object]:
+    return {name: value for name, value in asdict(time).items() if value is not None}

@@ -13,9 +13,11 @@ import java.util.concurrent.ConcurrentHashMap;
  * {"mode": "auto" | "manual", "span_micros": how far time must pass a row until nothing waits,
  *  "soonest_micros": how far at least, "grid_micros": 0 or the slide of the windows when time matters at their ends only,
  *  "step_micros": 50000,
- *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "idle_micros": n, "looks": true}}}
+ *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "least_bound_micros": n, "idle_micros": n,
+ *             "looks": true}}}
  * </pre>
  *
+ * {@code least_bound_micros}: the bound for a broker that has been measured ({@link BrokerSkew}), else {@code bound_micros}.
  * {@code looks} is false for an input that no {@link TimedSource} wraps: its partitions are those seen, never idle.
  */
 public final class Clocks {

@@ -10,9 +10,10 @@ import org.apache.spark.SparkContext;
  * Time of one input: the minimum over its active partitions of how far each is known, minus the lateness bound.
  *
  * <p>Rules: {@code broker} time is known up to the newest row and, once read to its end, up to the look that found the
- * end, by the broker's clock ({@link BrokerSkew}); {@code record} time (a producer's or a column's) only up to the newest row, and a partition that stays empty for
- * the idle timeout after a look that found its end is left out. A partition with rows to read and none read yet holds
- * time back. With a frozen end ({@code availableNow}) only rows count, and a partition read to its end is left out.
+ * end, by the clock of the broker that leads the partition ({@link BrokerSkew}); {@code record} time (a producer's or a
+ * column's) only up to the newest row, and a partition that stays empty for the idle timeout after a look that found its
+ * end is left out. A partition with rows to read and none read yet holds time back. With a frozen end ({@code
+ * availableNow}) only rows count, and a partition read to its end is left out.
  */
 final class InputClock {
   /** Time is not known yet: it may not move. */
@@ -25,23 +26,25 @@ final class InputClock {
   private final boolean looks;
   private final long bound;
   private final long idleTimeout;
-  private final BrokerSkew skew;
+  private final long leastBound;
+  private final Map<String, BrokerSkew> brokers;
   private final Map<String, PartitionClock> partitions = new LinkedHashMap<>();
   private SeenTimes seenTimes;
   private long looked = PartitionClock.NONE;
-  private long completeAt = PartitionClock.NONE;
   private Look last;
   private boolean lookFailed;
   private boolean restored;
   private long rowsUnknownUntil = PartitionClock.NONE;
   private long unreadUntil = PartitionClock.NONE;
 
-  InputClock(String name, JsonNode config) {
+  /** {@code brokers}: of all inputs of the job, by the partitions' leaders: one input's rows tell of the others, too. */
+  InputClock(String name, JsonNode config, Map<String, BrokerSkew> brokers) {
     this.name = name;
+    this.brokers = brokers;
     this.brokerTime = "broker".equals(config.path("time").asText("record"));
     this.looks = config.path("looks").asBoolean(true);
     this.bound = config.path("bound_micros").asLong(brokerTime ? 500_000 : 10_000_000);
-    this.skew = new BrokerSkew(bound);
+    this.leastBound = config.path("least_bound_micros").asLong(bound);
     this.idleTimeout = config.path("idle_micros").asLong(10_000_000);
   }
 
@@ -68,18 +71,22 @@ final class InputClock {
       return false;
     }
     boolean moved = false;
-    for (Map.Entry<String, long[]> entry : source.value().entrySet()) {
+    for (Map.Entry<String, long[]> entry : source.take().entrySet()) {
       PartitionClock partition = partition(entry.getKey());
       long newest = entry.getValue()[0];
-      if (newest > partition.newest) {
-        moved = true;
-        partition.raiseNewest(newest);
-        if (brokerTime && last != null && last.reports() == null) {
-          skew.rows(newest, last.found(), partition.emptyAt);
-        }
+      long oldest = entry.getValue()[1];
+      moved |= newest > partition.newest;
+      partition.raiseNewest(newest);
+      if (oldest != SeenTimes.NONE && brokerTime && last != null && last.reports() == null) {
+        skew(partition).rows(newest, oldest, last.found(), partition.emptyAt);
       }
     }
     return moved;
+  }
+
+  private BrokerSkew skew(PartitionClock partition) {
+    String broker = partition.leader == null ? "of input " + name : partition.leader;
+    return brokers.computeIfAbsent(broker, unused -> new BrokerSkew());
   }
 
   /** A restart: the map of the last tick. Rows of later batches are unknown until the input has been looked at. */
@@ -90,10 +97,9 @@ final class InputClock {
 
   /** Returns the least time rows of the batch can have: {@link #IDLE} without rows, {@link #HELD} if unknown. */
   long look(Look look) {
-    long leastTime = brokerTime && isComplete(completeAt) ? completeAt : HELD;
+    long leastTime = brokerTime ? claimed() : HELD;
     boolean hasRows = false;
-    boolean isStamped = skew.isKnown() || !brings(look);
-    completeAt = brokerTime ? skew.brokerTime(look.wall(), look.steady()) : look.wall();
+    boolean brings = brings(look);
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
       String start = look.starts().get(key);
@@ -101,14 +107,16 @@ final class InputClock {
       hasRows |= batchEnd != null && !Positions.reached(start, batchEnd);
       PartitionClock partition = partition(key);
       if (look.reports() == null) {
+        partition.leader = look.leaders().getOrDefault(key, partition.leader);
         partition.look(start, batchEnd, entry.getValue(), look.steady());
         String stable = look.logEnds() == null ? entry.getValue() : look.logEnds().get(key);
         partition.openTransaction = look.logEnds() != null && stable != null
             && !Positions.reached(entry.getValue(), stable);
         if (stable != null && !look.incomplete()) {
           partition.mark(start, stable, look.steady());
-          if (isStamped) {
-            partition.promise(batchEnd, stable, completeAt);
+          BrokerSkew skew = skew(partition);
+          if (skew.isKnown() || !brings) {
+            partition.promise(batchEnd, stable, skew.claim(look.wall(), look.steady(), bound, leastBound));
           }
         }
       } else {
@@ -133,18 +141,24 @@ final class InputClock {
             .anyMatch(end -> !Positions.reached(look.starts().get(end.getKey()), end.getValue()));
   }
 
-  /** Whether everything stamped up to a moment was in the batches before. */
-  private boolean isComplete(long moment) {
-    return moment != PartitionClock.NONE
-        && partitions.values().stream().allMatch(partition -> partition.complete >= moment);
+  /** What the last look has claimed where that has come with the batches before, else {@link #HELD}. */
+  private long claimed() {
+    long claimed = IDLE;
+    for (PartitionClock partition : partitions.values()) {
+      if (partition.claimed == PartitionClock.NONE || partition.complete < partition.claimed) {
+        return HELD;
+      }
+      claimed = Math.min(claimed, partition.claimed);
+    }
+    return claimed == IDLE ? HELD : claimed;
   }
 
-  private static void lookReported(PartitionClock partition, String start, String end, JsonNode report) {
+  private void lookReported(PartitionClock partition, String start, String end, JsonNode report) {
     long until = report.has("complete_until") ? report.get("complete_until").asLong() * 1000 : PartitionClock.NONE;
     partition.lookReported(start, end, until);
     partition.closed = report.path("finished").asBoolean(false) && Positions.reached(start, end);
     if (until != PartitionClock.NONE) {
-      partition.promise(end, end, until);
+      partition.promise(end, end, new BrokerSkew.Claim(until, until - bound));
     }
   }
 
@@ -163,11 +177,14 @@ final class InputClock {
       if (isLeftOut(partition, frozen)) {
         continue;
       }
-      long known = brokerTime && !frozen ? Math.max(partition.complete, partition.newest) : partition.newest;
-      if (known == PartitionClock.NONE) {
+      long known = partition.newest == PartitionClock.NONE ? HELD : partition.newest - bound;
+      if (brokerTime && !frozen) {
+        known = Math.max(known, partition.completeTime);
+      }
+      if (known == HELD) {
         return HELD;
       }
-      time = Math.min(time, known - bound);
+      time = Math.min(time, known);
     }
     return time;
   }
@@ -223,7 +240,8 @@ final class InputClock {
     put(node, "newest_micros", newest);
     put(node, "look_age_micros", looked == PartitionClock.NONE ? HELD : wall - looked);
     node.put("lag_records", partitions.values().stream().mapToLong(partition -> partition.backlog).sum());
-    node.put("ahead_micros", last == null ? 0 : skew.provenAhead(last.wall(), last.steady()));
+    node.put("ahead_micros", last == null ? 0 : partitions.values().stream()
+        .mapToLong(partition -> skew(partition).provenAhead(last.wall(), last.steady())).max().orElse(0));
     node.put("open_transaction", partitions.values().stream().anyMatch(partition -> partition.openTransaction));
     node.put("partitions", partitions.size());
     return node;

@@ -3,6 +3,7 @@ package dsdagster.time;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dsdagster.OperatorFault;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.spark.SparkContext;
@@ -32,6 +33,7 @@ final class JobClock {
   private final long soonest;
   private final long grid;
   private final Map<String, InputClock> inputs = new LinkedHashMap<>();
+  private final Map<String, BrokerSkew> brokers = new HashMap<>();
   private final Map<String, LongAccumulator> counters = new LinkedHashMap<>();
   private volatile boolean frozen;
   private boolean restored;
@@ -52,7 +54,7 @@ final class JobClock {
     this.soonest = config.path("soonest_micros").asLong(span);
     this.grid = config.path("grid_micros").asLong(0);
     config.path("inputs").properties()
-        .forEach(entry -> inputs.put(entry.getKey(), new InputClock(entry.getKey(), entry.getValue())));
+        .forEach(entry -> inputs.put(entry.getKey(), new InputClock(entry.getKey(), entry.getValue(), brokers)));
   }
 
   InputClock input(String name) {

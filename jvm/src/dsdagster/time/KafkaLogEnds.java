@@ -27,6 +27,8 @@ final class KafkaLogEnds implements LogEnds {
   private Admin admin;
   private Map<TopicPartition, OffsetSpec> question = Map.of();
   private long discovered;
+  private Map<String, String> leaders = Map.of();
+  private Map<TopicPartition, Integer> epochs = Map.of();
 
   KafkaLogEnds(CaseInsensitiveStringMap options) {
     options.asCaseSensitiveMap().forEach((name, text) -> {
@@ -49,9 +51,18 @@ final class KafkaLogEnds implements LogEnds {
       discover();
       ListOffsetsOptions uncommitted = new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED);
       Map<String, String> ends = new HashMap<>();
+      Map<TopicPartition, Integer> answered = new HashMap<>();
       admin.listOffsets(question, uncommitted).all().get(TIMEOUT_SECONDS, TimeUnit.SECONDS)
-          .forEach((partition, end) -> ends.put(key(partition), Long.toString(end.offset())));
-      return ends;
+          .forEach((partition, end) -> {
+            ends.put(key(partition), Long.toString(end.offset()));
+            answered.put(partition, end.leaderEpoch().orElse(-1));
+          });
+      if (answered.equals(epochs)) {
+        return ends;
+      }
+      epochs = answered;
+      discovered = 0; // another broker leads a partition: nothing is concluded before it is known which
+      return null;
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
       return null;
@@ -60,24 +71,36 @@ final class KafkaLogEnds implements LogEnds {
     }
   }
 
+  @Override
+  public Map<String, String> leaders() {
+    return leaders;
+  }
+
   private String key(TopicPartition partition) {
     return topics.size() == 1 ? Integer.toString(partition.partition()) : partition.topic() + "/" + partition.partition();
   }
 
   private void discover() throws InterruptedException, ExecutionException, TimeoutException {
-    if (!question.isEmpty() && System.nanoTime() - discovered < REDISCOVER_NANOS) {
+    if (discovered != 0 && System.nanoTime() - discovered < REDISCOVER_NANOS) {
       return;
     }
     if (admin == null) {
       admin = Admin.create(client);
     }
     Map<TopicPartition, OffsetSpec> found = new HashMap<>();
+    Map<String, String> led = new HashMap<>();
     for (TopicDescription topic
         : admin.describeTopics(topics).allTopicNames().get(TIMEOUT_SECONDS, TimeUnit.SECONDS).values()) {
-      topic.partitions().forEach(
-          partition -> found.put(new TopicPartition(topic.name(), partition.partition()), OffsetSpec.latest()));
+      topic.partitions().forEach(info -> {
+        TopicPartition partition = new TopicPartition(topic.name(), info.partition());
+        found.put(partition, OffsetSpec.latest());
+        if (info.leader() != null) {
+          led.put(key(partition), client.get("bootstrap.servers") + "#" + info.leader().id());
+        }
+      });
     }
     question = found;
+    leaders = led;
     discovered = System.nanoTime();
   }
 

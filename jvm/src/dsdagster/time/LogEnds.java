@@ -22,6 +22,11 @@ interface LogEnds extends AutoCloseable {
         }
 
         @Override
+        public Map<String, String> leaders() {
+          return Map.of();
+        }
+
+        @Override
         public void close() {
           // Holds nothing.
         }
@@ -31,6 +36,9 @@ interface LogEnds extends AutoCloseable {
 
   /** Partition → end, or null when it could not be had: nothing may be concluded then. */
   Map<String, String> ask();
+
+  /** Partition → the broker that stamps its records, as of the last answer; empty before one. */
+  Map<String, String> leaders();
 
   @Override
   void close();

@@ -11,6 +11,12 @@ final class PartitionClock {
   long newest = NONE;
   /** Everything stamped up to here has been read. */
   long complete = NONE;
+  /** Event time that has passed with it: less, by the bound. */
+  long completeTime = NONE;
+  /** What the last look has claimed to be complete. */
+  long claimed = NONE;
+  /** Whoever stamps its records, null where that is not known. */
+  String leader;
   /** Records between the reader and the end. */
   long backlog;
   boolean openTransaction;
@@ -24,7 +30,7 @@ final class PartitionClock {
   private long markSteady;
   private String lastStart;
   private boolean looked;
-  private long candidateTime = NONE;
+  private BrokerSkew.Claim candidate;
   private String candidateEnd;
   private long atEndSince = NONE;
   private long atEndUntil = NONE;
@@ -81,24 +87,30 @@ final class PartitionClock {
 
   private void settle(String batchEnd) {
     if (candidateEnd != null && Positions.reached(batchEnd, candidateEnd)) {
-      complete = Math.max(complete, candidateTime);
+      keep(candidate);
       candidateEnd = null;
     }
   }
 
   /**
-   * All that was stamped up to {@code time} lies before {@code end}; known at once when the batch reads up to there
-   * (a tick in that batch holds for the next one), later when one does. One such promise is kept open at a time: a
-   * newer one would never be met under steady load.
+   * All that a claim names lies before {@code end}; known at once when the batch reads up to there (a tick in that batch
+   * holds behind its rows), later when one does. One such promise is kept open at a time: a newer one would never be met
+   * under steady load.
    */
-  void promise(String batchEnd, String end, long time) {
+  void promise(String batchEnd, String end, BrokerSkew.Claim claim) {
+    claimed = claim.until();
     if (Positions.reached(batchEnd, end)) {
-      complete = Math.max(complete, time);
+      keep(claim);
       candidateEnd = null;
     } else if (candidateEnd == null) {
-      candidateTime = time;
+      candidate = claim;
       candidateEnd = end;
     }
+  }
+
+  private void keep(BrokerSkew.Claim claim) {
+    complete = Math.max(complete, claim.until());
+    completeTime = Math.max(completeTime, claim.time());
   }
 
   /** A look failed: whatever silence was counted so far proves nothing. */

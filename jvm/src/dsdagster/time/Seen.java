@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The pass-through on an input: returns the event time unchanged and remembers the newest one of each partition.
+ * The pass-through on an input: returns the event time unchanged and remembers the newest and the oldest of each partition.
  *
  * <p>Rules: not deterministic, so no predicate moves below it and it runs once a row; a row without event time or
  * partition passes as null and is not remembered. One instance per task.
@@ -41,9 +41,7 @@ public final class Seen implements Serializable {
       number = partition;
       name = null;
     }
-    if (micros > cell[0]) {
-      cell[0] = micros;
-    }
+    SeenTimes.widen(cell, micros, micros);
     return micros;
   }
 
@@ -54,9 +52,7 @@ public final class Seen implements Serializable {
       name = partition.clone();
       number = NO_PARTITION;
     }
-    if (micros > cell[0]) {
-      cell[0] = micros;
-    }
+    SeenTimes.widen(cell, micros, micros);
     return micros;
   }
 

@@ -63,7 +63,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     try {
       long wall = Clocks.now().wall();
       long steady = Clocks.now().steady();
-      boolean asks = guard.isGuarding() && (hadRows || clock.isPending());
+      boolean asks = guard.isGuarding() && (hadRows || guard.leaders().isEmpty() || clock.isPending());
       Map<String, String> logEnds = asks ? guard.ask() : null;
       Offset end = innerLatest(start, limit);
       hadRows = end != null && (start == null || !end.json().equals(start.json()));
@@ -84,15 +84,17 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     Map<String, String> starts = start == null ? Map.of() : Positions.of(start.json());
     Map<String, String> batchEnds = Positions.of(end.json());
     boolean incomplete = guard.isGuarding() && logEnds == null;
+    Map<String, String> leaders = guard.leaders();
     Offset latest = frozen == null ? reportLatestOffset() : null;
     if (latest != null) {
       JsonNode reports = Json.read(latest.json());
       if (isReport(reports)) {
-        return new Look(wall, steady, found, starts, batchEnds, batchEnds, null, reports, false);
+        return new Look(wall, steady, found, starts, batchEnds, batchEnds, null, leaders, reports, false);
       }
-      return new Look(wall, steady, found, starts, batchEnds, Positions.of(latest.json()), logEnds, null, incomplete);
+      Map<String, String> ends = Positions.of(latest.json());
+      return new Look(wall, steady, found, starts, batchEnds, ends, logEnds, leaders, null, incomplete);
     }
-    return new Look(wall, steady, found, starts, batchEnds, batchEnds, logEnds, null, incomplete);
+    return new Look(wall, steady, found, starts, batchEnds, batchEnds, logEnds, leaders, null, incomplete);
   }
 
   private static boolean isReport(JsonNode node) {
