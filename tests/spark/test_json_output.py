@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from pyspark.sql import functions as sf
@@ -140,3 +141,21 @@ def test_bytes_that_are_not_utf_8(spark):
     frame = spark.sql("SELECT CAST(X'61ff62' AS STRING) AS t")
     (row,) = frame.select(json_row([("t", sf.col("t"), parse_type("VARCHAR"))], "sql").alias("made")).collect()
     assert row.made == '{"t":"a\N{REPLACEMENT CHARACTER}b"}'
+
+
+def test_keys_of_a_map_are_the_texts_of_values(spark):
+    names = list(VALUES)
+    frame = frame_of_values(spark, names, 20)
+    fields = []
+    for n, name in enumerate(names):
+        key, one = sf.array(f"c{n}"), sf.array(sf.lit(1))
+        entries = sf.when(sf.col(f"c{n}").isNotNull(), sf.map_from_arrays(key, one))
+        fields += [
+            (f"v{n}", sf.col(f"c{n}"), parse_type(name)),
+            (f"m{n}", entries, parse_type(f"MAP<{name}, INTEGER>")),
+        ]
+    for (line,) in frame.select(json_row(fields, "sql")).collect():
+        row = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+        for n, name in enumerate(names):
+            value = {True: "true", False: "false"}.get(row[f"v{n}"], row[f"v{n}"])
+            assert row[f"m{n}"] == (None if value is None else {value: "1"}), name

@@ -8,6 +8,7 @@ import java.time.LocalDate;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.time.temporal.ChronoUnit;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -60,7 +61,7 @@ final class JsonWriters {
       return new Elements(of(array.elementType(), times));
     }
     if (type instanceof MapType map) {
-      return new Entries(map.keyType(), of(map.valueType(), times));
+      return new Entries(nameOf(map.keyType(), times), of(map.valueType(), times));
     }
     if (type instanceof StringType) {
       return (out, from, at) -> text(out, from.getUTF8String(at));
@@ -82,6 +83,29 @@ final class JsonWriters {
       throw new IllegalArgumentException("no writer of JSON for " + type);
     }
     return known;
+  }
+
+  /** A key of a map: the text that its type has as a value. */
+  private interface Name {
+    String of(ArrayData keys, int at);
+  }
+
+  private static Name nameOf(DataType type, Times times) {
+    if (type.equals(DataTypes.DateType)) {
+      return (keys, at) -> Times.date(keys.getInt(at));
+    }
+    if (type.equals(DataTypes.BinaryType)) {
+      return (keys, at) -> Base64.getEncoder().encodeToString(keys.getBinary(at));
+    }
+    if (type instanceof TimeType) {
+      TimeFormatter formatter = TimeFormatter$.MODULE$.getFractionFormatter();
+      return (keys, at) -> formatter.format(keys.getLong(at));
+    }
+    if (type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType)) {
+      boolean zoned = type.equals(DataTypes.TimestampType);
+      return (keys, at) -> times.text(keys.getLong(at), zoned);
+    }
+    return (keys, at) -> keys.get(at, type).toString();
   }
 
   /** Bytes that are not valid UTF-8 (a cast from binary may give them) become U+FFFD. */
@@ -124,7 +148,7 @@ final class JsonWriters {
       long second = Math.floorDiv(micros, MICROS);
       LocalDate date = LocalDate.ofEpochDay(Math.floorDiv(second, SECONDS));
       if (date.getYear() < 0 || date.getYear() > LAST_YEAR) {
-        out.writeString(local.format(Instant.EPOCH.plus(micros, ChronoUnit.MICROS)) + (zoned ? "Z" : ""));
+        out.writeString(text(micros, zoned));
         return;
       }
       put(0, date.getYear(), 4, (byte) '-');
@@ -136,6 +160,10 @@ final class JsonWriters {
       put(17, ofDay % 60, 2, (byte) '.');
       put(WITHOUT_FRACTION, (int) Math.floorMod(micros, MICROS) / POWERS[digits], digits, (byte) 'Z');
       out.writeRawUTF8String(text, 0, zoned ? text.length : text.length - 1);
+    }
+
+    String text(long micros, boolean zoned) {
+      return local.format(Instant.EPOCH.plus(micros, ChronoUnit.MICROS)) + (zoned ? "Z" : "");
     }
 
     private void put(int at, int number, int places, byte behind) {
@@ -160,7 +188,7 @@ final class JsonWriters {
     }
   }
 
-  private record Entries(DataType key, Writer value) implements Writer {
+  private record Entries(Name key, Writer value) implements Writer {
     @Override
     public void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException {
       MapData map = from.getMap(at);
@@ -168,7 +196,7 @@ final class JsonWriters {
       ArrayData values = map.valueArray();
       out.writeStartObject();
       for (int place = 0; place < map.numElements(); place++) {
-        out.writeFieldName(keys.get(place, key).toString());
+        out.writeFieldName(key.of(keys, place));
         valueOrNull(value, out, values, place);
       }
       out.writeEndObject();
