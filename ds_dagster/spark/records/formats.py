@@ -190,11 +190,11 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     if len(inside) != 1 or not isinstance(inside[0].type, Scalar):
         return sf.struct(*[from_json.getField(column.name).alias(column.name) for column in inside])
     only = inside[0]
-    type_ = check_primitive(only.type, source.entity)
     if relation.key.format == "primitive" and not source.text_keys:
+        type_ = check_primitive(only.type, source.entity)
         return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
-    read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(text_to_value(text, type_))
+    read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(text_to_value(text, inside[0].type))
     return sf.struct(read.alias(only.name))
 
 
