@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import FLOATS, DataType, Scalar
+from ds_dagster.datatypes import FLOATS, VARCHAR, ArrayType, DataType, MapType, StructField, StructType
 from ds_dagster.errors import error
 from ds_dagster.functions.question import named
 from ds_dagster.questions.binding import Question
@@ -67,13 +67,13 @@ class QuestionEngine:
                 return None
             return function(*values)
 
-        is_float = isinstance(result, Scalar) and result.name in FLOATS
+        shown = _shown_type(result)
         struct = ", ".join(f"{place} {duck_name(type_)}" for place, type_ in zip(places, types, strict=True))
         self._connection.create_function(
             name,
-            _as_text(call) if is_float else call,
+            call if shown == result else lambda packed: _shown(call(packed), result),
             [f"STRUCT({struct or 'a0 BOOLEAN'})"],
-            "VARCHAR" if is_float else duck_name(result),
+            duck_name(shown),
             null_handling="special",
             side_effects=changes,
         )
@@ -88,7 +88,7 @@ class QuestionEngine:
             for place, value in zip(places or ["a0"], values, strict=True)
         ]
         expression = named(name, exp.Struct(expressions=pairs))
-        return exp.Cast(this=expression, to=duck_type(result)) if is_float else expression
+        return expression if shown == result else exp.Cast(this=expression, to=duck_type(result))
 
     def prepare(self, question: Question) -> str:
         """A question in DuckDB's words.
@@ -121,14 +121,28 @@ class QuestionEngine:
         return answer
 
 
-def _as_text(call: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], str | None]:
-    """The digits of a float: DuckDB takes a NaN of Python for NULL."""
+def _shown_type(type_: DataType) -> DataType:
+    """A type with texts in place of floats: DuckDB takes a NaN of Python for NULL."""
+    if isinstance(type_, ArrayType):
+        return ArrayType(_shown_type(type_.element))
+    if isinstance(type_, MapType):
+        return MapType(_shown_type(type_.key), _shown_type(type_.value))
+    if isinstance(type_, StructType):
+        return StructType(tuple(StructField(field.name, _shown_type(field.type)) for field in type_.fields))
+    return VARCHAR if type_.name in FLOATS else type_
 
-    def shown(packed: dict[str, Any]) -> str | None:
-        value = call(packed)
-        return None if value is None else repr(float(value))
 
-    return shown
+def _shown(value: Any, type_: DataType) -> Any:
+    """A value of a type as one of :func:`_shown_type`, with the digits of its floats."""
+    if value is None:
+        return None
+    if isinstance(type_, ArrayType):
+        return [_shown(inner, type_.element) for inner in value]
+    if isinstance(type_, MapType):
+        return {_shown(key, type_.key): _shown(inner, type_.value) for key, inner in value.items()}
+    if isinstance(type_, StructType):
+        return {field.name: _shown(value[field.name], field.type) for field in type_.fields}
+    return repr(float(value)) if type_.name in FLOATS else value
 
 
 @cache

@@ -54,12 +54,17 @@ def _only(values: list[Any]) -> Any:
     return values[0] if values else None
 
 
+def _is_in(wanted: Any, values: list[Any]) -> bool:
+    return _rank(wanted) in map(_rank, values)
+
+
 def _place(values: list[Any], wanted: Any) -> int:
-    return values.index(wanted) + 1 if wanted in values else 0
+    ranks = list(map(_rank, values))
+    return ranks.index(_rank(wanted)) + 1 if _rank(wanted) in ranks else 0
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    return [value for place, value in enumerate(values) if value not in values[:place]]
+    return [value for place, value in enumerate(values) if not _is_in(value, values[:place])]
 
 
 def _ordered(values: list[Any], upwards: bool = True, nulls_first: bool | None = None) -> list[Any]:
@@ -77,7 +82,8 @@ def _slice(values: list[Any], first: int, last: int | None = None) -> list[Any]:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Orders values as Spark does: NULL inside first, NaN last, STRUCTs and ARRAYs part by part."""
+    """Orders and compares values as Spark does: NULL inside first, NaN last and equal to itself, STRUCTs and ARRAYs
+    part by part."""
     if value is None:
         return (0,)
     if isinstance(value, dict | list):
@@ -129,7 +135,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),
         ("ARRAY_CONTAINS(ARRAY['a'], NULL)", "FALSE"),
         spark=lambda f, array, wanted: f.exists(array, lambda item: item.eqNullSafe(wanted)),
-        question=nullable(lambda values, wanted: None if values is None else wanted in values),
+        question=nullable(lambda values, wanted: None if values is None else _is_in(wanted, values)),
     ),
     scalar(
         "ARRAY_POSITION",
@@ -166,7 +172,9 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         ("ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "ARRAY[2]"),
         spark=lambda f, array, unwanted: f.filter(array, lambda item: ~item.eqNullSafe(unwanted)),
         question=nullable(
-            lambda values, unwanted: None if values is None else [value for value in values if value != unwanted]
+            lambda values, unwanted: (
+                None if values is None else [value for value in values if _rank(value) != _rank(unwanted)]
+            )
         ),
     ),
     scalar(
@@ -194,7 +202,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "elements in both, each once",
         ("ARRAY_INTERSECT(ARRAY[1, 2], ARRAY[2, 3])", "ARRAY[2]"),
         spark="array_intersect",
-        question=strict(lambda first, second: _distinct([value for value in first if value in second])),
+        question=strict(lambda first, second: _distinct([value for value in first if _is_in(value, second)])),
     ),
     scalar(
         "ARRAY_EXCEPT",
@@ -203,7 +211,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "elements of the first not in the second, each once",
         ("ARRAY_EXCEPT(ARRAY[1, 2], ARRAY[2, 3])", "ARRAY[1]"),
         spark="array_except",
-        question=strict(lambda first, second: _distinct([value for value in first if value not in second])),
+        question=strict(lambda first, second: _distinct([value for value in first if not _is_in(value, second)])),
     ),
     scalar(
         "ARRAY_DISTINCT",

@@ -99,7 +99,7 @@ def _modulo(left: Any, right: Any) -> Any:
     from ds_dagster.functions.values.casts import EXACT
 
     if isinstance(left, float) or isinstance(right, float):
-        return math.fmod(left, right) if right else math.nan
+        return math.fmod(left, right) if right and not math.isinf(left) else math.nan
     if right == 0:
         raise ValueError("division by zero")
     if isinstance(left, int) and isinstance(right, int):
@@ -109,15 +109,15 @@ def _modulo(left: Any, right: Any) -> Any:
 
 def _log(first: Any, second: Any = None) -> float | None:
     if second is None:
-        return math.log(first) if first > 0 else None
-    return math.log(second) / math.log(first) if first > 0 and second > 0 and first != 1 else None
+        return None if first <= 0 else math.log(first)
+    return None if first <= 0 or second <= 0 or first == 1 else math.log(second) / math.log(first)
 
 
 def _power(base: Any, exponent: Any) -> float:
     try:
         return math.pow(base, exponent)
     except ValueError:
-        return math.inf if base == 0 else math.nan
+        return math.nan if base else math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
     except OverflowError:
         return math.inf if base > 0 or exponent % 2 == 0 else -math.inf
 
@@ -135,7 +135,7 @@ def _bucket(value: Any, low: Any, high: Any, count: int) -> int | None:
 
 
 def _cotangent(number: float) -> float:
-    return 1 / math.tan(number) if number else math.inf
+    return 1 / math.tan(number) if number else math.copysign(math.inf, number)
 
 
 def _random_below(bound: int) -> int:
@@ -163,7 +163,7 @@ def _curve(name: str, meaning: str, function: Callable[[float], float], *example
 
 def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> RowFunction:
     """A logarithm, NULL for 0 and below; Spark has it under the same name."""
-    meant = strict(lambda number: function(float(number)) if number > 0 else None)
+    meant = strict(lambda number: None if number <= 0 else function(float(number)))
     text = f"{meaning}; NULL for 0 and below"
     return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=meant)
 

@@ -20,6 +20,8 @@ INTEGER_BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 EXACT = Context(prec=100)
+FEWEST_DIGITS = -400
+"""Behind the point: no number is as large as a one with so many zeros."""
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 3, "TIMESTAMP_LTZ": 3, "TIME": 0})
 """Digits of a fraction where the type names none."""
@@ -266,11 +268,12 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return value
     exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)
-    quantized = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=EXACT)
+    if int(exact.as_tuple().exponent) < -digits:
+        exact = exact.quantize(Decimal(1).scaleb(-max(digits, FEWEST_DIGITS)), rounding=rounding, context=EXACT)
     if not isinstance(type_, Scalar) or type_.name != "DECIMAL":
-        return float(quantized) + 0.0 if isinstance(value, float) else int(quantized)
+        return float(exact) + 0.0 if isinstance(value, float) else int(exact)
     try:
-        return fitted(quantized, type_)
+        return fitted(exact, type_)
     except ValueError:
         return None
 

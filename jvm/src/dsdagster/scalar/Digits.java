@@ -17,6 +17,9 @@ import org.apache.spark.sql.types.DecimalType;
 public final class Digits implements Serializable {
   private static final long serialVersionUID = 1L;
 
+  /** Digits behind the point: no number is as large as a one with so many zeros. */
+  private static final int FEWEST = -400;
+
   private final RoundingMode mode;
   private final int precision;
   private final int scale;
@@ -46,16 +49,21 @@ public final class Digits implements Serializable {
   }
 
   public double ofDouble(double value, int digits) {
-    return Double.isFinite(value) ? BigDecimal.valueOf(value).setScale(digits, mode).doubleValue() : value;
+    return Double.isFinite(value) ? digits(BigDecimal.valueOf(value), digits).doubleValue() : value;
   }
 
   public float ofFloat(float value, int digits) {
-    return Float.isFinite(value) ? new BigDecimal(Float.toString(value)).setScale(digits, mode).floatValue() : value;
+    return Float.isFinite(value) ? digits(new BigDecimal(Float.toString(value)), digits).floatValue() : value;
   }
 
   public Decimal ofDecimal(Decimal value, int digits) {
-    BigDecimal made = value.toJavaBigDecimal().setScale(Math.min(digits, scale), mode).setScale(scale);
+    BigDecimal made = digits(value.toJavaBigDecimal(), digits).setScale(scale);
     return made.precision() > precision ? null : Decimal.apply(made, precision, scale);
+  }
+
+  /** More digits than there are change nothing; they would cost memory by their number. */
+  private BigDecimal digits(BigDecimal value, int digits) {
+    return digits >= value.scale() ? value : value.setScale(Math.max(digits, FEWEST), mode);
   }
 
   @Override
