@@ -18,6 +18,9 @@ HINTS = {
     "CREATE CHANGELOG s AS SELECT a.userid, a.name FROM users a FULL JOIN accounts b ON a.userid = b.userid": (
         "add userid to the SELECT list"
     ),
+    "CREATE CHANGELOG s AS SELECT url, ANY_VALUE(ARRAY[at]) AS a FROM clicks GROUP BY url": (
+        "write ANY_VALUE(orderable); CAST converts a value"
+    ),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from ds_dagster.datatypes import ArrayType, is_orderable
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, UserError
 from ds_dagster.functions.families.ordered_aggregates import literal_part
 from ds_dagster.functions.function import FAMILIES
 from ds_dagster.functions.group_function import GroupFunction, MadeOf
@@ -26,7 +26,14 @@ def bind_made_of(
     arguments, distinct = _arguments(call, unwraps=made_of.keeps_distinct or function.once)
     _check(binder, node, arguments, function, made_of)
     by = None if made_of.by is None else arguments[made_of.by]
-    base = bound_aggregate(binder, node, made_of.aggregate, arguments[0], distinct and made_of.keeps_distinct, by=by)
+    try:
+        base = bound_aggregate(
+            binder, node, made_of.aggregate, arguments[0], distinct and made_of.keeps_distinct, by=by
+        )
+    except UserError as refused:
+        if refused.condition != "FUNCTION_ARGUMENT_TYPE" or refused.params["function"] != made_of.aggregate:
+            raise
+        raise _unfit(binder, node, function, refused.params["types"]) from None
     assert base.type is not None
     type_ = base.type.element if made_of.aggregate == "ARRAY_AGG" and isinstance(base.type, ArrayType) else base.type
     signature = function.signatures[0]
@@ -87,6 +94,6 @@ def _check_text(
     )
 
 
-def _unfit(binder: ExpressionBinder, node: exp.Expression, function: GroupFunction, types: list[str]) -> DsError:
+def _unfit(binder: ExpressionBinder, node: exp.Expression, function: GroupFunction, types: object) -> DsError:
     expected = str(function.signatures[0])
     return binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
