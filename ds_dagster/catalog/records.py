@@ -20,7 +20,7 @@ from ds_dagster.catalog.relation import (
     ValueFormat,
 )
 from ds_dagster.catalog.reserved_columns import CORRUPT, RESERVED_COLUMNS
-from ds_dagster.datatypes import DataType, StructType, holds_timestamp, is_primitive, is_temporal
+from ds_dagster.datatypes import DataType, Scalar, StructType, holds_timestamp, is_primitive, is_temporal
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
@@ -177,13 +177,13 @@ def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
     """Format of the values.
 
     Raises:
-        UserError: VALUE_PRIMITIVE when a primitive value has not exactly one scalar column.
+        UserError: VALUE_PRIMITIVE when a primitive value is not exactly one column of :data:`PRIMITIVE_TYPES`.
     """
     format_ = VALUE_FORMATS[draft.text("value.format") or default]
     if format_ == "primitive":
         excluded = {column.name for column in draft.named_columns("value.columns.exclude")}
         value_columns = [column for column in draft.columns if column.name not in excluded]
-        if len(value_columns) != 1 or not is_primitive(value_columns[0].type):
+        if len(value_columns) != 1 or not _is_part(value_columns[0].type):
             shown = ", ".join(f"{column.name} {column.type}" for column in value_columns) or "no column"
             raise error("VALUE_PRIMITIVE", span=draft.span_of("value.format"), relation=draft.name, columns=shown)
     return format_
@@ -261,7 +261,7 @@ def _check_key_type(draft: Draft, type_: DataType, format_: KeyFormat) -> None:
         )
 
     if format_ == "primitive":
-        if not is_primitive(type_) or str(type_).split("(")[0] not in PRIMITIVE_TYPES:
+        if not _is_part(type_):
             raise refuse(f"primitive keys are one of {', '.join(PRIMITIVE_TYPES)}")
         if len(draft.primary_key) > 1:
             raise refuse("the primary key has several columns")
@@ -271,8 +271,13 @@ def _check_key_type(draft: Draft, type_: DataType, format_: KeyFormat) -> None:
         raise refuse(f"it lacks {', '.join(missing)} of the primary key")
 
 
+def _is_part(type_: DataType) -> bool:
+    """Whether a primitive value or key may be of a type."""
+    return isinstance(type_, Scalar) and type_.name in PRIMITIVE_TYPES
+
+
 def _check_primitive(draft: Draft, columns: Sequence[Column]) -> None:
-    if len(columns) != 1 or str(columns[0].type).split("(")[0] not in PRIMITIVE_TYPES:
+    if len(columns) != 1 or not _is_part(columns[0].type):
         shown = ", ".join(f"{column.name} {column.type}" for column in columns)
         raise error("KEY_PRIMITIVE", span=draft.span_of("key.format"), relation=draft.name, columns=shown)
 

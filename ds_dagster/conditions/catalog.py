@@ -228,13 +228,20 @@ CONDITIONS: tuple[Condition, ...] = (
         "KEY_COLUMN_TYPE",
         "user",
         "{name} of type {type} cannot be part of a key of {relation}",
-        "keys are made of scalar columns",
+        "keys are made of scalar columns; in a query JSON_STRING(value) makes a text of it",
     ),
     Condition(
         "KEY_PRIMITIVE",
         "user",
         "a primitive key of {relation} cannot be made of {columns}",
-        "a primitive key is exactly one scalar column; write 'key.format' = 'json' for others",
+        "a primitive key is one column of VARCHAR, VARBINARY, BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, FLOAT, "
+        "DOUBLE; write 'key.format' = 'json' for others",
+    ),
+    Condition(
+        "KEY_OF_BYTES",
+        "user",
+        "a primitive key of {relation} cannot be VARBINARY: {store} keeps keys as text",
+        "write 'key.format' = 'json', where bytes are Base64, or, where they are UTF-8, CAST(value AS VARCHAR)",
     ),
     Condition("KEY_CONTRADICTS", "user", "{first} and {second} of {relation} contradict: {reason}", "{fix}"),
     Condition(
@@ -253,7 +260,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "VALUE_PRIMITIVE",
         "user",
         "a primitive value of {relation} cannot be made of {columns}",
-        "a primitive value is exactly one scalar column; write 'value.format' = 'json' for others",
+        "a primitive value is one column of VARCHAR, VARBINARY, BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, FLOAT, "
+        "DOUBLE; write 'value.format' = 'json' for others",
     ),
     Condition(
         "TIMESTAMP_COLUMN_UNKNOWN",

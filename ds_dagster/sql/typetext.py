@@ -132,7 +132,7 @@ class TypeParser(CursorParser):
         try:
             return self.data_type()
         except UnreadableError as refused:
-            is_about_type = refused.mistake.condition in ("TYPE_UNKNOWN", "TYPE_PARAMETER_INVALID")
+            is_about_type = refused.mistake.condition in ("TYPE_UNKNOWN", "TYPE_PARAMETER_INVALID", "MAP_KEY_TYPE")
             if not is_about_type or idiom(self._tokens):  # of another dialect: answered as a whole
                 raise
             self.notes.append(refused.mistake)
@@ -192,7 +192,10 @@ class TypeParser(CursorParser):
         return ArrayType(element)
 
     def _map(self) -> DataType:
+        token = self._curr
         key = self.data_type()
+        if not isinstance(key, Scalar):
+            raise self.refuse("MAP_KEY_TYPE", token, type=key)
         self.need_symbol(TokenType.COMMA, "','")
         value = self.data_type()
         self.need_symbol(TokenType.GT, "'>'")

@@ -217,7 +217,8 @@ def _ours(node: exp.DataType) -> DataType | None:
         return ArrayType(element) if element else None
     if node.this is KINDS.MAP:
         parts = [_ours(part) for part in inside if isinstance(part, exp.DataType)]
-        return MapType(parts[0], parts[1]) if len(parts) == 2 and parts[0] and parts[1] else None
+        key, value = parts if len(parts) == 2 else (None, None)
+        return MapType(key, value) if isinstance(key, Scalar) and value else None
     if node.this is KINDS.STRUCT:
         fields = [(part.name, _ours(part.kind)) for part in inside if isinstance(part, exp.ColumnDef) and part.kind]
         typed = tuple(StructField(name, type_) for name, type_ in fields if type_ is not None)

@@ -45,6 +45,7 @@ from ds_dagster.catalog.row_log import HANDLING, log_relation
 from ds_dagster.catalog.schemas.file_formats import check_files, inherited_format
 from ds_dagster.catalog.schemas.relations import check_schemas, default_format, descriptors
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
+from ds_dagster.datatypes import is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.settings import Settings
@@ -165,7 +166,7 @@ def infer_sink(
     )
     check_columns(draft, findings)
     check_upsert_mode(draft, findings)
-    _check_key_selected(draft, findings)
+    _check_key(draft, findings)
     _check_partition_by(draft, findings)
     check_table_properties(draft, KIND_WORDS[draft.kind], findings)
     if store is None:
@@ -277,8 +278,14 @@ def check_insert_kind(target: Relation, changelog: Changelog, findings: Findings
         )
 
 
-def _check_key_selected(draft: Draft, findings: Findings) -> None:
+def _check_key(draft: Draft, findings: Findings) -> None:
+    """The columns of the primary key are selected, and are scalars: stores find rows by them. (Columns of views all
+    are.)"""
     names = {column.name for column in draft.columns}
+    for column in draft.columns if draft.kind in ("changelog", "table") else ():
+        if column.name in draft.primary_key and not is_primitive(column.type):
+            span = column.span or draft.span
+            findings.add(error("KEY_COLUMN_TYPE", span=span, name=column.name, type=column.type, relation=draft.name))
     missing = [name for name in draft.primary_key if name not in names]
     if missing:
         findings.add(

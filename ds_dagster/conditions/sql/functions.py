@@ -61,6 +61,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "MAP_KEY_TYPE",
+        "user",
+        "the keys of a MAP cannot be {type}",
+        "keys of a MAP are single values: write ARRAY<STRUCT<key …, value …>>, or a text as the key, JSON_STRING(key)",
+        "42601",
+    ),
+    Condition(
         "FUNCTION_TYPE_NOT_BUILT",
         "not_yet",
         "the function {name} cannot take or give {type}",

@@ -128,7 +128,7 @@ MAP_FUNCTIONS: tuple[RowFunction, ...] = (
     ),
     scalar(
         "MAP_FROM_ARRAYS",
-        "comparable_array array",
+        "scalar_array array",
         _map_of,
         "keys and values of equal number; a key that comes twice fails",
         ("MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])['b']", "2"),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ds_dagster.catalog.capabilities import Capabilities
@@ -17,7 +17,7 @@ from ds_dagster.catalog.properties.table import RECORDS, specs
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
-from ds_dagster.datatypes import DataType
+from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
@@ -113,6 +113,13 @@ class Kinesis:
                 invalid_address(store, "https://kinesis.<region>.amazonaws.com, or another http(s) endpoint")
             )
         return problems
+
+    def check_relation(self, relation: Relation) -> Iterator[Diagnostic]:
+        """KEY_OF_BYTES: a partition key is Unicode."""
+        key = relation.key
+        types = [key.type, *(column.type for column in relation.columns if column.name in key.columns)]
+        if key.format == "primitive" and any(isinstance(t, Scalar) and t.name == "VARBINARY" for t in types):
+            yield error("KEY_OF_BYTES", span=relation.span, relation=relation.name, store=relation.store).diagnostic()
 
     def native_type(self, type_: DataType) -> str | None:
         """Streams have no column types."""

@@ -155,14 +155,14 @@ def test_joins() -> None:
     assert (second.side, second.args.get("within")) == ("", None)
 
 
+SCALARS: st.SearchStrategy[DataType] = st.sampled_from(
+    [Scalar("BIGINT"), Scalar("VARCHAR", length=3), Scalar("TIME", precision=0), Scalar("TIMESTAMP_LTZ")]
+) | st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: decimal(p, s)))
 TYPES: st.SearchStrategy[DataType] = st.recursive(
-    st.sampled_from(
-        [Scalar("BIGINT"), Scalar("VARCHAR", length=3), Scalar("TIME", precision=0), Scalar("TIMESTAMP_LTZ")]
-    )
-    | st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: decimal(p, s))),
+    SCALARS,
     lambda inner: (
         inner.map(ArrayType)
-        | st.tuples(inner, inner).map(lambda pair: MapType(*pair))
+        | st.tuples(SCALARS, inner).map(lambda pair: MapType(*pair))
         | st.lists(
             st.tuples(st.sampled_from(["a", "B c", 'q"', "order"]), inner),
             min_size=1,
