@@ -1,7 +1,7 @@
 """Plan → streaming DataFrame: one visit method per node.
 
-Between nodes travel the fields of the plan under their internal names, and beside them the technical columns of
-:mod:`ds_dagster.spark.records.columns` that somebody above asked for (``wants``); nothing else is computed.
+Between nodes are the fields of the plan under their internal names, and the technical columns of
+:mod:`ds_dagster.spark.records.columns` that a node above needs (``wants``); nothing else is computed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class PlanCompiler:
         return COMPILERS[type(node)].visit(self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
-        """Decoded records; where the clock needs to know, each tells it its time."""
+        """Decoded records; each reports its time if the clock needs it."""
         is_clocked = node.source_name in self.clocked
         source = self.read(node)
         columns = decode if source.rows is None else typed_rows
@@ -261,7 +261,7 @@ class PlanCompiler:
         return Flow(windowed.extreme(self.spark, node, self.visit(node.input, NOTHING).frame, wants), timed=True)
 
     def visit_match(self, node: Match, _wants: Wants) -> Flow:
-        """Rows in the order of event time and position; those behind time are dropped, and counted, by Spark."""
+        """Rows in the order of event time and position; Spark drops and counts late rows."""
         return Flow(match(self.spark, node, self._timed(node.input, TIME | POSITION).frame))
 
     def visit_weigh(self, node: Weigh, _wants: Wants) -> Flow:
@@ -316,13 +316,13 @@ class PlanCompiler:
         return Flow(elements(flow.frame, node), flow.timed)
 
     def visit_static_scan(self, node: StaticScan, _wants: Wants) -> Flow:
-        """The rows of a table as they stand."""
+        """The present rows of a table."""
         if self.look_up is None:
             raise error("INTERNAL", where=f"no read spec for the table {node.source_name}")
         return Flow(self.look_up(node))
 
     def visit_static_join(self, node: StaticJoin, wants: Wants) -> Flow:
-        """Spark's own join of a stream with rows that stand still; technical columns of the stream pass."""
+        """Spark's own join of a stream with static rows; technical columns of the stream pass."""
         left, right = self.visit(node.left, wants), self.visit(node.right, NOTHING).frame
         pairs = zip(node.left_keys, node.right_keys, strict=True)
         keys = [compile_expression(left.frame, a) == compile_expression(right, b) for a, b in pairs]
@@ -342,7 +342,7 @@ class PlanCompiler:
     # steps
 
     def _shared(self, node: Node, shared: SharedRows) -> Flow:
-        """What several sinks read, whatever this one wants."""
+        """Rows that several sinks read, with the technical columns of all of them."""
         return shared.rows(node, lambda: COMPILERS[type(node)].visit(self, node, shared.wants(node)))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
@@ -370,7 +370,7 @@ class NodeCompiler:
     """How Spark does one class of nodes.
 
     Attributes:
-        visit: its rows, with the technical columns somebody above wants.
+        visit: its rows, with the technical columns that a node above needs.
         ours: an operator of ours keeps its state, which needs RocksDB.
     """
 

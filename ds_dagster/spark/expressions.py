@@ -38,7 +38,7 @@ class ExpressionCompiler:
     """Compiles trees over one frame.
 
     Args:
-        frame: whose columns are the fields; asked for the type of an operand where Spark's meaning depends on it.
+        frame: its columns are the fields; gives the type of an operand if Spark's meaning depends on it.
     """
 
     def __init__(self, frame: DataFrame) -> None:

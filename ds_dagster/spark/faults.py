@@ -176,7 +176,7 @@ def classify(failure: BaseException, entities: str = "the job's entities") -> Ds
 
     Args:
         failure: from a Spark call, a streaming query, a data source or a loader.
-        entities: what the query reads and writes, ``store.entity`` with commas between them, for messages.
+        entities: sources and sinks of the query, ``store.entity`` with commas between them, for messages.
     """
     if isinstance(failure, DsError):
         return failure
@@ -196,7 +196,7 @@ def _by_rules(causes: list[Cause], entities: str) -> DsError:
 
 
 def _failed(condition: str, detail: str, entities: str) -> DsError:
-    """With the entities where the message wants them."""
+    """With the entities if the message names them."""
     if "{entities}" in CONDITIONS[condition].message:
         return error(condition, detail=detail, entities=entities)
     return error(condition, detail=detail)
@@ -216,7 +216,7 @@ def _of_ours(text: str, entities: str) -> DsError | None:
 
 
 def _causes(failure: BaseException) -> Iterator[Cause]:
-    """Outermost first: the Python exceptions, then the Java ones behind them."""
+    """Outermost first: the Python exceptions, then the Java exceptions that caused them."""
     current: BaseException | None = failure
     while current is not None:
         yield Cause(_class_of(current), _spark_condition(current), _without_plan(str(current)))
@@ -244,7 +244,7 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
 
 
 def _spelled_out(text: str) -> Iterator[Cause]:
-    """A Java exception PySpark has no class for: it begins its text with the exception's own."""
+    """A Java exception without a class in PySpark: the text begins with the exception's class."""
     match = _IN_JAVA.match(text)
     if match:
         yield Cause(match[1], "", _without_plan(match[2]))
@@ -265,7 +265,7 @@ def _without_plan(text: str) -> str:
 
 
 def _java_condition(throwable: Any) -> str:
-    """Spark's condition name: the text begins with it in brackets."""
+    """Spark's condition name, which the text begins with, in brackets."""
     return _condition_in(str(throwable.getMessage() or ""))
 
 

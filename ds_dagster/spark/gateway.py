@@ -22,7 +22,7 @@ KEPT_NAMES = (
     "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.classic.SparkSession$",
 )
-"""What PySpark asks the JVM for by these names with every function, list and session."""
+"""Members of the JVM that PySpark looks up by name for every function, list and session."""
 _PARTS = 16
 """Elements of a list that travel at once, see ``dsdagster.Lists``."""
 
@@ -66,7 +66,7 @@ class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
     def __getattr__(self, name: str) -> Any:
         member = super().__getattr__(name)
         if isinstance(member, JavaMember | JavaClass):
-            setattr(self, name, member)  # asked for no more
+            setattr(self, name, member)  # looked up once
         return member
 
 
@@ -105,7 +105,7 @@ def quicken(spark: SparkSession) -> None:
 
 
 def has_operators(spark: SparkSession) -> bool:
-    """Whether the JVM was started with our jar; asked once."""
+    """Whether the JVM was started with our jar; checked once."""
     view = cast(Any, spark._jvm)
     if _HAS_OPERATORS not in vars(view):
         setattr(view, _HAS_OPERATORS, isinstance(view.dsdagster.time.Clocks, JavaClass))

@@ -31,7 +31,7 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
-"""What the name of a column begins with whose exchange is made once, see :meth:`Operators.share_steps`."""
+"""Prefix of the name of a column whose exchange is made once, see :meth:`Operators.share_steps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Operators:
             outer: LEFT instead of INNER.
             immediate: join to what has been seen instead of waiting for time; needs no ticks.
             retention_micros: how long ended versions stay for late stream rows.
-            edge_millis: how far the ticks stay behind time.
-            late_rows: stream rows behind time are late; not those that a join below has held back.
+            edge_millis: how far the ticks trail event time.
+            late_rows: stream rows older than event time are late; false for rows that a join below has held back.
             job: whose snapshot counts late rows and versions.
 
         Returns:
@@ -114,7 +114,7 @@ class Operators:
             calls: JSON of ``[{"function", "argument", "distinct", "type"}]``; argument: its index, negative for
                 ``COUNT(*)``.
             appends_only: no weight is below zero.
-            weighted: the results come and go by ``w``; else the last column is ``deleted``.
+            weighted: results are added and retracted by ``w``; else the last column is ``deleted``.
             ttl_millis: a group, and each value kept by itself, that no change touches for so long is forgotten; 0:
                 never.
 
@@ -147,7 +147,7 @@ class Operators:
             ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
-            The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
+            The same columns; ``w`` is 1 for the first copy of a row, -1 when its last copy is retracted.
         """
         return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only, ttl_millis), self.spark)
 
@@ -168,7 +168,7 @@ class Operators:
             frame: ``keys`` columns of the partition, then those of ORDER BY, ``row`` struct, ``w`` bigint.
             ranking: JSON of ``{"function", "limit", "order": [{"descending", "nulls_first"}]}``.
             appends_only: no weight is below zero.
-            whole: a partition comes in one batch as a whole.
+            whole: all rows of a partition are in one batch.
             ranked: the rank is wanted; else a row that only moves is not a change.
             ttl_millis: a partition that no change touches for so long is forgotten; 0: never.
 
@@ -286,9 +286,9 @@ class Operators:
             headers: of the record, ``array<struct<key:string,value:binary>>``, or a null of that type.
             settings: JSON of the registry (:func:`ds_dagster.spark.records.schemas.registry_settings`), holds secrets.
             schema_id: id of the schema that gives defaults and names, negative without.
-            columns: struct type; a field that is not nullable has to be there.
+            columns: struct type; a field that is not nullable is required.
             reason: name of the last field.
-            kind: what the part is called in reasons.
+            kind: name of the part in reasons.
         """
         make = self._jvm.avro.AvroDecoder.column
         java_column = make(_java(part), _java(headers), settings, schema_id, columns.json(), reason, kind)
@@ -353,7 +353,7 @@ class Operators:
         """Keys and values of the records of a batch, without a second plan over it.
 
         Args:
-            batch: what Spark hands over, batch by batch.
+            batch: function that Spark calls with every batch.
             key, value: columns of it, BINARY or STRING; without a key its name is empty.
         """
         columns = batch.columns
@@ -421,7 +421,7 @@ class Operators:
         return cast(Column, ClassicColumn(java_column))
 
     def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, tells: bool) -> None:
-        """The same of a log of rows too late for their window; ``told``: its records say how late."""
+        """The same for a log of rows too late for their window; ``tells``: its records say how late."""
         context = self.spark.sparkContext._jsc.sc()
         self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), tells)
 
@@ -484,7 +484,7 @@ class Operators:
         self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
 
     def share_steps(self) -> None:
-        """Sessions made of this one from now on run steps behind exchanges of one marked name once."""
+        """Sessions made of this one from now on run steps below exchanges of one marked name once."""
         self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
@@ -532,7 +532,7 @@ def _java(wrapped: DataFrame | Column) -> Any:
 
 
 def recent_progress(query: StreamingQuery, after: str = "") -> list[str]:
-    """JSON of what a query reported after a time (``timestamp`` of the last one taken), oldest first.
+    """JSON of a query's progress reports after a time (``timestamp`` of the last one taken), oldest first.
 
     Times, not batch numbers: a look that found nothing to do is reported under the number of the batch that comes next.
     PySpark's own ``recentProgress`` makes some fifty calls per report, this three.

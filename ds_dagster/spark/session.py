@@ -92,7 +92,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         # every stage of a batch broadcasts some 20 kB in blocks of this size, which are allocated whole: with Spark's
         # 4 MB each is a humongous object for the collector, which then marked the heap once a second
         "spark.broadcast.blockSize": "128k",
-        # nobody looks at Spark's own pages: neither describe every batch at length nor keep a thousand of each
+        # Spark's own pages are not used: neither describe every batch at length nor keep a thousand of each
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "100",

@@ -30,13 +30,13 @@ LATENESS_MILLIS = 10_000
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks stay behind event time. Before an interval join, a pattern and OVER Spark drops rows stamped
+    """How far ticks trail event time. Before an interval join, a pattern and OVER Spark drops rows stamped
     at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
     return 1 if any(node.drops_late_rows for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
-    """Names of the sources whose rows tell the clock their time."""
+    """Names of the sources whose rows report their time to the clock."""
     sources: set[str] = set()
     for node in root.walk():
         if node.waits_for_time:
@@ -53,7 +53,7 @@ def clock_config(
         root: the plan.
         reads: by source name; a source that is not in it has times set by producers.
         mode: see :data:`ClockMode`.
-        looks: sources are read through the wrapper that tells the clock of every look.
+        looks: sources are read through the wrapper that reports every poll to the clock.
     """
     clocked = clocked_sources(root)
     if not clocked:
@@ -72,7 +72,7 @@ def clock_config(
 
 
 def _span_millis(node: Node) -> int:
-    """How far time must pass the newest row until nothing waits: steps that stand over one another wait in turn."""
+    """How far time must pass the newest row until no row waits: stacked steps wait one after the other."""
     below = max(map(_span_millis, node.inputs), default=0)
     return below + node.wait_millis
 

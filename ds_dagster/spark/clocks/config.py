@@ -1,4 +1,4 @@
-"""What a job's clock in the JVM is given: how time of each input is known, and when ticks come."""
+"""Settings of a job's clock in the JVM: where the time of each input comes from, and when ticks are due."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ClockConfig:
 
     Attributes:
         inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
-        span_micros: the largest window or WITHIN, the sum of those that stand over one another; 0 for a temporal join.
-        soonest_micros: how long a row waits at least, no tick comes sooner; None: the span.
+        span_micros: the largest window or WITHIN, the sum over stacked steps; 0 for a temporal join.
+        soonest_micros: shortest wait of a row, no tick is sooner; None: the span.
         grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
             between window ends.
         mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.

@@ -44,7 +44,7 @@ def timed_reader(
     source_name: str,
     guard: bool = False,
 ) -> DataFrame:
-    """Read ``inner`` so that every look for new data is told to the job's clock.
+    """Read ``inner`` so that every poll for new data is reported to the job's clock.
 
     Args:
         spark: session with the jar.
@@ -52,7 +52,7 @@ def timed_reader(
         input_name: name of the input in the clock's configuration.
         inner: format of the wrapped source, native or a registered Python data source.
         options: of the wrapped source.
-        source_name: name in the checkpoint (letters, digits, underscore); empty for none.
+        source_name: name in the checkpoint (letters, digits, underscore); empty without one.
         guard: a Kafka topic of broker time read under ``read_committed``: open upstream transactions hold time.
     """
     reader = spark.readStream.format(TIMED_SOURCE).options(**options)
@@ -64,7 +64,7 @@ def timed_reader(
 def with_ticks(spark: SparkSession, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:
     """``frame`` with its time column ``time`` (timestamp) as event time moved by the job's ticks.
 
-    Columns and rows stay as they are; rows behind the ticks are dropped, and counted, by the operators above.
+    Columns and rows are unchanged; the operators above drop and count rows older than the ticks.
     """
     marked = [carry_time(field(name), name) if name == time else field(name) for name in frame.columns]
     return frame.select(*marked).union(_ticks(operators(spark), job, frame, time, source_name))

@@ -35,9 +35,9 @@ class FilePosition:
         number: of the position, 0 at the beginning.
         seen: hashes of the names of files that were read.
         horizon: nanoseconds; files modified before are read too.
-        older: how many files stood before the horizon when it was drawn.
-        batch: what was read since the position before.
-        at_end: begin with what comes from now on; only of the first position.
+        older: number of files before the horizon when it was set.
+        batch: files read since the position before.
+        at_end: begin with files that arrive from now on; only of the first position.
     """
 
     number: int = 0
@@ -64,14 +64,14 @@ class FilePosition:
         return sorted(files)
 
     def after(self, batch: Sequence[FileFacts], listing: Sequence[FileFacts]) -> FilePosition:
-        """The position behind further files; ``listing``: all files as they were found last."""
+        """The position after further files; ``listing``: all files of the last listing."""
         read_hashes = self.seen | {hash_of(file.path) for file in batch}
         if len(read_hashes) <= REMEMBERED:
             return FilePosition(self.number + 1, read_hashes, self.horizon, self.older, tuple(batch))
         return self._shortened(read_hashes, tuple(batch), listing)
 
     def at_end_of(self, listing: Sequence[FileFacts]) -> FilePosition:
-        """The position behind everything there is, without reading it."""
+        """The position after all present files, without reading them."""
         hashes = frozenset(hash_of(file.path) for file in listing)
         if len(hashes) <= REMEMBERED:
             return FilePosition(self.number + 1, hashes)

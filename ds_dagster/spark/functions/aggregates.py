@@ -1,4 +1,4 @@
-"""Calls of aggregates: what they take of a row, for Spark's own aggregates and for ours."""
+"""Calls of aggregates: their inputs from a row, for Spark's own aggregates and for ours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def delta_form(call: AggregateCall) -> DeltaForm:
 
 
 def delta_type(call: AggregateCall) -> spark_types.DataType:
-    """The type of what our operator gives."""
+    """The type of our operator's result."""
     type_ = to_spark(call.type)
     if call.order is None:
         return type_
@@ -73,5 +73,5 @@ def delta_type(call: AggregateCall) -> spark_types.DataType:
 
 
 def delta_result(column: Column, call: AggregateCall) -> Column:
-    """The call's result from what our operator gives."""
+    """The call's result from our operator's result."""
     return (column.getField(PLACED_VALUE) if delta_form(call).placed else column).alias(call.name)

@@ -81,7 +81,7 @@ def _left(value: Column, target: Scalar) -> Column:
 
 
 def _cut(value: Column, target: Scalar, digits: int) -> Column:
-    """A time with the digits behind these cut off."""
+    """A time with further digits of the fraction cut off."""
     if target.name == "TIME":
         shown = len("12:34:56") + (1 + digits if digits else 0)
         return sf.substring(value.cast("string"), 1, shown).cast(spark_sql(target))

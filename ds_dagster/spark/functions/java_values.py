@@ -18,8 +18,8 @@ from ds_dagster.spark.gateway import Package
 
 
 def time_of_text(text: Column, pattern: Column) -> Column:
-    """Milliseconds since 1970 (BIGINT) of a text in UTC by a pattern of Java's SimpleDateFormat; what stands behind
-    the pattern is not looked at. NULL when the text does not begin so, and for days that do not exist.
+    """Milliseconds since 1970 (BIGINT) of a text in UTC by a pattern of Java's SimpleDateFormat; text after
+    the pattern is ignored. NULL if the text does not match, and for days that do not exist.
 
     Fails with PATTERN_INVALID where it is evaluated.
     """
@@ -48,7 +48,7 @@ def scalar(method: str, *columns: Column) -> Column:
 
 
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
-    """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits behind the point, in its own type; NULL
+    """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits after the point, in its own type; NULL
     where that cannot hold it. Floats go by their shortest decimal text."""
     return _column(_package("scalar").Digits.column(_java(value), _java(digits.cast("int")), mode, type_.json()))
 
@@ -60,10 +60,10 @@ def json_columns(
 
     Args:
         part: bytes of the record's part; null gives null.
-        columns: a field that is not nullable has to be there.
+        columns: a field that is not nullable is required.
         types: of the columns, as people write them.
         reason: name of the last field.
-        kind: what the part is called in reasons.
+        kind: name of the part in reasons.
     """
     make = _package("json").JsonDecoder.column
     return _column(make(_java(part.cast("binary")), columns.json(), list(types), reason, kind))

@@ -14,7 +14,7 @@ from ds_dagster.spark.kinesis.offsets import ShardPosition
 STALE_SECONDS = 30.0
 """What a look said this long ago says nothing any more."""
 UNKNOWN = -1
-"""``millis_behind`` of a shard nobody has looked at lately."""
+"""``millis_behind`` of a shard without a recent read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class ShardBuffer:
 
     @property
     def settled(self) -> bool:
-        """Nothing more will come in this run."""
+        """No more records in this run."""
         return self.reached and not self.rows
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Behind what is there."""
+        """Position after the buffered records."""
         self.batches.append(batch)
         self.rows += batch.num_rows
         self.size += batch.nbytes

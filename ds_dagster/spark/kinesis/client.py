@@ -65,12 +65,12 @@ class Exchange:
 
     @property
     def agrees(self) -> bool:
-        """Our clock and the server's do not contradict each other."""
+        """Whether the clocks of this machine and of the server agree; true if the server sends none."""
         return self.date is None or (self.date <= self.answered_at and self.asked_at < self.date + 1)
 
     @property
     def earliest(self) -> float:
-        """Server time that had certainly come when the request was answered."""
+        """Server time that had certainly passed when the request was answered."""
         if self.agrees or self.date is None:
             return self.asked_at
         return min(self.asked_at, self.date - 1)
@@ -89,7 +89,7 @@ class Reply:
         body: parsed JSON.
         exchange: when.
         code: error code when the caller expected one, else empty.
-        message: text that came with ``code``.
+        message: text of ``code``.
         throttled: attempts that were answered by "slow down" before this one.
     """
 
@@ -102,7 +102,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What one HTTP exchange gave; ``status`` 0 means that no answer came."""
+    """Answer of one HTTP exchange; ``status`` 0: no answer."""
 
     status: int
     reply: Reply
@@ -158,7 +158,7 @@ class KinesisClient:
         Args:
             operation: name in the Kinesis API, such as ``GetRecords``.
             payload: its input; binary members in base64.
-            expected: error codes the caller handles itself; they come back in ``Reply.code``.
+            expected: error codes the caller handles itself, returned in ``Reply.code``.
             read_seconds: how long to wait for the answer of one attempt.
             policy: replaces the client's own.
 
@@ -265,7 +265,7 @@ class _Signer:
         return self._url, dict(request.headers)
 
     def _frozen(self) -> Any:
-        """The keys of this moment; those of a role are renewed in here."""
+        """The present keys; the keys of a role are renewed here."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         login = self._connection

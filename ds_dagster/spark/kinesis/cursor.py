@@ -24,7 +24,7 @@ EXPIRED = frozenset({"ExpiredIteratorException"})
 INVALID = frozenset({"InvalidArgumentException"})
 NOT_FOUND = frozenset({"ResourceNotFoundException"})
 UNANSWERED = frozenset({"ReadTimeoutError"})
-"""The client's code of an answer that did not come in time."""
+"""The client's code of a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Page:
         records: raw, in order, aggregates taken apart; empty pages are normal.
         exchange: when it was.
         millis_behind: how far the page's end is behind the shard's newest record.
-        at_end: nothing further stood in the shard when the request was answered; of a closed shard: it is finished.
+        at_end: the shard had no further record when the request was answered; of a closed shard: it is finished.
         finished: the shard is closed and read to its end.
         throttled: Kinesis had said "slow down" before it answered.
     """
@@ -54,7 +54,7 @@ class ShardCursor:
     Args:
         client: the API.
         stream, shard: what to read.
-        position: where to begin; advances by what is returned.
+        position: where to begin; advances by the returned records.
         ending: sequence number at which ListShards says that the shard ends; empty if open or unknown.
         survives_trim: asked when the record we were behind is gone; answers whether nothing can have been lost. None:
             the caller finds out by itself.
@@ -163,7 +163,7 @@ class ShardCursor:
         return str(reply.body["ShardIterator"])
 
     def _without_anchor(self, records: list[RawRecord], nothing_further: bool) -> list[RawRecord]:
-        """Drop the record we were behind; if it is gone, ask whether that can be a loss."""
+        """Drop the record of the position; if it no longer exists, find out whether records may be lost."""
         if not self._anchor or not (records or nothing_further):
             return records
         anchor, self._anchor = self._anchor, ""

@@ -1,4 +1,4 @@
-"""Records that a query went past because the stream had dropped them, counted and told."""
+"""Records that a query skipped because the stream had dropped them, counted and reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOG = logging.getLogger(__name__)
 class Losses:
     """What one query has skipped since it started.
 
-    A gap at a position counts as one record: Kinesis does not tell how many it held.
+    A gap at a position counts as one record: Kinesis does not say how many it held.
     """
 
     def __init__(self, stream: str) -> None:

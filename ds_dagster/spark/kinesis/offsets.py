@@ -32,7 +32,7 @@ class ShardPosition:
     Attributes:
         kind: see the module.
         after: sequence number of the last record read; empty if none was.
-        count: records read of this shard since the first batch; those of an aggregate are counted one by one.
+        count: records read of this shard since the first batch; records in an aggregate are counted one by one.
         time: epoch milliseconds, kinds ``latest`` and ``time``.
         sub: last sub-record read where more of the aggregate ``after`` follow, else -1.
     """
@@ -49,11 +49,12 @@ class ShardPosition:
         return self.kind == "closed"
 
     def advanced(self, after: str, rows: int, sub: int = -1) -> ShardPosition:
-        """Behind ``rows`` further records, the last of which is ``after``, or its sub-record ``sub`` if more follow."""
+        """The position after ``rows`` further records, the last of which is ``after``, or its sub-record ``sub`` if
+        more follow."""
         return ShardPosition("after", after, self.count + rows, sub=sub)
 
     def ended(self) -> ShardPosition:
-        """The same place, with nothing to come."""
+        """The same position, closed: no more records."""
         return replace(self, kind="closed", time=0)
 
     def json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ds_dagster.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where Kinesis is and who asks. Without keys, botocore's default chain is used.
+    """Address of Kinesis and login. Without keys, botocore's default chain is used.
 
     Attributes:
         region: AWS region; part of the signature even for a local server.
@@ -33,7 +33,7 @@ class Connection:
 
     @property
     def login(self) -> AwsLogin:
-        """Who asks."""
+        """The login."""
         return AwsLogin(
             region_name=self.region,
             aws_access_key_id=self.access_key_id,

@@ -1,4 +1,4 @@
-"""How often one shard is asked. AWS allows five reads a second and shard, over all who read it: jobs that read the same
+"""How often one shard is read. AWS allows five reads a second and shard, over all who read it: jobs that read the same
 stream share them by backing off: slower at once, faster little by little."""
 
 from __future__ import annotations

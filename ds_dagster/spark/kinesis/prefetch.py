@@ -42,7 +42,7 @@ class Prefetcher:
     Args:
         client: shared by all threads; its ``stopped`` event ends them.
         options: of the source.
-        sightings: what an earlier process knew (:class:`Sighting` by shard).
+        sightings: of an earlier process (:class:`Sighting` by shard).
         losses: counts what is skipped.
         freeze: where a finite run ends; None for a run without end.
     """
@@ -247,7 +247,7 @@ class Prefetcher:
         return page.records, page.at_end and not page.finished and page.exchange.asked_at >= freeze.local
 
     def _survives_trim(self, shard: str, position: ShardPosition) -> bool:
-        """The record we are behind is gone: whether to go on."""
+        """The record of the position no longer exists: whether to continue."""
         if self._was_last(shard, position):
             return True
         if self._options.on_trimmed == "skip":
@@ -256,7 +256,7 @@ class Prefetcher:
         return False
 
     def _was_last(self, shard: str, position: ShardPosition) -> bool:
-        """Nothing is lost if the record we are behind was still the last one recently enough."""
+        """Nothing is lost if the record of the position was still the newest one recently enough."""
         with self._changed:
             sighting = self._sightings.get(shard)
         if sighting is None or sighting.after != position.after or position.sub >= 0:

@@ -19,7 +19,7 @@ class ShardRange:
     """The records (start, end] of a shard, and where they may be had without reading the stream again.
 
     Attributes:
-        path: spool file on the machine that planned the batch, empty for none.
+        path: spool file on the machine that planned the batch, empty without one.
         payload: that file's content, for tasks on other machines; empty where it was not shipped.
     """
 
@@ -44,7 +44,7 @@ def read_range(
         client: the API.
         stream: name.
         wanted: the range.
-        missing: told how many are not there any more, instead of an error.
+        missing: called with the number of records that no longer exist, instead of an error.
 
     Raises:
         UserError: KINESIS_RANGE_TRIMMED when not all of them are there any more.

@@ -18,7 +18,7 @@ class Shard:
     """One shard as ListShards shows it.
 
     Attributes:
-        parents: what it was split off or merged from.
+        parents: shards it was split off or merged from.
         ending: last sequence number of a closed shard, empty while it is open.
         hashes: hash keys of its records.
     """

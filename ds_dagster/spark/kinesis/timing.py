@@ -47,7 +47,7 @@ class Retries:
         self._deadline = self._clock.monotonic() + self._policy.budget
 
     def pause(self) -> bool:
-        """Wait before the next attempt; False when the budget is used up or somebody asked to stop."""
+        """Wait before the next attempt; False when the budget is used up or a stop was requested."""
         delay = self._policy.delay(self.attempts)
         self.attempts += 1
         if self._clock.monotonic() + delay > self._deadline:

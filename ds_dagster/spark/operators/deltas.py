@@ -27,7 +27,7 @@ from ds_dagster.spark.records.columns import field, with_missing
 
 
 def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
-    """Rows that come for good, or what upserts change.
+    """Appended rows, or the changes of upserts.
 
     Args:
         frame: the node's input; of upserts with ``ORDER`` and, where rows may be deletes, ``DELETED``.
@@ -121,7 +121,7 @@ def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
 
 
 def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame:
-    """Each row once: with weights, or appended for good where none ever goes."""
+    """Each row once: with weights, or appended if there are no retractions."""
     keys = _keys(tuple(f.name for f in node.output), node.output)
     rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
     deltas = operators(spark).distinct(rows, appends_only=node.changelog == "append", ttl_millis=node.ttl_millis)

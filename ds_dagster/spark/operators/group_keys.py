@@ -53,5 +53,5 @@ def _has_floats(type_: DataType) -> bool:
 
 
 def compile_key(frame: DataFrame, expression: BoundExpression) -> Column:
-    """An expression that tells rows apart."""
+    """An expression as a grouping key."""
     return one_zero(compile_expression(frame, expression), expression.type)

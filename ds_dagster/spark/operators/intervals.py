@@ -71,7 +71,7 @@ def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: 
 
     Args:
         frames: both sides with ``EVENT_TIME``, the watermark on it.
-        wants: technical columns somebody above asks for; only the event time is known here.
+        wants: technical columns that a node above needs; only the event time is known here.
     """
     left, right = (_native_side(node, frame, side) for side, frame in enumerate(frames))
     within = sf.lit(timedelta(milliseconds=node.within_millis))

@@ -1,4 +1,4 @@
-"""The sides of a temporal join as its operator takes them, and conditions on the version that was met."""
+"""The inputs of a temporal join's operator, and conditions on the joined version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def side(node: TemporalJoin, frame: DataFrame, number: int) -> DataFrame:
 
 
 def without_version(frame: DataFrame, residual: BoundExpression, versions: Node) -> DataFrame:
-    """A version that fails what ON asks besides the key counts as none."""
+    """A version that fails the other conditions of ON counts as missing."""
     holds = compile_condition(frame, residual)
     version = versions.names
     return frame.select(*[sf.when(holds, field(n)).alias(n) if n in version else field(n) for n in frame.columns])

@@ -16,7 +16,7 @@ _NUMBER, _KEY, _VALUE = "__number", "__element_key", "__element"
 
 
 def elements(frame: DataFrame, node: Unnest) -> DataFrame:
-    """Rows with their elements; technical columns pass, a row's position tells its elements apart too."""
+    """Rows with their elements; technical columns pass, the position distinguishes the elements of a row too."""
     value = compile_expression(frame, node.value)
     generated = (sf.posexplode_outer if node.outer else sf.posexplode)(value)
     is_map = isinstance(node.value.type, MapType)

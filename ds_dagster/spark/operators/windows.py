@@ -20,7 +20,7 @@ _NUMBER = "__window_number"
 
 
 def with_window(frame: DataFrame, window: Window) -> DataFrame:
-    """Rows with ``WINDOW``: a row in several windows becomes as many, one in none is gone.
+    """Rows with ``WINDOW``: a row in several windows becomes as many rows, a row in no window is dropped.
 
     Args:
         frame: with ``EVENT_TIME``, the watermark on it.
@@ -63,7 +63,7 @@ def _session(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _hop(frame: DataFrame, window: Window) -> DataFrame:
-    """The windows that began last and still hold the row; none where the step is longer than the window."""
+    """The latest windows that hold the row; none if the step is longer than the window."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
     time = sf.unix_micros(sf.col(names.EVENT_TIME))
     into = sf.pmod(time, sf.lit(step))
@@ -74,7 +74,7 @@ def _hop(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
-    """The windows from the row's multiple of the size to the steps behind the row."""
+    """The windows from the row's multiple of the size to the steps after the row."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
     time = sf.unix_micros(sf.col(names.EVENT_TIME))
     into = sf.pmod(time, sf.lit(size))

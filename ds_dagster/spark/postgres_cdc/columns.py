@@ -183,7 +183,7 @@ def parse_array(text: str) -> list[str | None] | None:
 
     Source of the rule: PostgreSQL documentation, "Array Input and Output Syntax".
     """
-    if text.startswith("["):  # bounds other than 1 are told in front
+    if text.startswith("["):  # bounds other than 1 are written first
         text = text.partition("=")[2]
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
         return None

@@ -52,7 +52,7 @@ def _strings(texts: pa.Array) -> pa.Array:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    """NaN and the infinities are no JSON numbers; they become strings, as the types that have them read them."""
+    """NaN and the infinities are not JSON numbers; they become strings, which FLOAT and DOUBLE read."""
     odd = pc.match_substring_regex(texts, "[a-zA-Z]$")
     return pc.if_else(odd, _strings(texts), texts) if pc.any(odd).as_py() else texts
 

@@ -28,7 +28,7 @@ class CdcOptions:
     """Checked options.
 
     Attributes:
-        connector: import path ``module:Class`` of what connects (``Class.of(store, settings)``).
+        connector: import path ``module:Class`` of the connector (``Class.of(store, settings)``).
         settings: of the connection; secrets.
         store: shown in errors.
         tables: (schema, name), at least one.

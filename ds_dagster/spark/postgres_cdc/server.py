@@ -1,4 +1,4 @@
-"""What is asked of the server: publication and slot, where its log is, changes, tables under a snapshot.
+"""Requests to the server: publication and slot, position of its log, changes, tables under a snapshot.
 
 Only one session at a time may use a slot. A session that was cut off may hold it for a moment longer, so a slot in use
 is asked for again until :data:`SLOT_SECONDS` have passed.
@@ -80,7 +80,7 @@ class ServerState:
         flushed: end of its log on disk.
         millis: its clock, since 1970.
         database: of the connection.
-        confirmed: what the slot gave up; None without the slot.
+        confirmed: position up to which the slot has released the log; None without the slot.
         status: of the slot's log (``reserved``, ``extended``, ``unreserved``, ``lost``).
         retained: bytes of log the slot keeps.
         published: how many of the tables the publication holds.
@@ -181,7 +181,7 @@ class Server:
         self._ask(ask, f"make the replication slot {slot}")
         return self.look()
 
-    # -- where it stands -----------------------------------------------------------------------------------------------
+    # -- positions -----------------------------------------------------------------------------------------------------
 
     def look(self) -> ServerState:
         """Where log and slot are.
@@ -302,7 +302,7 @@ class Server:
         return [self.printed(setting) for setting in (isolation, chosen, *of_session)]
 
     def export(self) -> Exported:
-        """A snapshot of all tables, by a slot that goes with its session."""
+        """A snapshot of all tables, by a slot that is dropped with its session."""
         import psycopg2
         from psycopg2 import sql
         from psycopg2.extras import LogicalReplicationConnection

@@ -31,7 +31,7 @@ offset, and with it the slot, so that the server need not keep that log."""
 LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
 """A look that finds nothing is followed by a pause of so many times its own length, up to so many seconds."""
 MARK_BYTES = 16 * 1024 * 1024
-"""Log after which a mark is left from which decoding may begin."""
+"""Bytes of log after which a point is recorded from which decoding may begin."""
 
 
 @crosses
@@ -96,7 +96,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> JsonOffset:
-        """Where a query without a checkpoint begins; the server is not asked."""
+        """Where a query without a checkpoint begins, without a request to the server."""
         return self._json(LogPosition(begin=self._options.starting_position))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -146,7 +146,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return []
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """The batch that ends here is finished: a snapshot that was read goes."""
+        """The batch that ends here is finished: a snapshot that was read is deleted."""
         at = LogPosition.parse(end)
         if at.of and not at.in_snapshot:
             Parts.of(self._options).clear()

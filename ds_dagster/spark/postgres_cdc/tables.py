@@ -27,7 +27,7 @@ READABLE = ("r", "p")
 
 
 def source_tables(cursor: Any, tables: Sequence[tuple[str, str]], shape: Shape) -> tuple[SourceTable, ...]:
-    """The tables as they are now; ``is_key`` marks the columns that tell a row of its.
+    """The tables at present; ``is_key`` marks the columns of the row's identity.
 
     Raises:
         UserError: CDC_TABLE_MISSING, CDC_TABLE_UNREADABLE, CDC_TABLE_WITHOUT_KEY, CDC_COLUMN_GONE, CDC_KEY_DIFFERS.
@@ -82,7 +82,7 @@ def _check_columns(table: SourceTable, shape: Shape) -> None:
 
 
 def _check_key(table: SourceTable, key: Sequence[str]) -> None:
-    """What tells rows apart in the relation tells them apart in the table."""
+    """Check that the primary key of the relation is a key of the table."""
     key_of_server = [column.name for column in table.columns if column.is_key]
     if set(key_of_server) != set(key):
         raise error(

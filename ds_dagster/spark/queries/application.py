@@ -31,7 +31,7 @@ class ApplicationWriter:
         """Write one batch into every sink, in the order of the statements.
 
         Raises:
-            DsError: what a sink raises; the batch fails as a whole and is run again by the next start.
+            DsError: of a sink; the batch fails as a whole and is run again by the next start.
         """
         batch.persist()
         try:

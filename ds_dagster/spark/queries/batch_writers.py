@@ -45,7 +45,7 @@ class SinkWriter(Protocol):
     """Takes the batches of one sink.
 
     Attributes:
-        failure: what the last batch failed with; Spark keeps only its text.
+        failure: error of the last batch; Spark keeps only its text.
     """
 
     failure: DsError | None
@@ -54,7 +54,7 @@ class SinkWriter(Protocol):
         """Before the first batch: hold the sink against the checkpoint.
 
         Raises:
-            DsError: what the sink refuses.
+            DsError: of the sink.
         """
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -70,7 +70,7 @@ class SinkPlan:
         write: spec of its entity.
         identity: who writes it.
         writer: takes its batches.
-        frame: what it gets.
+        frame: the rows it writes.
     """
 
     part: Part
@@ -103,7 +103,7 @@ class StreamWriter:
         self.options = account.settle(self.write, self.identity, self.options)
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """One batch; the format is told its number."""
+        """Write one batch; the format gets its number."""
         options = {**self.options, "epoch": str(epoch)} if self.write.transactional else dict(self.options)
         session = batch.sparkSession
         try:
@@ -137,7 +137,7 @@ class BatchWriter:
     has to be committed.
 
     Attributes:
-        last: what the last batch did.
+        last: outcome of the last batch.
         written: rows loaded by all batches.
     """
 
@@ -168,7 +168,7 @@ class BatchWriter:
         """Load one batch.
 
         Raises:
-            DsError: what the loader raises; the batch fails and is run again by the next start.
+            DsError: of the loader; the batch fails and is run again by the next start.
         """
         try:
             self.last = self.loader.load(self.rows(batch), self._tip_of(epoch))
@@ -237,10 +237,10 @@ def sink_writer(
         resolve: gives option values.
         loader: of a table instead of its store's (tests).
         capture: takes the records of a stream instead of its store (tests).
-        entities: what the query reads and writes, for messages.
+        entities: sources and sinks of the query, for messages.
 
     Raises:
-        DsError: what the loader's factory and the resolver raise.
+        DsError: of the loader's factory and of the resolver.
     """
     if write.kind == "batch":
         if write.table is None:

@@ -20,7 +20,7 @@ _PACKAGE = "dsdagster.checkpoint"
 
 
 def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
-    """The last finished batch of a checkpoint and the one that was begun behind it.
+    """The last finished batch of a checkpoint and the one that was begun after it.
 
     Args:
         session: with the settings of the checkpoint's file system.
@@ -54,7 +54,7 @@ def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) 
 
 
 def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
-    """A text beside Spark's files, None without one.
+    """A text next to Spark's files, None without one.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.

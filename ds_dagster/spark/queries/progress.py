@@ -1,4 +1,4 @@
-"""What Spark tells of a batch, as a record."""
+"""Spark's progress report of a batch, as a record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SourceProgress:
         lag_seconds: age of the oldest record that is not read yet, None when the source does not say.
         lost_records: skipped since the query started because they were gone; see :data:`LOST`.
         lost: which, as people read it.
-        facts: what else the source tells of itself (``wal_status``, ``lag_bytes``), by name; empty for most.
+        facts: other figures of the source (``wal_status``, ``lag_bytes``), by name; empty for most.
     """
 
     name: str
@@ -137,7 +137,7 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
 
 
 def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
-    """What a source with one partition reports beside its lag."""
+    """Other figures of a source with one partition."""
     if sum(name.endswith(_BEHIND) for name in latest) != 1:
         return {}
     named = {name.rpartition("/")[2]: value for name, value in latest.items()}
@@ -146,7 +146,7 @@ def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
 
 def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:
     behind = [value for name, value in latest.items() if name.endswith(_BEHIND)]
-    if behind:  # the source tells how late its shards are, not how many records wait
+    if behind:  # the source knows how late its shards are, not how many records wait
         return 0 if all(value == 0 for value in behind) else None
     numbers = [(latest[name], end.get(name, 0)) for name in latest]
     if not numbers or not all(isinstance(a, int) and isinstance(b, int) for a, b in numbers):

@@ -99,7 +99,7 @@ def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
 
 
 def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
-    """The log's row: what the failing step was computed from, as JSON, and the record, where a row is of one."""
+    """The log's row: the input of the failing step, as JSON, and the record, if the row is of one."""
     shown = [name for name in frame.columns if name not in names.TECHNICAL]
     text = sf.to_json(
         sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),

@@ -54,14 +54,14 @@ class SharedRows:
         return node.shared_name in self._names
 
     def wants(self, node: Node) -> frozenset[str]:
-        """Technical columns that its readers may ask for."""
+        """Technical columns that its readers may need."""
         if node.is_plain:
             return frozenset({names.EVENT_TIME, names.PARTITION, names.ORDER}) | self.beside
         time = [] if node.untimed else [names.EVENT_TIME]
         return frozenset([*time, names.WINDOW] if node.open_windows else time)
 
     def rows(self, node: Node, make: Callable[[], Flow]) -> Flow:
-        """The node's rows behind an exchange; ``make`` is called once."""
+        """The node's rows after an exchange; ``make`` is called once."""
         name = node.shared_name
         if name not in self._made:
             flow = make()
@@ -77,7 +77,7 @@ def exchanged(frame: DataFrame, partitions: int, mark: str, timed: bool) -> Data
         frame: of a node.
         partitions: of the exchange.
         mark: a name for rows of steps with state, unique in the plan; empty for others.
-        timed: its time carries Spark's watermark, and goes on doing so.
+        timed: its time has Spark's watermark, and keeps it.
     """
     row = sf.struct(*[names.field(name) for name in frame.columns])
     rows = mark or _ROWS

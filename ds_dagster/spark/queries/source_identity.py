@@ -40,7 +40,7 @@ def check_identities(session: SparkSession, checkpoint: str, reads: Mapping[str,
 
 
 def identities(reads: Mapping[str, ReadSpec]) -> Mapping[str, str]:
-    """What tells the sources from later ones of their names, of those where somebody knows."""
+    """Identities of the sources, which a later source of the same name does not share; without the unknown ones."""
     return {name: spec.identity for name, spec in reads.items() if spec.identity}
 
 

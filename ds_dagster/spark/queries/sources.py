@@ -26,7 +26,7 @@ SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 in the checkpoint."""
 
 PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
-"""Where the parts of a record stand in a provided frame."""
+"""Columns of a provided frame with the parts of a record."""
 
 STREAM_BATCH_ROWS = 1_000_000
 """Records one source gives a batch at most when neither query nor relation says: keeps a backlog in steps that can be
@@ -52,7 +52,7 @@ def read_records(
         scan: names the source.
         spec: of the store.
         resolve: gives option values; called here and nowhere else.
-        clock_job: job whose clock is told of every look for new records; empty for queries without event time.
+        clock_job: job to whose clock every poll for new records is reported; empty for queries without event time.
         default_rows: bound of one batch where the scan has none.
         named: the checkpoint knows the source by its name, not by its place in the plan.
     """
@@ -101,7 +101,7 @@ def provided_records(
 
 
 def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:
-    """Options as plain text; they may hold secrets, so nobody prints or stores them."""
+    """Options as plain text; they may hold secrets, so they are never printed or stored."""
     return MappingProxyType({name: resolve(value) for name, value in options.items()})
 
 

@@ -1,4 +1,4 @@
-"""Names of the columns that travel beside a plan's fields, and the small column tricks several modules need."""
+"""Names of the technical columns next to a plan's fields, and small helpers for columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITION: Final = "__partition"
 ORDER: Final = "__order"
 """Text: a row's ordered part of its entity and its position there, sortable."""
 WEIGHT: Final = "__weight"
-"""BIGINT, never zero: how often the row comes, below zero when it goes; present on rows with weights."""
+"""BIGINT, never zero: copies of the row that are added, below zero: retracted; present on rows with weights."""
 WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
 RECORD: Final = "__record"

@@ -65,7 +65,7 @@ class SourceFrame:
     text_keys: bool = False
 
     def raw(self, part: Part) -> Raw:
-        """Value or key as they come."""
+        """Value or key, undecoded."""
         envelope = self.envelope
         headers = sf.expr(envelope.headers) if envelope.headers else None
         return Raw(self.frame.sparkSession, sf.expr(envelope.value if part == "value" else envelope.key), headers, part)
@@ -270,7 +270,7 @@ def no_event_time(scan: Scan) -> str:
 
 
 def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
-    """What is wrong with a decoded key; JSON keys tell it by their NULLs."""
+    """Reasons to refuse a decoded key; for JSON keys their NULLs."""
     format_ = source.format_of("key")
     if format_ == "json_schema":
         return [sf.col(_FRAMED_KEY).getField("reason")]

@@ -1,4 +1,4 @@
-"""``rowkey()``, ``rowmetadata()`` and a record's place in time: what is beside a record, as columns of its scan."""
+"""``rowkey()``, ``rowmetadata()`` and a record's place in time: metadata of a record as columns of its scan."""
 
 from __future__ import annotations
 

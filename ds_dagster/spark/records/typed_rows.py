@@ -36,7 +36,7 @@ def _column(rows: RowSource, column: Column) -> SparkColumn:
 
 
 def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
-    """What is wrong with a row: what the source says, NULL in a column that has none, no event time."""
+    """Reason to refuse a row: the source's own, NULL in a column that is NOT NULL, no event time."""
     is_live = ~sf.expr(rows.deleted)
     reasons = [sf.expr(rows.bad)]
     for column in scan.read_columns:
