@@ -31,6 +31,7 @@ class Reader:
         self.folder = folder
         self.line = ""
         self.output = ""
+        self.notes = ""
         self.file = Path()
 
     def types(self, block: str) -> None:
@@ -74,7 +75,9 @@ class Reader:
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-        self.folder = Path(done.stderr.splitlines()[-1])
+        *notes, folder = done.stderr.splitlines()
+        self.notes += "\n".join((*notes, ""))
+        self.folder = Path(folder)
         return done.stdout
 
     def sees(self, answer: str) -> None:
@@ -125,6 +128,12 @@ def test_a_reader_arrives_at_the_answers_of_the_page(reader: Reader) -> None:
         else:
             assert "Add this below it" in prose
             reader.writes(content)
+        if "ds engine stop" in content:
+            assert "ds: stopping page_counts; each ends its batch first\nds: page_counts: " in reader.notes
+            assert "ds: page_counts: stopped\n" in reader.notes
+            assert re.search(
+                r"ds: engine (\w+): stopping, pid \d+; jobs end their batch first\nds: engine \1: stopped", reader.notes
+            )
         if "ds init" in content:
             reader.file = Path("ds.toml")
             reader.writes(SHORT_LIVED)
