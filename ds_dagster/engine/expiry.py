@@ -39,7 +39,7 @@ class ExpiryRounds:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; nothing happens when it has begun."""
+        """Start the thread; does nothing if it runs."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ds-expiry", daemon=True)
             self._thread.start()

@@ -1,4 +1,4 @@
-"""Lag of a running query: what its sources say, and where they say nothing, what a look at their entities found."""
+"""Lag of a running query: as its sources report it, else as a look at their entities has measured it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
 
 LOOK_VALID_SECONDS = 30.0
-"""Several rounds of looks: after that nobody looks any more."""
+"""Several rounds of looks: older results count as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedSource:
-    """A source whose entity can be looked at beside the query.
+    """A source whose entity can be read next to the query, for its lag.
 
     Attributes:
         entity: as its store spells it; ``shown``: with the store's name.
-        identity: of the entity the query reads; empty where nobody knows.
+        identity: of the entity the query reads; empty if unknown.
         connection: equal for sources that can share a connection; holds secrets, never shown.
         connect: opens it.
     """

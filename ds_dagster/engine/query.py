@@ -1,4 +1,4 @@
-"""One hosted query: what it does now, as figures the journal keeps."""
+"""One hosted query: its present state, as figures for the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ds_dagster.spark.queries.progress import BatchProgress, epoch_of, read_prog
 WAITING = ("Waiting for data", "Waiting for next trigger")
 """What Spark says of a query with nothing to do, without and with a time between its batches."""
 POLL_SECONDS = 0.5
-"""How often a running query is looked at: a few calls into the JVM each."""
+"""Interval at which a running query is observed: a few calls into the JVM each."""
 
 RATE_WEIGHT = 0.3
 """Weight of the newest batches in the shown rate."""
@@ -65,7 +65,7 @@ class HostedQuery:
         return Observation(self.order.incarnation, self.phase, self.progress, self.failure, self.loaded, busy)
 
     def is_due(self) -> bool:
-        """Whether it is time to look again; one that starts is looked at in every tick."""
+        """Whether it is time to observe again; a starting query is observed in every tick."""
         return self.phase == "starting" or self.clock.monotonic() - self._looked >= POLL_SECONDS
 
     def has_ended(self) -> bool:
@@ -113,7 +113,7 @@ class HostedQuery:
         return self._batch if self._idle_since is None else None
 
     def lost(self) -> Mapping[str, str]:
-        """Source → which of its records were skipped because they were gone."""
+        """Source → records that were skipped because they no longer exist."""
         sources = self._batch.sources if self._batch is not None else ()
         return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
 

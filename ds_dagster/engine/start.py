@@ -62,7 +62,7 @@ class Compiled:
         return store, KINDS[store.kind], self.resolver(f"store {store.name}")
 
     def resolver(self, used_by: str) -> Resolver:
-        """Gives values of references; every secret is told to the redactor before anyone can log it."""
+        """Gives values of references; the redactor gets every secret before it can be logged."""
 
         def value_of(value: PropertyValue) -> str:
             text = resolve(value, self.environment, used_by, self.read_secret)
@@ -131,7 +131,7 @@ def specs(job: Compiled) -> Specs:
     """Make sure that every source exists as declared; needs no Spark, so that it happens while Spark starts.
 
     Raises:
-        DsError: what stores and references refuse.
+        DsError: of stores and references.
     """
     scans = job.query.scans
     with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
@@ -155,7 +155,7 @@ def prepared(spark: SparkSession, job: Compiled, inputs: Specs) -> PreparedQuery
     """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
 
     Raises:
-        DsError: what stores, loaders, references and the compiler refuse.
+        DsError: of stores, loaders, references and the compiler.
     """
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
@@ -261,7 +261,7 @@ def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:
     nothing is this version's own, so it may be done again after a kill.
 
     Raises:
-        DsError: what the store refuses.
+        DsError: of the store.
     """
     tip = checkpoint_tip(spark, checkpoint) if "empty" in job.order.begins else None
     if tip is None or tip.planned is not None or tip.committed is not None:

@@ -26,7 +26,7 @@ class LagWatch:
 
     Attributes:
         jobs: those of this engine now.
-        recreated: told of a query whose entity is another one now.
+        recreated: called with a query whose entity is another one now.
     """
 
     jobs: Callable[[], Sequence[HostedQuery]]
@@ -37,7 +37,7 @@ class LagWatch:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Begin; nothing happens when it has begun."""
+        """Start the thread; does nothing if it runs."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ds-lag", daemon=True)
             self._thread.start()
@@ -47,7 +47,7 @@ class LagWatch:
         self._closing.set()
 
     def round(self) -> None:
-        """Look at everything once. A source that cannot be looked at is reported once; its query is not touched."""
+        """Look at all sources once. A failing look is reported once; the query is not touched."""
         jobs = [job for job in self.jobs() if job.phase == "running" and job.sources]
         for job in jobs:
             try:

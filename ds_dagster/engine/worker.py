@@ -206,13 +206,13 @@ class SparkHost:
     # -- in worker threads -------------------------------------------------------------------------------------------
 
     def _guarded(self, job: HostedQuery, work: Callable[[HostedQuery], None]) -> None:
-        """A job's boundary: whatever goes wrong becomes its failure."""
+        """A job's boundary: every exception becomes the job's failure."""
         try:
             work(job)
         except Exception as problem:  # noqa: BLE001, the boundary of one job: logged, and its failure
             fault = classify(problem)
             if fault.condition == "SPARK_LOST" and self._ends_soon():
-                return  # the engine ends with its JVM: that is no failure of this job
+                return  # the engine ends with its JVM: this is not a failure of the job
             if not isinstance(problem, DsError):
                 _LOG.exception("%s failed", job.order.name)
             self._failed(job, fault)

@@ -1,4 +1,4 @@
-"""Constants among the arguments of a function: what an argument that is written as a literal has to be.
+"""Constants among the arguments of a function: checks of arguments that are written as literals.
 
 They are checked when a call is bound (``plan/expressions/constants.py``), so that no query ends at its first row for a
 literal that no row could use.

@@ -105,7 +105,7 @@ class Function:
         aliases: other spellings.
         deterministic: the same input gives the same output in a replayed batch.
         examples: shown and tested.
-        constants: what arguments have to be that are written as literals.
+        constants: checks of arguments that are written as literals.
     """
 
     name: str
@@ -158,7 +158,7 @@ def scalar(
     Args:
         name: upper case.
         words: of its arguments; several where it is called in several ways.
-        result: type of what it gives.
+        result: type of the result.
         meaning: one line for the documentation.
         examples: a call and its value, both in the dialect.
         spark, question, nulls, aliases, deterministic, constants, of_batch: see :class:`RowFunction`.

@@ -29,7 +29,7 @@ class SparkAggregate:
             aggregate over streams, but keeps sets.
         unordered: instead of ``rows`` for values that cannot be compared.
         operator: its name in our operator of changelogs, where it is another.
-        placed: the operator takes values behind their place in time.
+        placed: the operator takes values after their position in time.
         distinct: the operator takes values once.
     """
 
@@ -83,7 +83,7 @@ class GroupFunction(Function):
     Attributes:
         spark: meaning on Spark.
         question: meaning in a question.
-        by_time: it goes by the place of rows in time.
+        by_time: it depends on the position of rows in time.
         once: it makes no difference whether each value counts once.
     """
 

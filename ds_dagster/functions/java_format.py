@@ -78,7 +78,7 @@ def directives(form: str) -> list[str | Directive]:
     """A format as texts and directives.
 
     Raises:
-        ValueError: a % that begins nothing.
+        ValueError: a % without a conversion.
     """
     parts: list[str | Directive] = []
     position, ordinary, last = 0, 0, -1

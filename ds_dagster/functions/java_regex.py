@@ -1,4 +1,4 @@
-"""Java's regular expressions, judged without Java: what is certain to be refused, and how many groups there are.
+"""Java's regular expressions, checked without Java: patterns that Java certainly refuses, and the number of groups.
 
 Rules: ``java.util.regex.Pattern`` of Java 17. Whatever this module is not sure of is taken for right, so that nothing
 valid is refused; a test holds that against Java itself.
@@ -20,7 +20,7 @@ _ESCAPES_WITH_MORE = {
     "N": re.compile(r"N\{[^}]+\}"),
     "k": re.compile(r"k<([a-zA-Z][a-zA-Z0-9]*)>"),
 }
-"""Escape → what has to stand there."""
+"""Escape → pattern of the text that has to follow."""
 _NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _SPECIAL = re.compile(r"\(\?(?:[:=!>]|<[=!])")
 _FLAGS = re.compile(r"\(\?([idmsuxUc-]*)([:)])")
@@ -72,7 +72,7 @@ class Regex:
         return char != "|"
 
     def _repeated(self, at: int) -> None:
-        """Behind a repetition: ? or + may say how greedy it is."""
+        """After a repetition: ? or + may make it reluctant or possessive."""
         self.at = at + (self.text[at : at + 1] in ("?", "+"))
 
     def _counted(self, repeatable: bool) -> bool:

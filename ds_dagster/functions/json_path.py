@@ -20,7 +20,7 @@ def canonical(text: str) -> str:
     """The path as Spark reads it.
 
     Raises:
-        PathError: with what to write instead.
+        PathError: with a hint.
     """
     mode = MODE.match(text)
     if mode and mode[1].lower() == "strict":

@@ -1,4 +1,4 @@
-"""Operators and forms of expressions that are no calls, one record each: how it is written, text, examples.
+"""Operators and forms of expressions that are not calls, one record each: how it is written, text, examples.
 
 Types are bound in ``plan/expressions/``. Spark's meaning is here where it is one operation on columns; the others need
 types or trees and have a visitor in ``spark/expressions.py``. Questions use DuckDB's operator, or a visitor in

@@ -24,7 +24,7 @@ class Call:
         arguments: already in DuckDB's words.
         written: the same as they were bound.
         types: of the arguments; None for a bare NULL.
-        result: type of what it gives.
+        result: type of the result.
     """
 
     arguments: Sequence[exp.Expression]

@@ -2,7 +2,7 @@
 needs. It ends at a batch that a sink's ledger keeps, so that the query goes on after it.
 
 The files are those of Spark's offset log, its commit log and its metadata (format ``v1``, and ``v2`` where sources have
-names in the log); beside them those of ours. A made checkpoint is compared with its sink like any other at the start.
+names in the log), and our own next to them. Like any other, such a checkpoint is compared with its sink at the start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ds_dagster.durable import force_names, make_folder, write_whole
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
 SOURCES, TARGETS = "ds-sources.json", "ds-targets.json"
 KEPT = ("sources", TARGETS)
-"""Of the checkpoint before, what holds for any batch."""
+"""Parts of the former checkpoint that are the same for every batch."""
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """The setting that the offset log has to hold; Spark takes the session's for others, which are about state."""
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -41,7 +41,7 @@ def unusable(tip: Tip) -> str:
     except (ValueError, KeyError, TypeError):
         return "keeps offsets that this version does not read"
     values = list(offsets.values()) if isinstance(offsets, dict) else offsets
-    if any(isinstance(offset, str) for offset in values):  # nobody knows any more whether it stood in quotes
+    if any(isinstance(offset, str) for offset in values):  # whether it was in quotes is not known any more
         return "keeps offsets that cannot be written as their source wrote them"
     is_same = Tip(tip.batch, digest_of(offsets)).is_same(tip)
     return "" if is_same else "keeps offsets that are not those of its batch"
@@ -54,7 +54,7 @@ def digest_of(offsets: Any) -> str:
 
 
 def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named: bool) -> None:
-    """Put a checkpoint that ends at a batch into a folder. What is in it is moved beside it (``…-replaced-N``).
+    """Put a checkpoint that ends at a batch into a folder. Its former content is moved to ``…-replaced-N``.
 
     Args:
         place: of the job and its version; may be missing.
@@ -87,7 +87,7 @@ def new_folder(place: Path) -> Path:
 
 
 def exchange(place: Path, folder: Path) -> None:
-    """The folder takes the place; what was there is moved beside it."""
+    """The folder takes the place; the former one is moved to ``…-replaced-N``."""
     if place.exists():
         place.rename(_replaced(place))
     folder.rename(place)

@@ -30,7 +30,7 @@ HEADER_LINES = 2
 
 
 def kept_batches(place: Path) -> CheckpointLog:
-    """What a checkpoint keeps; nothing where it is gone.
+    """Batches and state versions of a checkpoint; empty if it does not exist.
 
     Raises:
         OSError: a file cannot be read.

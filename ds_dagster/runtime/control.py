@@ -1,4 +1,4 @@
-"""The one way to ask for jobs and to see them: Dagster, the command line and tests use this and nothing below it.
+"""The one interface to request and to read jobs: Dagster, the command line and tests use it and nothing below it.
 
 Everything goes through the journal: a request is a short write, waiting is reading. No Spark, no connection to the
 engine, so either side may die at any moment.
@@ -47,7 +47,7 @@ CATCH_UP_SECONDS = 60.0
 """How long a finite run waits for the jobs it reads from."""
 
 ENGINE_GRACE_SECONDS = 60.0
-"""How long a waiter bears that no engine runs."""
+"""How long a waiting call accepts that no engine runs."""
 
 OnChange = Callable[[JobStatus], None]
 
@@ -170,7 +170,7 @@ class Control:
                 running job. ``restart``: stop and start, with today's definition where the checkpoint can be kept.
                 ``reset``: a new checkpoint version. ``stop``: run no more.
             requested_by: shown in the history.
-            allow: what a reset may do to the sinks; nothing by default.
+            allow: permitted effects of a reset on the sinks; none by default.
 
         Raises:
             UserError: DEFINITION_CHANGED (its hint says restart or reset), RESET_WOULD_DOUBLE, JOB_UNKNOWN,
@@ -278,7 +278,7 @@ class Control:
         allow: Collection[Consent] = (),
         catch_up: float = CATCH_UP_SECONDS,
     ) -> int:
-        """Ask for one run of a finite query; a run that is open already is adopted. Returns the request's id.
+        """Request one run of a finite query; an open run is adopted. Returns the request's id.
 
         Args:
             project: loaded project.

@@ -131,7 +131,7 @@ class Engine:
             self.clock.sleep(0.05)
 
     def _migrate(self, journal: Journal) -> None:
-        """We hold the locks, so nobody else's engine works on it: an older schema may be brought up."""
+        """We hold the locks, so no other engine uses the journal, and an older schema may be migrated."""
         try:
             journal.create()
         except DsError as problem:
@@ -183,7 +183,7 @@ class Engine:
             rest(self.clock, reconciler.journal, begun + interval)
 
     def _tick(self, reconciler: Reconciler) -> None:
-        """One tick; trouble with the journal is borne, jobs go on meanwhile."""
+        """One tick; failures of the journal are tolerated, jobs keep running."""
         try:
             ready = reconciler.host.ready()
             state: EngineState = "STOPPING" if reconciler.draining else "RUNNING" if ready else "STARTING"
@@ -223,7 +223,7 @@ class Engine:
 
 
 def rest(clock: Clock, journal: Journal, end: float) -> None:
-    """Sleep until a monotonic time, or until somebody has written into a local journal."""
+    """Sleep until a monotonic time, or until a local journal has changed."""
     mark = journal.mark()
     while (left := end - clock.monotonic()) > 0:
         clock.sleep(min(left, MOVING_SECONDS))
@@ -325,7 +325,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
-    """Become a new engine: nobody may be there to start one. The locks are free, so another one may be first."""
+    """Replace this process by a new engine, since there may be no starter. The locks are free, so another may be
+    first."""
     clock.sleep(min(AGAIN_SECONDS, 2.0**ended))
     places = ("--root", str(chosen.root), "--state", str(chosen.state), "--environment", chosen.environment)
     command = [sys.executable, "-m", "ds_dagster.runtime.engine", *places, "--ended", str(ended + 1)]

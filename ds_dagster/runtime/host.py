@@ -68,7 +68,7 @@ class Observation:
         progress: figures, also of the last moment before it ended.
         failure: why it failed (phase ``failed``).
         loaded: rows the run loaded in all, by the sink's ledger (phase ``finished``).
-        busy: it is in a batch, as far as the last look tells.
+        busy: it was in a batch when it was last observed.
     """
 
     incarnation: str
@@ -80,7 +80,7 @@ class Observation:
 
 
 class Host(Protocol):
-    """Runs incarnations. No method waits for a query: they give orders, :meth:`observe` tells what became of them."""
+    """Runs incarnations. No method waits for a query: they give orders, :meth:`observe` reports the outcome."""
 
     def ready(self) -> bool:
         """Whether orders are being carried out (before that they are kept).
@@ -111,7 +111,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What a host is made from. ``redactor`` is told every secret that is resolved."""
+    """Arguments of a host. ``redactor`` gets every secret that is resolved."""
 
     settings: Settings
     places: Places

@@ -37,7 +37,7 @@ REFRESH_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Reconciler:
-    """Brings jobs to where the journal wants them.
+    """Brings jobs to the state that the journal wants.
 
     Attributes:
         journal, identity, lease: where desired state is, who its jobs are, and our right to act on it.
@@ -101,7 +101,7 @@ class Reconciler:
             self._act(effect)
 
     def ended_by(self, failure: DsError) -> None:
-        """The engine ends because of what one of its jobs did: record who may have been it.
+        """The engine ends because of one of its jobs: record which ones it may be.
 
         Raises:
             DsError: JOURNAL_…, ENGINE_LEASE_LOST.
@@ -123,7 +123,7 @@ class Reconciler:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read what is wanted, when somebody changed it."""
+        """Read desired state if it has changed."""
         with self.journal.read() as connection:
             revision = meta(connection, "revision")
             if revision == self._revision:
@@ -189,7 +189,7 @@ class Reconciler:
         rows.add_transitions(connection, decided.transitions)
 
     def _keep(self, decided: Round) -> None:
-        """The transaction is committed: what was decided is true now."""
+        """After the commit: apply the decisions to our own copy of the state."""
         self._written = self.clock.monotonic()
         self._statuses |= decided.statuses
         self._requests |= decided.requests

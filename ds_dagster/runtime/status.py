@@ -33,7 +33,7 @@ def outlook(state: JobState, next_retry: float | None, now: float) -> str:
 
     Args:
         state: of the job.
-        next_retry: when it is started next, epoch seconds; None when nobody will.
+        next_retry: time of the next start, epoch seconds; None if there will be none.
         now: epoch seconds.
     """
     if state == "BACKING_OFF" and next_retry is not None:
@@ -114,7 +114,7 @@ class Change:
 
     Attributes:
         doubles: relations that would have their rows twice, where the verdict asks for a reset.
-        readers: names of the queries behind them.
+        readers: names of the queries downstream of them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The status people see: what is wanted, what the engine said, and whether it can still be believed."""
+"""The status people see: desired state, the engine's last report, and whether that is still current."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 @dataclass(frozen=True, slots=True)
 class JobSurroundings:
-    """What is known beside the rows of a job.
+    """Facts for a job's status that are not in its rows.
 
     Attributes:
         engine: who holds the lease, and whether it lives.
@@ -38,7 +38,7 @@ class JobSurroundings:
 
 
 def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings) -> JobStatus:
-    """Join the two halves of a job: what is wanted, and what was written of it last.
+    """Join the two halves of a job: desired state, and the last written status.
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
     holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,

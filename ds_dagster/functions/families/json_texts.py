@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 JSON_TEXTS = frozenset(
     ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
 )
-"""Functions whose results stand in JSON as they are."""
+"""Functions whose results are inserted into JSON unchanged."""
 JSON_BUILDERS = frozenset(("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL"))
 """Functions whose results are JSON already for JSON_STRING."""
 
@@ -79,7 +79,7 @@ def _spark_array(*, absent: bool) -> OfCall:
 
 
 def _built(build: Literal["json_object", "json_array"], *, absent: bool) -> Computed:
-    """Arguments as JSON; what functions of JSON give stands inside as it is."""
+    """Arguments as JSON; results of functions of JSON are inserted unchanged."""
 
     def make(call: Call) -> Callable[..., Any]:
         from ds_dagster.functions.values import json_texts

@@ -51,7 +51,7 @@ def _spark_union(f: Functions, old: Column, new: Column) -> Any:
 
 
 def _spark_of_text(f: Functions, text: Column, between: Column | str = ",", inside: Column | str = "=") -> Any:
-    """Of equal keys the last: those that come again behind them are left out."""
+    """The last of equal keys: keys that occur again later are left out."""
     between, inside = (f.lit(mark) if isinstance(mark, str) else mark for mark in (between, inside))
     texts = f.when(text == "", f.array().cast("array<string>")).otherwise(f.split(text, between))
     pairs = f.transform(texts, lambda pair: f.split(pair, inside, 2))

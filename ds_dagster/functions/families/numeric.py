@@ -35,7 +35,7 @@ def _whole(types: Sequence[DataType]) -> DataType:
 
 
 def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataType:
-    """A DECIMAL with the digits that are left behind the point, and one more before it: 99.9 becomes 100."""
+    """A DECIMAL with the remaining digits after the point, and one more before it: 99.9 becomes 100."""
     type_ = types[0]
     if not isinstance(type_, Scalar) or type_.name != "DECIMAL":
         return type_

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ds_dagster.functions.values.aggregate import QuestionAggregate
 
 PLACED_VALUE = "value"
-"""Field of the value behind its place in time."""
+"""Field of the value, after its position in time."""
 
 
 def _array(types: Sequence[DataType]) -> DataType:
@@ -41,7 +41,7 @@ def _array(types: Sequence[DataType]) -> DataType:
 
 
 def _sorted_or_null(f: Functions, values: Column) -> Any:
-    """Spark keeps the order in which tasks came; ours is the values' own."""
+    """Spark keeps the order in which tasks finish; ours is the order of the values."""
     return f.when(f.size(values) > 0, f.sort_array(values))
 
 
@@ -72,7 +72,7 @@ def _joined(values: exp.Expression, _type: DataType, arguments: Sequence[exp.Exp
 
 
 def _as_json(values: exp.Expression, _type: DataType, arguments: Sequence[exp.Expression]) -> exp.Expression:
-    """What functions of JSON give stands inside as it is."""
+    """Results of functions of JSON are inserted unchanged."""
     argument = arguments[0]
     if isinstance(argument, exp.Anonymous) and str(argument.this).upper() in JSON_TEXTS:
         inside = _call("COALESCE", _call("ARRAY_JOIN", values, exp.Literal.string(",")), exp.Literal.string(""))
@@ -160,7 +160,7 @@ def _json_list(call: QuestionAggregate) -> exp.Expression:
 
 
 def _value_by(extreme: str) -> Callable[[QuestionAggregate], exp.Expression]:
-    """The first argument beside the extreme second one; of several such rows the extreme first argument."""
+    """The first argument of the row with the extreme second one; of several such rows the extreme first argument."""
 
     def expression(call: QuestionAggregate) -> exp.Expression:
         value, key = (argument.copy() for argument in call.arguments)

@@ -1,4 +1,4 @@
-"""Functions that are no computation over values: plans have a field for each, see the record."""
+"""Functions that do not compute from values: plans have a field for each, see the record."""
 
 from __future__ import annotations
 

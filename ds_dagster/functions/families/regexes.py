@@ -16,7 +16,7 @@ from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 LONE_DOLLAR = r"\\|\$(?![0-9{])"
-"""In a replacement: the characters that are themselves, which Java has to be told."""
+"""In a replacement: plain characters that have a meaning in Java, so that they are escaped."""
 
 
 def _spark_groups(method: str, default: int) -> OfCall:

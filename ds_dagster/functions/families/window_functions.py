@@ -16,7 +16,7 @@ class WindowFunction(Function):
 
     Attributes:
         question: DuckDB's function.
-        instead: what works where it is not supported.
+        instead: an alternative where it is not supported.
     """
 
     question: str

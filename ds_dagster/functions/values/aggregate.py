@@ -14,7 +14,7 @@ from ds_dagster.functions.question import named
 Computing = Callable[[Callable[..., Any], Sequence[exp.Expression], Sequence[DataType], DataType], exp.Expression]
 """A Python function over arguments of these types, as an expression of a type; it is called with NULLs too."""
 Reached = Callable[[exp.Expression], exp.Expression]
-"""DuckDB's call over the rows that count: with FILTER and OVER behind it."""
+"""DuckDB's call over the rows that count, followed by FILTER and OVER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class QuestionAggregate:
         arguments: in DuckDB's words.
         types: of the arguments.
         distinct: each value counts once.
-        result: type of what it gives.
+        result: type of the result.
         over: the rows that count; without rows in which an argument is NULL in :attr:`present`.
         present: see there.
         compute: see :data:`Computing`.

@@ -264,7 +264,7 @@ def divided(total: Decimal, count: int, target: Scalar) -> Decimal:
 
 
 def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
-    """A number with so many digits behind the point, as a number of a type; None where the type cannot hold it."""
+    """A number with so many digits after the point, as a number of a type; None if the type cannot hold it."""
     if isinstance(value, float) and not math.isfinite(value):
         return value
     exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)

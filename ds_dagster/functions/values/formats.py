@@ -63,7 +63,7 @@ def _padded(text: str, part: Directive) -> str:
 
 
 Parts = tuple[str, str, str]
-"""What stands in front of the digits, the digits, what stands behind."""
+"""The text before the digits, the digits, the text after them."""
 
 
 def _signed(negative: bool, digits: str, flags: str) -> Parts:

@@ -1,4 +1,4 @@
-"""JSON texts: what stands at a path, and values of the dialect as JSON."""
+"""JSON texts: the value at a path, and values of the dialect as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def steps(path: str) -> tuple[str | int, ...]:
 
 
 def at(text: str, path: str) -> Any:
-    """What stands at a path of a JSON text, :data:`ABSENT` for nothing."""
+    """The value at a path of a JSON text, :data:`ABSENT` if there is none."""
     return _below(read(text), path)
 
 

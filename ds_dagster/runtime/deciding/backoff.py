@@ -14,7 +14,7 @@ class Backoff:
         base, factor, limit: the n-th delay is ``base * factor ** (n - 1)`` seconds, at most ``limit``.
         jitter: share of the delay that is random (0.5: between half and the whole), so that jobs which failed together
             do not come back together.
-        healthy: seconds of running after which the count of attempts begins again.
+        healthy: seconds of running after which the count of attempts restarts at one.
     """
 
     base: float = 1.0

@@ -1,4 +1,4 @@
-"""Compares a project with what the journal holds of its jobs."""
+"""Compares a project with the jobs in the journal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def orphans_of(
 
 
 def orphan_changes(orphans: Sequence[JobStatus]) -> tuple[Change, ...]:
-    """The same as changes of the project: their statements are gone."""
+    """Orphans as changes: the project no longer has their statements."""
     return tuple(Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans)
 
 
@@ -68,7 +68,7 @@ def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
 
 
 def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> Change:
-    """The same change with what a reset would write twice, where it asks for one."""
+    """The same change with the relations that a reset would write twice, if it needs a reset."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
     doubles = doubled_in(project, query)
@@ -100,7 +100,7 @@ def _check_from_now(project: LoadedProject, query: BoundQuery) -> None:
 
 
 def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
-    """Only topics that the query alone has made and fills, and that nobody in the project has read."""
+    """Only topics that only this query has created and writes, and that no query of the project has read."""
     for target in emptied_by(query):
         place = (target.store, target.entity)
         others = [q.name for q in project.queries.values() if q.name != query.name]

@@ -13,10 +13,10 @@ INTERNAL_ATTEMPTS = 5
 """A bug of ours is tried so often; then the job stops and says so."""
 
 FINITE_ATTEMPTS = 5
-"""A run that somebody waits for gives up after so many starts, whatever the reason."""
+"""A run of a finite query fails after so many starts, for any reason."""
 
 SOON = 30.0
-"""Seconds between starts at most where the machine itself was too busy: that passes, nobody else has to mend it."""
+"""Longest delay between starts, in seconds, after the machine was too busy, which passes without help."""
 
 REPEATS, REPEATED_SECONDS = 10, 600.0
 """The same batch that has failed so often with the same condition, over at least so long, fails for good."""
@@ -43,7 +43,7 @@ class Streak:
 
     @classmethod
     def after(cls, before: str, condition: str, batch: int | None, now: float) -> Streak:
-        """With one more failure. ``before``: as the journal keeps it, empty for none."""
+        """With one more failure. ``before``: as the journal keeps it, empty without one."""
         last = cls(*json.loads(before)) if before else cls("", None, 0, now)
         if (last.condition, last.batch) != (condition, batch):
             return cls(condition, batch, 1, now)
@@ -89,8 +89,8 @@ def decide(
     Args:
         fault: of the failure.
         attempts: failed starts since the job was last healthy, this one included.
-        finite: whether somebody waits for its end.
-        backoff, random: where delays come from.
+        finite: whether it is a run of a finite query.
+        backoff, random: of the delays.
         streak: failures of the same batch in a row.
         now: epoch seconds.
     """

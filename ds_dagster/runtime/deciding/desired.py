@@ -30,7 +30,7 @@ _HINT_OF = {"keeps_checkpoint": "restart", "needs_new_checkpoint": "reset", "wou
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for, and what a reset may do to the sinks."""
+    """An action, and the permitted effects of a reset on the sinks."""
 
     action: Action
     by: str
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request about one query: who asks for what, when, with which definition, and how a reset begins."""
+    """One request about one query: action, requester, time, definition, and how a reset begins."""
 
     action: Action
     by: str
@@ -55,7 +55,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``row``: what to write, None for nothing. ``refused``: why not, empty when granted."""
+    """``row``: the row to write, None if nothing changes. ``refused``: the reason, empty when granted."""
 
     outcome: Outcome
     row: JobRow | None = None
@@ -69,8 +69,8 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
     Args:
         request: the request.
         change: verdict of the comparison with the stored definition.
-        job: what is wanted so far, None for a new job.
-        status: what is.
+        job: the job's row so far, None for a new job.
+        status: the job's present state.
     """
     if job is None:
         return Answer("requested", _first(request))
@@ -164,7 +164,7 @@ def _first(request: Asked) -> JobRow:
 
 
 def _next(request: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
-    """Records that are passed are those of a checkpoint: a reset may read another topic of the same name."""
+    """Skipped records belong to a checkpoint: after a reset the query may read another topic of the same name."""
     first = replace(_first(request), generation=job.generation + 1)
     if new_version:
         return replace(first, checkpoint_version=job.checkpoint_version + 1)

@@ -25,7 +25,7 @@ class SinkEnd:
     Attributes:
         entity: ``store.entity``.
         tip: the newest batch in its ledger, or None.
-        unknown: why nobody can tell; empty where the ledger was read.
+        unknown: why it is unknown; empty if the ledger was read.
         is_restorable: see ``catalog.io_spec.LedgerReader``.
         part: name of the part of the query that fills it.
     """
@@ -42,7 +42,7 @@ class CheckpointLog:
     """What a checkpoint keeps of its batches.
 
     Attributes:
-        finished: number of its last finished batch; None without one, or where the checkpoint is gone.
+        finished: number of its last finished batch; None without one, or without a checkpoint.
         batches: batches whose end offsets it has, by number.
         states: numbers of the finished batches after which it has the state of every step.
     """
@@ -52,7 +52,7 @@ class CheckpointLog:
     states: frozenset[int] = frozenset()
 
     def has(self, tip: Tip) -> bool:
-        """Whether this very batch is among its own."""
+        """Whether the batch is one of its own."""
         own = self.batches.get(tip.batch)
         return own is not None and bool(tip.offsets) and own.is_same(tip)
 
@@ -62,7 +62,7 @@ NOTHING_KEPT = CheckpointLog()
 
 @dataclass(frozen=True, slots=True)
 class FromSink:
-    """Whether a job can go on from what its sinks have.
+    """Whether a job can continue from its sinks.
 
     Attributes:
         tip: the last finished batch of its checkpoint then; None where it cannot.
@@ -114,8 +114,8 @@ def from_sink(
 
     Args:
         query: its statement today.
-        ends: of all its sinks; not looked at where :func:`needs_its_checkpoint` returns a reason.
-        log: what its checkpoint keeps.
+        ends: of all its sinks; ignored if :func:`needs_its_checkpoint` returns a reason.
+        log: of its checkpoint.
         forgotten: why its sources may not give again what they gave once; empty where they do.
     """
     reason = needs_its_checkpoint(query) or next((text for text in map(_unknown, ends) if text), "")
@@ -188,7 +188,7 @@ def _not_restorable(behind: Sequence[SinkEnd]) -> str:
 
 
 def _with_means(query: BoundQuery, aim: FromSink, log: CheckpointLog) -> FromSink:
-    """The aim with what its checkpoint is made of."""
+    """The aim with the parts of its checkpoint."""
     assert aim.tip is not None
     batches = [aim.tip, *([aim.following] if aim.following else [])]
     is_finished = log.finished is not None and aim.tip.batch <= log.finished

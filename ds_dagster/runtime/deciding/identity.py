@@ -1,7 +1,7 @@
 """Who a job is: environment + journal uuid + query name.
 
 The id is in transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
-fence each other; a state folder that was deleted gets a new journal, which never meets the old one's ledger rows.
+fence each other; a state folder that was deleted gets a new journal, which never uses the old one's ledger rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Identity:
 
     @property
     def folder(self) -> str:
-        """Folder name under ``checkpoints/``: checkpoints of another journal are never met."""
+        """Folder name under ``checkpoints/``: checkpoints of another journal are never used."""
         return f"{_plain(self.environment)}-{self.journal[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""What ``apply`` may do to a running query without being asked again: the permissions each verdict needs."""
+"""Permissions of ``apply`` to change a running query: which of them each verdict needs."""
 
 from __future__ import annotations
 

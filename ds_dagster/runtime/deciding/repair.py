@@ -25,7 +25,7 @@ class Way:
     Attributes:
         name: ``from-sink``, ``restore-checkpoint``, ``restore-sink`` (by hand) or ``reset``.
         does: in a sentence; why it cannot be done.
-        command: what to run when it is done; of ``from-sink`` and ``reset`` what does it; empty where nothing does.
+        command: to run afterwards; for ``from-sink`` and ``reset`` the command that does it; else empty.
         exact: every row is in the sink once afterwards. What is restored is compared again at the start.
     """
 

@@ -1,4 +1,4 @@
-"""One round of decisions: from what is wanted and what is seen to what to write and what to do. Pure; writes and does
+"""One round of decisions: from desired and observed state to rows to write and effects. Pure; writes and does
 nothing."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ds_dagster.runtime.journals.told import NOTHING, told
 from ds_dagster.runtime.status import JobState
 
 WAIT_SECONDS = 60.0
-"""A job that waits for another one is tried again so often even if nothing is heard of that one."""
+"""Interval at which a job that waits for another one is retried, even without news of that one."""
 
 MOST_STEPS = 4
 """More transitions than this of one job in one round would be a loop (a restart takes three)."""
@@ -178,7 +178,7 @@ class Round:
         self._move(name, "WAITING", "another job has to work first", **told(failure) | {"next_retry": next_retry})
 
     def _stopped(self, name: str, reason: str) -> None:
-        """The query has ended because we asked. The request counts as answered only when nothing else is wanted now."""
+        """The query has ended on our request. The request is answered only if nothing else is desired now."""
         self.effects.append(Effect("forget", name))
         if self.situation.draining:
             self._move(name, "ABSENT", "the engine ends")

@@ -25,14 +25,14 @@ class JobSpec:
         name: query name; the job id is environment + journal uuid + name.
         relation: qualified name of the relation it fills, as text; of an application several with commas between.
         slice: statements to compile alone.
-        fingerprint, state_signature: of the definition that was asked for.
+        fingerprint, state_signature: of the requested definition.
         package_version: that made it.
         refresh: continuous, incremental or full.
         stores: folded names of the stores it touches.
         upstream: names of the jobs whose output it reads, directly.
         writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
         store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
-            references and values that are no secret.
+            references and values that are not secret.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Runs that end: when one may begin, and what is kept of its end."""
+"""Finite runs: when one may begin, and the record of its end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The journal's connection: SQLite in the state folder, or Postgres by URL, with every failure as a named condition.
 
-Everybody writes in short transactions that take the write lock first (``BEGIN IMMEDIATE``), so a transaction never
+All writes are short transactions that take the write lock first (``BEGIN IMMEDIATE``), so a transaction never
 fails half way because someone else wrote. Readers see a snapshot and block nobody.
 """
 
@@ -189,7 +189,7 @@ class Journal:
             raise error("JOURNAL_NEWER", journal=self.shown, found=version, known=own, version=__version__)
 
     def _refuse_foreign(self, connection: Connection) -> None:
-        """An SQLite file with other tables is somebody else's."""
+        """An SQLite file with other tables is not a journal."""
         if self.local is not None and inspect(connection).get_table_names():
             raise error("JOURNAL_CORRUPT", journal=self.shown)
 
@@ -238,7 +238,7 @@ def meta(connection: Connection, name: str) -> str:
 
 
 def bump_revision(connection: Connection) -> None:
-    """Tell the engine that desired state changed."""
+    """Notify the engine that desired state has changed."""
     raised = str(int(meta(connection, "revision")) + 1)
     connection.execute(update(schema.META).where(schema.META.c.name == "revision").values(value=raised))
 

@@ -190,14 +190,14 @@ def heard(connection: Connection, name: str, now: float) -> Heard:
 
 
 def take_lease(connection: Connection, row: EngineRow) -> None:
-    """Become the holder, whoever held it before (the caller made sure that nobody lives)."""
+    """Become the holder, whoever was before (the caller has made sure that no holder is alive)."""
     stamped = replace(row, beat=database_now(connection, row.beat))
     connection.execute(delete(schema.ENGINES).where(schema.ENGINES.c.name == row.name))
     connection.execute(insert(schema.ENGINES).values(values(stamped)))
 
 
 def beat(connection: Connection, row: EngineRow) -> bool:
-    """Report; False when the lease is somebody else's now."""
+    """Renew the lease; False if it has another holder now."""
     table = schema.ENGINES
     ours = (table.c.name == row.name) & (table.c.token == row.token)
     stamped = replace(row, beat=database_now(connection, row.beat))

@@ -161,7 +161,7 @@ def _add_lost_records(connection: Connection) -> None:
 
 
 def _add_writer(connection: Connection) -> None:
-    """Version 3: who wrote a status. Nobody who lives wrote those that are there."""
+    """Version 3: who wrote a status. The present rows are not by a process that is alive."""
     connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN writer VARCHAR(32) NOT NULL DEFAULT ''")
 
 

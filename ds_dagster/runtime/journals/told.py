@@ -23,7 +23,7 @@ def told(failure: DsError, redact: Callable[[str], str] = str) -> dict[str, Any]
     """The columns of a failure.
 
     Args:
-        failure: its span is left behind.
+        failure: its span is not kept.
         redact: takes secrets out of its parameters and its detail.
     """
     params = {name: redact(value) if isinstance(value, str) else value for name, value in failure.params.items()}
@@ -38,7 +38,7 @@ def told(failure: DsError, redact: Callable[[str], str] = str) -> dict[str, Any]
 
 
 def failure_of(condition: str, parameters: str) -> DsError | None:
-    """The failure a row tells; None without one, for a text of an older version, and for a condition nobody knows."""
+    """The failure in a row; None without one, for a text of an older version, and for an unknown condition."""
     if not parameters or condition not in CONDITIONS:
         return None
     return error_of(condition, parameters_of(parameters))

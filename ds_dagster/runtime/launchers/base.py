@@ -9,7 +9,7 @@ from ds_dagster.runtime.status import EngineStatus
 
 
 class Launcher(Protocol):
-    """Answers to an engine that is gone."""
+    """Reactions to an engine that does not run."""
 
     @property
     def name(self) -> str:

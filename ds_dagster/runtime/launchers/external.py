@@ -1,4 +1,4 @@
-"""The engine is somebody else's business (systemd, Kubernetes, a client-mode driver): nothing is started, its absence
+"""The engine is started elsewhere (systemd, Kubernetes, a client-mode driver): nothing is started here, its absence
 is said."""
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ds_dagster.runtime.status import EngineStatus
 
 @dataclass(frozen=True, slots=True)
 class ExternalLauncher:
-    """Waits and tells."""
+    """Waits and reports."""
 
     clock: Clock
     name: str = "external"
     shares_host: bool = False
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
-        """Raises: ExternalError ENGINE_NOT_ANSWERING when nobody answers within ``seconds``."""
+        """Raises: ExternalError ENGINE_NOT_ANSWERING when no engine answers within ``seconds``."""
         end = self.clock.monotonic() + seconds
         while (status := watch()).state not in ("RUNNING", "STARTING"):
             if self.clock.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""The engine as a detached process on this machine: started when it is gone, by whoever notices first."""
+"""The engine as a detached process on this machine, started by the first caller that notices that none runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LocalLauncher:
     Attributes:
         settings: of the project.
         clock: for waiting.
-        command: what to run instead (tests).
+        command: to run instead (tests).
     """
 
     settings: Settings

@@ -63,7 +63,7 @@ class EngineWatch:
     def _by_locks(self, heard: Heard) -> EngineStatus:
         if not locks.is_held(self.places.python_lock):
             state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
-            return replace(shown(heard.row, state), token="")  # nobody speaks for this lease any more
+            return replace(shown(heard.row, state), token="")  # this lease has no live holder any more
         holder = locks.holder(self.places.python_lock)
         if heard.row is None or ("token" in holder and holder["token"] != heard.row.token):
             pid = holder.get("pid")

@@ -31,7 +31,7 @@ _GUARD = threading.RLock()
 
 @dataclass(slots=True)
 class FileLock:
-    """An exclusive lock on a file; the file's text tells people and starters who holds it."""
+    """An exclusive lock on a file; the file's text names the holder, for people and starters."""
 
     path: Path
     _descriptor: int | None = field(default=None, init=False)
@@ -56,7 +56,7 @@ class FileLock:
             return True
 
     def is_intact(self) -> bool:
-        """Whether the file we hold is still the one others would look at (nobody deleted the folder)."""
+        """Whether the path still leads to the file we hold (its folder was not deleted)."""
         if self._descriptor is None:
             return False
         try:
@@ -92,7 +92,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> Mapping[str, object]:
-    """What the holder wrote about itself; empty when nobody did or the text is half written."""
+    """The holder's facts about itself; empty without a holder, or if the text is half written."""
     if str(path) in _HELD:
         return MappingProxyType({"pid": os.getpid()})
     try:

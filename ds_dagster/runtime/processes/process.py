@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """``started``: what the system says about the start of the process, compared as text only."""
+    """``started``: the system's text for the start time of the process, only compared."""
 
     pid: int
     started: str
@@ -29,7 +29,7 @@ class ProcessId:
         return bool(self.started) and start_mark(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal if it is still this process; False when it is gone."""
+        """Send a signal if it is still this process; False if it has ended."""
         if not self.is_alive():
             return False
         try:
