@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from ds_dagster.jars import is_resolved, operator_jar, resolve
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.session import build_session, stderr_of_jvm
-from ds_dagster.testing.short_lived import JAVA_OPTIONS
+from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
 
 _SPARK = {
-    "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {JAVA_OPTIONS}",
+    "spark.driver.extraJavaOptions": SESSION_OPTIONS,
     "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
@@ -27,27 +27,24 @@ _SPARK = {
 }
 
 
-def shared_session(memory: str = "1g") -> SparkSession:
+def shared_session() -> SparkSession:
     """The session this process has, else a new one that lives as long as the process or until :func:`end_session`.
-
-    Args:
-        memory: heap of a new session.
 
     Raises:
         UserError: no Java, no compiler for the operators.
     """
     with _LOCK:  # cases on several threads begin at the same time
         running = _MADE[-1] if _MADE else SparkSession.getActiveSession()
-        return running if running is not None else _start(memory)
+        return running if running is not None else _start()
 
 
-def _start(memory: str) -> SparkSession:
+def _start() -> SparkSession:
     folder = passing_folder("ds-test-spark-")
     settings = Settings(
         root=folder,
         sql=folder,
         state=folder,
-        engine=EngineSettings(cores=2, memory=memory, durable=False),
+        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
         spark=_SPARK,
     )
     # connectors are not needed, but one process has one JVM, which whoever comes later has to share

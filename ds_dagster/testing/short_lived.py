@@ -13,3 +13,7 @@ JAVA_OPTIONS = " ".join(
         "-XX:MetaspaceSize=256m",
     )
 )
+SESSION_HEAP = "2g"
+SESSION_OPTIONS = f"-Duser.timezone=UTC {JAVA_OPTIONS} -Xmn768m"
+"""The same for a session with this heap in which hundreds of small queries run. Nearly all that their batches make is
+garbage: with the third of a smaller heap that Java gives it, to collect it takes a tenth of the processor time."""

@@ -46,6 +46,7 @@ from ds_dagster.stores.snowflake.loader import SnowflakeLoader
 from ds_dagster.stores.sqlite.loader import SqliteLoader
 from ds_dagster.stores.sqlite.reader import open_views
 from ds_dagster.stores.sqlite.views import file_name
+from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
 from tests import snowflake_server
 from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
@@ -264,12 +265,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         return
     folder = tmp_path_factory.mktemp("spark")
     spark_settings = {
+        "spark.driver.extraJavaOptions": SESSION_OPTIONS,
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         **LOSING,
     }
     settings = Settings(
-        root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2, durable=False), spark=spark_settings
+        root=folder,
+        sql=folder,
+        state=folder,
+        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
+        spark=spark_settings,
     )
     made = build_session(settings, jars=driver_jars(), app_name="conformance")
     made.sparkContext.setLogLevel("OFF")

@@ -35,6 +35,7 @@ from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.spark.session import build_session, class_name
 from ds_dagster.stores.registry import KINDS
+from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
 
 DEADLINE = 60.0
 LOSING: Mapping[str, str] = {"spark.hadoop.fs.losing.impl": "dsdagster.fs.LosingFileSystem"}
@@ -48,7 +49,7 @@ def settings_in(folder: Path, **spark: str) -> Settings:
         sql=folder / "sql",
         state=folder / ".ds",
         store="m",
-        engine=EngineSettings(cores=2, durable=False),
+        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
         spark=spark,
     )
 
@@ -64,6 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = settings_in(
         folder,
         **{
+            "spark.driver.extraJavaOptions": SESSION_OPTIONS,
             "spark.sql.streaming.pollingDelay": "20ms",
             "spark.sql.streaming.numRecentProgressUpdates": "1000",
             **LOSING,
