@@ -45,6 +45,10 @@ soak: setup ## an hour each (DS_SOAK_MINUTES): random histories against oracles;
 	@$(BIN)/python scripts/soak_oracles.py
 	@$(BIN)/python -m benchmarks soak
 
+.PHONY: bench-guard
+bench-guard: setup ## has this work tree made anything slower? AGAINST=commit ONLY=filter,json
+	@$(BIN)/python -m benchmarks guard --against $(or $(AGAINST),HEAD) $(if $(ONLY),--only $(ONLY))
+
 .PHONY: bench
 bench: setup ## ours against hand-written PySpark, as ratios
 	@$(BIN)/python -m benchmarks

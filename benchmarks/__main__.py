@@ -2,9 +2,10 @@
 
     python -m benchmarks [--only filter,ctas] [--quick] [--runs 3] [--share 1.0] [--out benchmarks/out/bench.json]
     python -m benchmarks soak [--minutes 60] [--seed N]
+    python -m benchmarks guard --against REV [--only filter,json]
 
 Writes ``benchmarks/out/bench.json`` and prints a table; run it on an idle machine. ``soak`` is no measurement: it kills
-and loads the example for a while and compares it with a model.
+and loads the example for a while and compares it with a model. ``guard`` compares two commits.
 """
 
 from __future__ import annotations
@@ -83,6 +84,10 @@ def main() -> int:
         from benchmarks.soak import main as soak
 
         return soak(sys.argv[2:])
+    if sys.argv[1:2] == ["guard"]:
+        from benchmarks.guard import main as guard
+
+        return guard(sys.argv[2:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"{name:10} {item.about}" for name, item in ITEMS.items()),

@@ -11,6 +11,7 @@ DATA = ("cases", "fixtures")
 """Folders of SQL and tables, in folders of their own."""
 OWN = {
     "architecture": "rules over the package's texts",
+    "benchmarks": "the programs of benchmarks/",
     "browser": "a tier",
     "conformance": "a tier",
     "docs": "the pages of docs/",
