@@ -113,7 +113,7 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Specs:
+class StoreSpecs:
     """How Spark reads and writes the entities of a job, which exist.
 
     ``writes``: by the name of the part. ``watched``: sources whose lag can be looked at.
@@ -127,7 +127,7 @@ class Specs:
     tables: Mapping[str, TableRead] = field(default_factory=dict, repr=False)
 
 
-def specs(job: Compiled) -> Specs:
+def store_specs(job: Compiled) -> StoreSpecs:
     """Make sure that every source exists as declared; needs no Spark, so that it happens while Spark starts.
 
     Raises:
@@ -142,7 +142,7 @@ def specs(job: Compiled) -> Specs:
     writes = {part.name: _write_spec(job, part) for part in job.query.parts}
     logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
     tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
-    return Specs(by_name, writes, watched, logs, tables)
+    return StoreSpecs(by_name, writes, watched, logs, tables)
 
 
 def _write_spec(job: Compiled, part: Part) -> WriteSpec:
@@ -151,7 +151,7 @@ def _write_spec(job: Compiled, part: Part) -> WriteSpec:
     return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
 
 
-def prepared(spark: SparkSession, job: Compiled, inputs: Specs) -> PreparedQuery:
+def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> PreparedQuery:
     """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
 
     Raises:

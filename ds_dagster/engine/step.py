@@ -19,7 +19,7 @@ from ds_dagster import jars
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
 from ds_dagster.engine.query import HostedQuery
-from ds_dagster.engine.start import Compiled, Specs, compiled, empty, prepared, specs
+from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
 from ds_dagster.errors import DsError, error
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import Checkpoints
@@ -116,17 +116,17 @@ class StepRun:
         )
         self._record("STARTING", order, "run in a step")
         definition = compiled(order, context)
-        hosted.prepared = prepared(spark, definition, self._specs(definition))
+        hosted.prepared = prepare_query(spark, definition, self._specs(definition))
         path.parent.mkdir(parents=True, exist_ok=True)
         empty(spark, definition, str(path))
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
 
-    def _specs(self, definition: Compiled) -> Specs:
+    def _specs(self, definition: Compiled) -> StoreSpecs:
         """Waits for jobs that make what it reads as long as for those to catch up."""
         while True:
             try:
-                return specs(definition)
+                return store_specs(definition)
             except DsError as problem:
                 if problem.fault.hint != "wait" or self.clock.now() >= self.request.deadline:
                     raise

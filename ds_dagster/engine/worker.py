@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from ds_dagster import jars
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.query import HostedQuery
-from ds_dagster.engine.start import Compiled, Specs, compiled, empty, fence, prepared, specs
+from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence, prepare_query, store_specs
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
@@ -234,7 +234,7 @@ class SparkHost:
         )
         definition = compiled(order, self.context)
         job.rotated, job.places = definition.rotated, definition.places
-        inputs = specs(definition)
+        inputs = store_specs(definition)
         self._session.result()
         begin = partial(self._begin_query, definition=definition, inputs=inputs, path=path)
         if any(read.provider for read in inputs.reads.values()):
@@ -251,10 +251,10 @@ class SparkHost:
                 return
             self.context.clock.sleep(0.1)
 
-    def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: Specs, path: Path) -> None:
+    def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: StoreSpecs, path: Path) -> None:
         if self._is_given_up(job):
             return
-        job.prepared = prepared(self._session.result(), definition, inputs)
+        job.prepared = prepare_query(self._session.result(), definition, inputs)
         job.sources = inputs.watched
         if self._is_given_up(job):
             return

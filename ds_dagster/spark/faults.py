@@ -221,7 +221,7 @@ def _causes(failure: BaseException) -> Iterator[Cause]:
     while current is not None:
         yield Cause(_class_of(current), _spark_condition(current), _without_plan(str(current)))
         yield from _spelled_out(str(current))
-        yield from _told(str(current))
+        yield from _causes_in(str(current))
         yield from _java_causes(getattr(current, "_origin", None) or getattr(current, "java_exception", None))
         current = current.__cause__ or getattr(current, "_cause", None)
 
@@ -239,7 +239,7 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
     while throwable is not None and depth < 30:
         text = _without_plan(str(throwable.getMessage() or ""))
         yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
-        yield from _told(text)
+        yield from _causes_in(text)
         throwable, depth = throwable.getCause(), depth + 1
 
 
@@ -250,7 +250,7 @@ def _spelled_out(text: str) -> Iterator[Cause]:
         yield Cause(match[1], "", _without_plan(match[2]))
 
 
-def _told(text: str) -> Iterator[Cause]:
+def _causes_in(text: str) -> Iterator[Cause]:
     """Failures of Spark and Java that crossed a Python callback and are reported inside another one's text."""
     for match in _IN_CALLBACK.finditer(text):
         yield Cause("pyspark." + match[1], match[2], _without_plan(f"[{match[2]}] {match[3]}"))
