@@ -11,7 +11,7 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * What keyed operators share: rows grouped by their first columns.
+ * Base of keyed operators: rows grouped by their first columns.
  *
  * <p>Rule: keys are flat columns, since a struct would be sorted without a prefix; a key with nulls is a group like any
  * other.

@@ -15,7 +15,7 @@ public final class Layout {
   private Layout() {}
 
   /**
-   * Opens a value behind the number of its layout.
+   * Opens a value after the number of its layout.
    *
    * @param what the state is of, for messages
    */

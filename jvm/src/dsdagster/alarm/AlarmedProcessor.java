@@ -47,12 +47,12 @@ public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> 
    */
   protected abstract Iterator<Row> look(Row key, Iterator<Row> rows, long watermark);
 
-  /** The key is looked at when the watermark reaches the moment, behind all rows of that batch. */
+  /** The key is visited when the watermark reaches the time, after all rows of that batch. */
   protected final void alarm(long millis) {
     alarms.set(key, millis);
   }
 
-  /** The key's alarm that is due in this very batch is not needed: what it was for is done. */
+  /** Drops the key's alarm that is due in this batch: its work is done. */
   protected final void silence() {
     alarms.silence(key);
   }
@@ -86,7 +86,7 @@ public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> 
     }));
   }
 
-  /** Alarms that nobody wrote down would never ring: fail the batch instead. */
+  /** Alarms that were not stored would be lost: fail the batch instead. */
   @Override
   public final void close() {
     if (alarms != null) {

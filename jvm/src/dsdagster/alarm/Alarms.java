@@ -18,7 +18,7 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The alarms of all keys of a partition, behind one timer of Spark's.
+ * The alarms of all keys of a partition, on one timer of Spark's.
  *
  * <p>They are state of one key of their own, whose columns are all null; a group with that key has state under other
  * names. The first rows of a batch set the timer to the moment it is already, so that it fires behind the last rows: only
@@ -80,7 +80,7 @@ final class Alarms {
     }
   }
 
-  /** What the keys whose alarms are due have to say, one after the other; then the alarms are written down. */
+  /** The rows of the keys whose alarms are due, one key after the other; then the alarms are stored. */
   Iterator<Row> ring(long now, Function<Row, Iterator<Row>> look) {
     if (rung) {
       return Collections.emptyIterator();
@@ -123,7 +123,7 @@ final class Alarms {
     });
   }
 
-  /** What the action gives on the state of another key. */
+  /** The action's result on the state of another key. */
   private static <T> T of(Row key, Supplier<T> action) {
     Object before = ImplicitGroupingKeyTracker.getImplicitKeyOption().get();
     ImplicitGroupingKeyTracker.setImplicitKey(key);
@@ -134,7 +134,7 @@ final class Alarms {
     }
   }
 
-  /** Rows of the keys whose alarms ring; made while they are asked for, and with the state being that of their key. */
+  /** Rows of the keys whose alarms are due, computed lazily, each with the state of its own key. */
   private final class Ringing implements Iterator<Row> {
     private final Deque<Long> chunks;
     private final Function<Row, Iterator<Row>> look;

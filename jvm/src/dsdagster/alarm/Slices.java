@@ -185,7 +185,7 @@ final class Slices {
     slices.put(place, slice);
   }
 
-  /** The alarms of a chunk, which is gone then. */
+  /** Takes the alarms of a chunk, and deletes the chunk. */
   ByteBuffer take(long chunk) {
     byte[] found = chunks.getValue(chunk);
     chunks.removeKey(chunk);

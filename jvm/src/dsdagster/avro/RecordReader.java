@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
  * Reads a writer's record into declared columns, field by field, without a record in between.
  *
  * <p>A column is the writer's field of its name, else of an alias the reader's schema gives it, else the reader's
- * default, else null. Fields nobody declared are skipped.
+ * default, else null. Fields without a column are skipped.
  */
 final class RecordReader {
   private final String[] names;
@@ -92,7 +92,7 @@ final class RecordReader {
     return names.length;
   }
 
-  /** Whether a column stands neither in the writer's schema nor in the reader's with a default. */
+  /** Whether a column is neither in the writer's schema nor, with a default, in the reader's. */
   boolean isMissing(int column) {
     return missing[column];
   }

@@ -11,7 +11,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$;
 
-/** Small texts of ours beside Spark's own files in a checkpoint, on any file system Hadoop knows. */
+/** Small texts of ours next to Spark's own files in a checkpoint, on any file system Hadoop knows. */
 public final class CheckpointText {
   private CheckpointText() {}
 

@@ -70,7 +70,7 @@ public record EndOffsets(String json, String digest) {
     return found;
   }
 
-  /** Sources write JSON; a text that is none stands for itself. */
+  /** Sources write JSON; any other text is kept as a string. */
   private static Object offset(String text) {
     if (text.equals(VOID)) {
       return null;

@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.DataType;
  * @param type of the result
  */
 record Call(Function function, int argument, boolean distinct, DataType type) implements Serializable {
-  /** What an aggregate computes from the values of its argument that are not null. */
+  /** An aggregate's computation over the values of its argument that are not null. */
   enum Function {
     COUNT,
     SUM,

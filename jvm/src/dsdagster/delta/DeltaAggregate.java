@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * GROUP BY over weighted rows: what a row adds when it comes it takes back when it goes, exactly.
+ * GROUP BY over weighted rows: a retraction takes back exactly what its row has added.
  *
  * <p>Input columns: the group's, the arguments', {@code w} long. A FILTER is an argument that is null where the condition
  * does not hold. Output: the group's columns, one per call ({@code c0} …), then {@code w} long (the old result goes, the

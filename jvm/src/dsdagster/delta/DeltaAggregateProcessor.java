@@ -122,7 +122,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Rows of a group nobody knows: those that come, without those that only go. */
+  /** Rows of a group without state: additions, without retractions of unknown rows. */
   private Iterator<Row> appeared(Iterator<Row> rows) {
     Map<List<Object>, Row> first = new LinkedHashMap<>();
     Map<List<Object>, long[]> weights = new HashMap<>();
@@ -251,7 +251,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         (value, other) -> isBetter(call, value, other));
   }
 
-  /** A value goes that was forgotten: an extreme that it was has to be looked up, nothing else knows of it. */
+  /** Retraction of a forgotten value: if it was an extreme, the extreme is looked up again. */
   private void lose(int argument, Object value, Object[] extremes, boolean[] lost) {
     for (int i = 0; i < lost.length; i++) {
       Call call = calls.get(i);
@@ -260,7 +260,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** A value came that was not there, or went for good. */
+  /** A value was added for the first time, or its last copy was retracted. */
   private void turned(int argument, Object value, boolean came, Group group, Object[] extremes, boolean[] lost) {
     for (int i = 0; i < lost.length; i++) {
       Call call = calls.get(i);

@@ -70,7 +70,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return CollectionConverters.asScala(new Parts(visit::next));
   }
 
-  /** Changes without those of rows that were forgotten. */
+  /** Changes, without the changes of forgotten rows. */
   private Map<ByteBuffer, Long> known(Weights<ByteBuffer> side, Map<ByteBuffer, Long> changed) {
     if (!expiry.isSet()) {
       return changed;

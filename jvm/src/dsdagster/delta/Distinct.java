@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Each row once, whatever its weight: it comes with its first copy and goes with its last.
+ * Each row once, whatever its weight: added with its first copy, retracted with its last.
  *
  * <p>Input columns: the row's, then {@code w} long. Output: the same; {@code w} is 1 or -1. State: how many copies of a
  * row there are.

@@ -33,7 +33,7 @@ public final class EventOver {
    * @param calls JSON, see {@link OverCall#read}
    * @param byTime the frame is so many microseconds, and rows of one time see one another; else so many rows
    * @param before how far the frame reaches back; negative: to the beginning
-   * @param ttlMicros event time without a row after which a partition begins anew; 0: never
+   * @param ttlMicros event time without a row after which a partition starts over; 0: never
    */
   public static Dataset<Row> apply(
       Dataset<Row> input, int keys, String calls, boolean byTime, long before, long ttlMicros) {

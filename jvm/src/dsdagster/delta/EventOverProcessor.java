@@ -89,7 +89,7 @@ final class EventOverProcessor extends AlarmedProcessor {
     long time = NO_TIME;
     if (state.alarm <= watermark) {
       if (!isAlarm) {
-        silence(); // it would ring behind these rows, in this very batch
+        silence(); // it would be due after these rows, in this batch
       }
       state.alarm = OverState.NO_ALARM;
       time = watermark * MICROS_PER_MILLI;
@@ -98,7 +98,7 @@ final class EventOverProcessor extends AlarmedProcessor {
     return new Parts(visit::next);
   }
 
-  /** Whether a row of that time begins the partition anew. */
+  /** Whether the partition starts over with a row of that time. */
   private boolean isOver(OverState state, long ts) {
     return state.passed != OverState.NO_ROW && ts - state.passed > ttlMicros;
   }

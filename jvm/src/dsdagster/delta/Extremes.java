@@ -26,7 +26,7 @@ final class Extremes {
     this.reader = reader;
   }
 
-  /** What is written down of it. */
+  /** Its stored form. */
   TimedRows candidates() {
     return candidates;
   }

@@ -44,7 +44,7 @@ final class Frame {
   private long count;
   /** Rows of a bounded frame that have left it. */
   private long left;
-  /** Totals and extremes are those of the rows. */
+  /** Totals and extremes agree with the rows. */
   private boolean isReady;
   private TimedRow first;
   private Row firstArguments;
@@ -94,7 +94,7 @@ final class Frame {
     return before >= 0;
   }
 
-  /** What is stored of the values that are no totals: one column per call. */
+  /** The stored values of calls without totals: one column per call. */
   static StructType valueSchema(List<OverCall> calls) {
     StructType found = new StructType();
     for (int i = 0; i < calls.size(); i++) {
@@ -212,7 +212,7 @@ final class Frame {
     }
   }
 
-  /** Bytes of what a bounded frame keeps; writes its buckets. */
+  /** Stored bytes of a bounded frame; writes its buckets. */
   long encodedSize() {
     long size = rows.encodedSize() + 1;
     if (rows.isShort()) {
@@ -257,7 +257,7 @@ final class Frame {
     isReady = true;
   }
 
-  /** What an unbounded frame keeps. */
+  /** Stored form of an unbounded frame. */
   Row stored() {
     return RowFactory.create(totalBytes(), RowFactory.create(values.clone()));
   }

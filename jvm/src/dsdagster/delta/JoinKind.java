@@ -5,7 +5,7 @@ enum JoinKind {
   INNER(true, false, false, false, false),
   LEFT(true, true, false, false, false),
   FULL(true, true, true, false, false),
-  /** Which pairs count is known behind the join only, see {@link Lonely}. */
+  /** Which pairs count is known only after the join, see {@link Lonely}. */
   LEFT_OWN(true, false, false, true, false),
   FULL_OWN(true, false, false, true, true),
   SEMI(false, false, false, false, false),
@@ -17,7 +17,7 @@ enum JoinKind {
   final boolean lonelyLeft;
   /** Right rows without partner are shown. */
   final boolean lonelyRight;
-  /** Every left row is shown by itself, beside the pairs it is in. */
+  /** Every left row is emitted alone, in addition to its pairs. */
   final boolean ownLeft;
   /** Every right row is shown by itself. */
   final boolean ownRight;

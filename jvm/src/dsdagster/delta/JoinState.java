@@ -103,7 +103,7 @@ final class JoinState {
     right = HeldWeights.get(in, pack, ByteBuffer::wrap);
   }
 
-  /** A key that has no head: what an earlier checkpoint has of it, else nothing. */
+  /** A key without a head: its state from an earlier checkpoint, if there is any. */
   private void takeEarlier() {
     Row before = counts == null ? null : counts.get();
     boolean isEarlier =

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Rows of one side of a join without partner, where which pairs count is known only behind the join.
+ * Rows of one side of a join without partner, if only the result of the join shows which pairs count.
  *
  * <p>Input columns: {@code l} struct, {@code r} struct, {@code w} long: all pairs that count, and the side's own rows, each
  * with null for the other side. Output: the same columns: the pairs, and own rows while no pair holds them. Rows that do

@@ -17,7 +17,7 @@ import java.util.List;
 final class OverState {
   static final long NO_ALARM = Long.MAX_VALUE;
   static final long NO_ROW = Long.MIN_VALUE;
-  /** Numbers of lists; those of extremes follow that of the frame. */
+  /** Numbers of lists; the lists of extremes follow the frame's. */
   private static final int WAITING = 0;
   static final int FRAME = 1;
   private static final byte LAYOUT = 3;
@@ -25,7 +25,7 @@ final class OverState {
   private static final byte WITHOUT_TOTALS = 2;
   private static final String WHAT = "state of running aggregates";
 
-  /** With the arguments of the calls beside each row. */
+  /** Each row with the arguments of the calls. */
   TimedRows waiting;
   final Frame frame;
   long alarm = NO_ALARM;

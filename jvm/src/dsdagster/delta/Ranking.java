@@ -103,7 +103,7 @@ final class Ranking implements Comparator<Candidate>, Serializable {
     return found;
   }
 
-  /** Whether a row behind all of these cannot count. */
+  /** Whether a row after all of these cannot count. */
   boolean isFull(SortedMap<Candidate, Long> rows) {
     return number(rows, new ArrayList<>());
   }

@@ -152,7 +152,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     return row.getLong(keys + ranking.terms() + 1);
   }
 
-  /** Rows that only come: what is behind the first is let go, now and then. */
+  /** Appended rows: from time to time, rows after the first ones are deleted. */
   private void come(Iterator<Row> rows, TreeMap<Candidate, Long> kept) {
     int most = (int) Math.min(2 * Math.min(ranking.limit(), 1 << 28) + SPARE, 1 << 29);
     while (rows.hasNext()) {
@@ -294,7 +294,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** What differs between two lists of rows that count: rows that go, then rows that come. */
+  /** The difference of two lists of rows that count: retractions, then additions. */
   private java.util.Iterator<Row> output(List<Ranking.Shown> before, List<Ranking.Shown> after) {
     Map<Place, Long> net = new LinkedHashMap<>();
     before.forEach(shown -> net.merge(place(shown), -shown.copies(), Long::sum));

@@ -65,7 +65,7 @@ final class Total {
     return value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte;
   }
 
-  /** Whether the number could be added: what leaves the range of a long is for decimals. */
+  /** Whether the number was added; false if the sum would leave the range of a long and needs decimals. */
   private boolean addWhole(long value, long weight) {
     long high = Math.multiplyHigh(value, weight);
     long product = value * weight;

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Upserts and deletes by key → weighted rows: the row that was there goes (-1), the new one appears (+1).
+ * Upserts and deletes by key → weighted rows: the old row is retracted (-1), the new one added (+1).
  *
  * <p>Input columns: the key's, then {@code ord} binary (position in the source; the last of a batch counts),
  * {@code deleted} boolean, {@code row} struct. Output: {@code row} struct, {@code w} long. State: the last row of each

@@ -68,7 +68,7 @@ public class DurableLocalFileSystem extends NioLocalFileSystem {
       return made;
     }
 
-    /** The content of a file is on disk when this returns; called in front of closing it. */
+    /** The content of a file is on disk when this returns; called before closing it. */
     protected void forceFile(File file, Syncable open) throws IOException {
       open.hsync();
     }

@@ -50,7 +50,7 @@ public final class LosingFileSystem extends DurableLocalFileSystem {
     forces = forced;
   }
 
-  /** Whether more steps were asked for than were allowed. */
+  /** Whether there were more steps than allowed. */
   public static synchronized boolean isOff() {
     return steps > last;
   }

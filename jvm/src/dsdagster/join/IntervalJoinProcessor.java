@@ -58,7 +58,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     if (state.alarm <= watermark) {
       state.alarm = IntervalState.NO_ALARM;
       if (!isAlarm) {
-        silence(); // it would ring behind these rows, in this very batch
+        silence(); // it would be due after these rows, in this batch
       }
     }
     Visit visit = new Visit(state, rows, isMatchable(key), watermark * MICROS_PER_MILLI - within, before != null);
@@ -112,7 +112,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
       return isMatched ? new Pairs(arrived.payload(), side, partners) : Collections.emptyIterator();
     }
 
-    /** Rows of a side that nothing can join any more: those that have met none leave. */
+    /** Rows of a side that no row can join any more: rows without a partner are emitted. */
     private Iterator<Row> forget(int side) {
       TimedRows known = state.sides.get(side);
       if (!lonely[side]) {
@@ -163,7 +163,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  /** Of rows that leave, those that have met no other. */
+  /** The rows without a partner among those that leave. */
   private static final class Alone implements Iterator<Row> {
     private final Iterator<TimedRow> rows;
     private final int side;

@@ -18,7 +18,7 @@ final class IntervalState {
   static final long NO_ALARM = Long.MAX_VALUE;
   static final byte[] MATCHED = new byte[0];
   private static final byte LAYOUT = 2;
-  /** Rows with a byte that says whether they have met another, all of them in one value. */
+  /** Rows with a byte that says whether they had a partner, all of them in one value. */
   private static final byte FLAGGED = 1;
   private static final String WHAT = "state of an interval join";
 

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Temporal join of a stream with a changelog: every stream row meets the version that was valid at its event time.
+ * Temporal join of a stream with a changelog: every stream row is joined with the version valid at its event time.
  *
  * <p>Input columns: {@code k} struct of key columns, {@code side} int (0 stream, 1 changelog), {@code ts} long
  * (microseconds), {@code ord} string (source position, sorts as text), {@code deleted} boolean, {@code l} struct,
@@ -39,8 +39,8 @@ public final class TemporalJoin {
   /**
    * Applies the join.
    *
-   * @param edgeMillis how far the watermark stays behind time
-   * @param lateRows whether stream rows behind time are late; rows that a join below has held back are not
+   * @param edgeMillis how far the watermark trails event time
+   * @param lateRows whether stream rows older than event time are late; rows that a join below has held back are not
    * @param job whose clock shows the late counts; null for none
    */
   public static Dataset<Row> apply(

@@ -89,7 +89,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     return new Parts(visit::next);
   }
 
-  /** An alarm that would ring behind these rows, in this very batch, is not needed: what is due leaves with them. */
+  /** An alarm that would be due after these rows, in this batch, is not needed: due rows are emitted with them. */
   private boolean takeAlarm(KeyState state, long watermark, boolean isAlarm) {
     if (settings.immediate() || state.alarm > watermark) {
       return false;

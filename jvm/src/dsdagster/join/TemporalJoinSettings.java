@@ -9,7 +9,7 @@ import java.io.Serializable;
  * @param immediate join to the versions seen so far instead of waiting for time
  * @param retentionMicros how long an ended version is kept for late stream rows
  * @param mostVersions most final versions kept per key
- * @param edgeMillis how far the watermark stays behind time
+ * @param edgeMillis how far the watermark trails event time
  */
 record TemporalJoinSettings(
     boolean outer, boolean immediate, long retentionMicros, int mostVersions, long edgeMillis)

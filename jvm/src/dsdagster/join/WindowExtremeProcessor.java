@@ -26,7 +26,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final byte LAYOUT = 1;
   private static final String WHAT = "state of a window's greatest rows";
-  /** Rows have no order but that of their coming. */
+  /** Rows are in the order of arrival. */
   private static final long NO_TIME = 0;
 
   private final int valueColumn;

@@ -42,7 +42,7 @@ final class WindowPairs {
   private boolean isOver;
   private boolean isDone;
 
-  /** @param lonely by side: whether rows that meet none are shown */
+  /** @param lonely by side: whether rows without a partner are emitted */
   WindowPairs(WindowRows state, Object end, boolean[] lonely) {
     this.state = state;
     this.end = end;
@@ -50,7 +50,7 @@ final class WindowPairs {
     this.lefts = state.rows(LEFT);
   }
 
-  /** The next part, null behind the last. */
+  /** The next part, null after the last. */
   Iterator<Row> next() {
     if (isHeld) {
       isHeld = false;
@@ -89,7 +89,7 @@ final class WindowPairs {
     }
   }
 
-  /** Left rows of this part that have met none. */
+  /** Left rows of this part without a partner. */
   private Iterator<Row> alone() {
     if (!lonely[LEFT]) {
       return Collections.emptyIterator();
@@ -128,7 +128,7 @@ final class WindowPairs {
     }
   }
 
-  /** Right rows that have met none. */
+  /** Right rows without a partner. */
   private final class Rest implements Iterator<Row> {
     private final WindowRows.Cursor rights = state.rows(RIGHT);
     private int place = -1;

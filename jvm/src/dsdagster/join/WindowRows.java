@@ -43,7 +43,7 @@ final class WindowRows {
     stored = handle.getMapState("chunks", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
-  /** Begins with what is kept of the key that Spark is at; whether anything is. */
+  /** Begins with the state of Spark's present key; whether there is any. */
   boolean open() {
     chunks.clear();
     added.clear();
@@ -60,7 +60,7 @@ final class WindowRows {
     return isKnown;
   }
 
-  /** @param key null for a row that meets none */
+  /** @param key null for a row that has no partner */
   void add(int side, byte[] key, byte[] row) {
     long size = ROW + (key == null ? 0 : key.length) + (long) row.length;
     if (added.position() > 0 && added.position() + size > large) {
@@ -136,7 +136,7 @@ final class WindowRows {
       this.side = side;
     }
 
-    /** Goes to the next row; false behind the last one. */
+    /** Goes to the next row; false after the last one. */
     boolean next() {
       while (in.hasRemaining() || chunk <= chunks.size()) {
         if (!in.hasRemaining()) {
@@ -163,7 +163,7 @@ final class WindowRows {
       in.position(in.position() + Math.max(0, length));
     }
 
-    /** Null for a row that meets none. */
+    /** Null for a row that has no partner. */
     byte[] key() {
       return key;
     }

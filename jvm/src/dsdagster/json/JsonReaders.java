@@ -23,7 +23,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** JSON values as Spark holds them, by the type that is declared; nested values by the same rules. */
 final class JsonReaders {
-  /** What a reader gives for a value of another type; the value has been read to its end. */
+  /** A reader's result for a value of another type, which it has read to its end. */
   static final Object WRONG = new Object();
 
   private static final char ASCII = 127;
@@ -32,7 +32,7 @@ final class JsonReaders {
 
   private JsonReaders() {}
 
-  /** Reads the value the parser stands on, to its last token. */
+  /** Reads the parser's present value, to its last token. */
   interface Reader {
     Object read(JsonParser in) throws IOException;
   }
@@ -168,7 +168,7 @@ final class JsonReaders {
       return new GenericInternalRow(values);
     }
 
-    /** The fields of the object the parser stands on, to its end; {@link #WRONG} where one is of another type. */
+    /** The fields of the parser's present object, to its end; {@link #WRONG} where one is of another type. */
     void fill(JsonParser in, Object[] values) throws IOException {
       int position = 0;
       for (Field field = next(in, position); field != null; field = next(in, ++position)) {

@@ -44,7 +44,7 @@ final class JsonScalars {
 
   private JsonScalars() {}
 
-  /** What a truth value, a number's text and a string's text are as a value of the type. */
+  /** A truth value, a number's text and a string's text as a value of the type. */
   record Scalar(
       Function<Boolean, Object> truths, Function<String, Object> numbers, Function<String, Object> texts) {
     Object ofTruth(boolean value) {

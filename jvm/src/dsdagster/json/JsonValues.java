@@ -26,7 +26,7 @@ final class JsonValues {
 
   private JsonValues() {}
 
-  /** Reads the token the parser is on, or gives null where only the rules can tell. */
+  /** Reads the parser's present token, or gives null if the full rules have to decide. */
   private interface Quick {
     Object read(JsonParser in, JsonToken token) throws IOException;
   }
@@ -63,7 +63,7 @@ final class JsonValues {
     return fits ? (Object) in.getIntValue() : null;
   }
 
-  /** Zero may be a negative one, or a number that is too small: the rules tell. */
+  /** Zero may be negative, or a number that is too small: the full rules decide. */
   private static Object floating(JsonParser in, JsonToken token) throws IOException {
     if (isLong(in, token)) {
       long value = in.getLongValue();
@@ -88,7 +88,7 @@ final class JsonValues {
     return fits ? Decimal.apply(value * POWERS[type.scale()], type.precision(), type.scale()) : null;
   }
 
-  /** Digits with a point among them, no more behind it than the type keeps; null for other numbers. */
+  /** Digits with a point among them, no more after it than the type keeps; null for other numbers. */
   private static Object fraction(JsonParser in, DecimalType type) throws IOException {
     int length = in.getTextLength();
     if (length > LONG_DIGITS) {

@@ -118,7 +118,7 @@ final class JsonWriters {
     }
   }
 
-  /** Times of a relation: {@code 2026-01-31 12:34:56.789}, those with a zone in UTC and with Z behind. */
+  /** Times of a relation: {@code 2026-01-31 12:34:56.789}, times with a zone in UTC with a trailing Z. */
   static final class Times {
     private static final DateTimeFormatter DATE = DateTimeFormatter.ofPattern("uuuu-MM-dd", Locale.US);
     private static final long MICROS = 1_000_000;

@@ -33,7 +33,7 @@ final class Failures {
           return new OperatorFault(known.getValue(), what + ": " + one, cause);
         }
       }
-      // inside a transaction the producer tells a missing grant in words only
+      // inside a transaction the producer reports a missing grant only in the message
       if (String.valueOf(one.getMessage()).contains("authorization failed")) {
         return new OperatorFault("KAFKA_NOT_ALLOWED", what + ": " + one, cause);
       }

@@ -63,7 +63,7 @@ final class JobTransaction {
     }
   }
 
-  /** A producer after {@code initTransactions}: any other owner is fenced, what it left open is aborted. */
+  /** A producer after {@code initTransactions}: any other owner is fenced, its open transaction is aborted. */
   static KafkaProducer<byte[], byte[]> initialised(String transactionalId, Map<String, Object> kafka) {
     for (int timeout : TIMEOUTS_MILLIS) {
       HashMap<String, Object> options = new HashMap<>(DEFAULTS);

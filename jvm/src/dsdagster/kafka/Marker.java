@@ -20,7 +20,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
  * markers of earlier versions of the package.
  *
  * @param batch its number, -1 for none
- * @param digest of its end offsets, empty where nobody knows
+ * @param digest of its end offsets, empty if unknown
  */
 record Marker(long batch, String digest) {
   static final Marker NONE = new Marker(-1, "");
@@ -47,7 +47,7 @@ record Marker(long batch, String digest) {
   }
 
   /**
-   * What is committed for a batch.
+   * The marker that is committed for a batch.
    *
    * @param offsets null where it has no checkpoint
    * @param sources JSON object, what tells each source from a later one of its name
@@ -64,7 +64,7 @@ record Marker(long batch, String digest) {
     return new OffsetAndMetadata(batch, fits ? all : digest);
   }
 
-  /** Whether it is the marker of this batch; a digest that nobody knows is not compared. */
+  /** Whether it is the marker of this batch; an unknown digest is not compared. */
   boolean isOf(long epoch, EndOffsets offsets) {
     return batch == epoch && (digest.isEmpty() || offsets == null || digest.equals(offsets.digest()));
   }

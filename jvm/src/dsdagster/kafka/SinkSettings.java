@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * What the sink was told.
+ * Settings of the sink.
  *
  * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
  * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);

@@ -32,7 +32,7 @@ final class Aggregate implements Serializable {
 
   private record Sum(long count, long whole, double floating, BigDecimal exact) {}
 
-  /** The state behind one more value. */
+  /** The state after one more value. */
   Object add(Object state, Object next) {
     if (next == null) {
       return state;

@@ -64,7 +64,7 @@ final class KeyState {
     trim();
   }
 
-  /** Forgets the rows in front of the first search. */
+  /** Forgets the rows before the first search. */
   void trim() {
     rows.forgetBefore(searches.isEmpty() ? rows.end() : searches.firstTime());
   }

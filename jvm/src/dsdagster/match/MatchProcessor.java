@@ -101,7 +101,7 @@ final class MatchProcessor extends AlarmedProcessor {
     if (state.alarm <= watermark) {
       state.alarm = KeyState.NO_ALARM;
       if (!arrived.isEmpty()) {
-        silence(); // it would ring behind these rows, in this very batch
+        silence(); // it would be due after these rows, in this batch
       }
     }
     state.await(arrived, order);
@@ -114,7 +114,7 @@ final class MatchProcessor extends AlarmedProcessor {
     return watermark <= 0 ? NO_TIME : watermark * MICROS_PER_MILLI + 1;
   }
 
-  /** The watermark at which {@link #time} is behind a moment. */
+  /** The watermark at which {@link #time} has passed a moment. */
   private static long millisBehind(long micros) {
     return Math.max(1, Math.floorDiv(micros + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
   }

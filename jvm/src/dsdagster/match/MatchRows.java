@@ -21,7 +21,7 @@ final class MatchRows {
     this.first = first;
   }
 
-  /** What is written down of it, beside {@link #first}. */
+  /** Its stored form, without {@link #first}. */
   TimedRows list() {
     return rows;
   }
@@ -31,7 +31,7 @@ final class MatchRows {
     return first;
   }
 
-  /** Number behind that of the last row. */
+  /** Number after the last row's. */
   long end() {
     return first + rows.size();
   }

@@ -10,7 +10,7 @@ import java.util.List;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What is looked for.
+ * The pattern and its settings.
  *
  * @param steps by state, by preference: pairs of a variable and the next state; variable {@link #ACCEPT} ends a match
  * @param tests by variable
@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
  * @param order fields of a row that order rows of one time
  * @param skip where the search goes on
  * @param skipVariable for the last two of them
- * @param withinMicros the last row is less than that behind the first; {@link #NO_LIMIT}: any time
+ * @param withinMicros the last row is less than that later than the first; {@link #NO_LIMIT}: any time
  * @param ttlMicros event time without a row of the key after which it is forgotten; {@link #NO_LIMIT}: never
  */
 record MatchSettings(
@@ -34,7 +34,7 @@ record MatchSettings(
   static final int ACCEPT = -1;
   static final long NO_LIMIT = -1;
 
-  /** Where the search goes on behind a match. */
+  /** Where the search continues after a match. */
   enum Skip {
     PAST_LAST,
     TO_NEXT,
@@ -43,7 +43,7 @@ record MatchSettings(
   }
 
   /**
-   * What a row must fulfil.
+   * A condition on a row.
    *
    * @param field boolean field of the row; negative for none
    * @param condition index of a condition over row and values; negative for none
@@ -51,7 +51,7 @@ record MatchSettings(
    */
   record Test(int field, int condition, int[] needs) implements Serializable {}
 
-  /** A field that orders rows of one time, nulls before all others (behind them when descending). */
+  /** A field that orders rows of one time, nulls before all others (after them when descending). */
   record RowOrder(int field, boolean descending) implements Serializable {}
 
   /** Settings of a JSON object with these names in snake_case. */

@@ -39,7 +39,7 @@ final class Matcher {
   /** The searches that waited, where each row begins one; then the next row that begins one. */
   private TimedRows.Cursor open;
   private long fresh;
-  /** The one search, where the next one begins behind it. */
+  /** The one search, where the next one begins after it. */
   private Search only;
 
   Matcher(MatchSettings settings, Conditions conditions, StructType row) {

@@ -45,7 +45,7 @@ final class Path {
     counts = new int[variables];
   }
 
-  /** Begins anew. */
+  /** Starts over. */
   void begin(MatchRows known, long first) {
     rows = known;
     start = first;
@@ -97,7 +97,7 @@ final class Path {
     counts[mapped[length]]--;
   }
 
-  /** The state of an aggregate behind the row at {@code length}. */
+  /** The state of an aggregate after the row at {@code length}. */
   private Object advanced(int index, Object before) {
     Value value = values.get(index);
     if (!value.takes(mapped[length])) {
@@ -120,7 +120,7 @@ final class Path {
     return counts[variable] == 0 ? -1 : places[variable][counts[variable] - 1];
   }
 
-  /** What a value is for the rows that are taken. */
+  /** The value for the rows of the path. */
   Object value(int index) {
     Value value = values.get(index);
     return switch (value.function()) {

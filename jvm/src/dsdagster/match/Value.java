@@ -18,7 +18,7 @@ record Value(Function function, int variable, int field, int offset, DataType ty
     implements Serializable {
   static final int ALL = -1;
 
-  /** What is computed. */
+  /** The computation. */
   enum Function {
     FIRST,
     LAST,

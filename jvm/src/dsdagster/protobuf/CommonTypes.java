@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimeType;
 
-/** Messages that stand for one SQL value: moments, dates, times of day, decimals, and scalars that may be missing. */
+/** Messages that represent one SQL value: moments, dates, times of day, decimals, and scalars that may be missing. */
 final class CommonTypes {
   static final String TIMESTAMP = "google.protobuf.Timestamp";
   static final String DATE = "google.type.Date";
@@ -55,7 +55,7 @@ final class CommonTypes {
     return message.findFieldByNumber(1);
   }
 
-  /** How a message becomes a value of a type; null where it stands for none, or not for one of that type. */
+  /** Conversion of a message to a value of a type; null if it represents no value of that type. */
   static Common of(Descriptor message, DataType wanted) {
     String name = message.getFullName();
     boolean isMoment = wanted.equals(DataTypes.TimestampType) || wanted.equals(DataTypes.TimestampNTZType);

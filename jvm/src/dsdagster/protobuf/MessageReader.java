@@ -185,7 +185,7 @@ final class MessageReader {
     }
   }
 
-  /** What a column is where the record has not its field. */
+  /** Value of a column if the record lacks its field. */
   private static Object valueOfNothing(FieldDescriptor field, DataType wanted) {
     if (field.isMapField()) {
       return new ArrayBasedMapData(new GenericArrayData(new Object[0]), new GenericArrayData(new Object[0]));
@@ -222,7 +222,7 @@ final class MessageReader {
     return columns.length;
   }
 
-  /** Whether a column stands neither in the writer's schema nor in the reader's. */
+  /** Whether a column is neither in the writer's schema nor in the reader's. */
   boolean isMissing(int column) {
     return missing[column];
   }
@@ -262,7 +262,7 @@ final class MessageReader {
     }
   }
 
-  /** Turns raw values into those of the columns, in place. */
+  /** Turns raw values into values of the columns, in place. */
   Object[] made(Object[] raw) {
     for (int column = 0; column < columns.length; column++) {
       if (raw[column] == null) {

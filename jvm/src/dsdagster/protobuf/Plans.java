@@ -79,7 +79,7 @@ final class Plans {
     return planned(message, same, columns, key.toString());
   }
 
-  /** How a message is read; {@code where}: what it is called in reasons. */
+  /** The plan of a message; {@code where}: its name in reasons. */
   static Plan planned(Descriptor message, Descriptor known, StructType columns, String where) {
     try {
       MessageReader reader = new MessageReader(message, known, columns);

@@ -147,7 +147,7 @@ public final class ProtobufDecoder implements Serializable {
     }
   }
 
-  /** Finds the plan of a record; where the list of indexes ends. A single zero byte stands for the first message. */
+  /** Finds the plan of a record; where the list of indexes ends. A single zero byte means the first message. */
   private int choose(SchemaKey key, byte[] head, int offset) throws IOException {
     boolean isFirst = offset < head.length && head[offset] == 0;
     CodedInputStream in = CodedInputStream.newInstance(head, offset, head.length - offset);

@@ -81,7 +81,7 @@ public final class ProtobufEncoder implements Serializable {
     return bytes.toByteArray();
   }
 
-  /** In front of each record; the first message of a file is told by a single zero. */
+  /** Before each record; a single zero means the first message of the file. */
   private byte[] head(Descriptor found) {
     Deque<Integer> indexes = new ArrayDeque<>();
     for (Descriptor one = found; one != null; one = one.getContainingType()) {

@@ -98,7 +98,7 @@ final class ScalarWriters {
     };
   }
 
-  /** The writer of a message that stands for one value: its fields, without the message around them. */
+  /** The writer of a message that represents one value: its fields, without the message around them. */
   static FieldWriter common(Descriptor message, DataType type) {
     switch (message.getFullName()) {
       case CommonTypes.TIMESTAMP:
@@ -130,7 +130,7 @@ final class ScalarWriters {
     }
   }
 
-  /** The digits as a whole number, how many there are, and how many stand behind the point. */
+  /** The digits as a whole number, how many there are, and how many are after the point. */
   private static void decimal(Object value, CodedOutputStream out) throws IOException {
     BigDecimal number = ((Decimal) value).toJavaBigDecimal();
     out.writeByteArray(1, number.unscaledValue().toByteArray());

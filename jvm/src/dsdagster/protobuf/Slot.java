@@ -30,10 +30,10 @@ abstract class Slot {
     this.column = column;
   }
 
-  /** Reads the field behind its tag. */
+  /** Reads the field after its tag. */
   abstract void read(CodedInputStream in, Object[] raw) throws IOException;
 
-  /** Reads several values that stand behind one tag. */
+  /** Reads several values after one tag. */
   void readPacked(CodedInputStream in, Object[] raw) throws IOException {
     int old = in.pushLimit(in.readRawVarint32());
     while (in.getBytesUntilLimit() > 0) {
@@ -47,7 +47,7 @@ abstract class Slot {
     return raw;
   }
 
-  /** The field of a oneof that nobody declared: it ends the others. */
+  /** The field of a oneof without a column: it clears the others. */
   static Slot skipped(FieldDescriptor field) {
     return new Slot(field, NOWHERE) {
       @Override

@@ -9,7 +9,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Fails the batch for a record that cannot be decoded; says where it stands and why, never what is in it. */
+/** Fails the batch for a record that cannot be decoded; says its position and the reason, never its content. */
 public final class BadRecord implements Serializable {
   private static final long serialVersionUID = 1L;
   private final String entity;

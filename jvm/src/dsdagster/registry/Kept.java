@@ -4,7 +4,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Function;
 
-/** Values by key, made once; of too many the one that was asked for longest ago is forgotten. */
+/** Values by key, made once; the least recently used one of too many is forgotten. */
 public final class Kept<K, V> {
   private static final int MOST = 256;
 

@@ -51,7 +51,7 @@ public final class RegistryClient {
     throw fault("REGISTRY_UNREACHABLE", failure);
   }
 
-  /** Where a schema stands that another one refers to. */
+  /** Address of a schema that another one refers to. */
   public static String pathOf(JsonNode reference) {
     String subject = URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8).replace("+", "%20");
     return "/subjects/" + subject + "/versions/" + reference.path("version").asInt();

@@ -2,7 +2,7 @@ package dsdagster.registry;
 
 import java.util.UUID;
 
-/** What names a schema in a registry: its id, or its GUID where a record's header carries it. */
+/** Key of a schema in a registry: its id, or its GUID where a record's header carries it. */
 public final class SchemaKey {
   private final boolean isGuid;
   private final long high;

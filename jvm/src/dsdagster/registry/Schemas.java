@@ -25,12 +25,12 @@ public final class Schemas<T> {
     this.format = format;
   }
 
-  /** How the schemas of a format are asked for and read. */
+  /** How the schemas of a format are requested and read. */
   public interface Format<T> {
     /** The type as registries call it. */
     String type();
 
-    /** What stands behind the path. */
+    /** The part of the address after the path. */
     default String query() {
       return "";
     }
@@ -66,7 +66,7 @@ public final class Schemas<T> {
   }
 
   private synchronized Found<T> fetched(SchemaKey key) {
-    Found<T> known = found.get(key); // another task may have asked meanwhile
+    Found<T> known = found.get(key); // another task may have requested it meanwhile
     if (known != null || isMissing(key)) {
       return known;
     }

@@ -55,7 +55,7 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
     rows.add(row);
   }
 
-  /** The driver must not fail here: what is too much is told by {@link #take}. */
+  /** The driver must not fail here: {@link #take} reports too many rows. */
   @Override
   public void merge(AccumulatorV2<byte[], List<byte[]>> other) {
     List<byte[]> found = other.value();

@@ -30,21 +30,21 @@ public final class RowLogs {
 
   private record Log(LoggedRows rows, Map<String, String> options, Late late) {}
 
-  /** What a log holds beside bad rows: none, late rows, or late rows with a field that says how late. */
+  /** Content of a log besides bad rows: none, late rows, or late rows with a field that says how late. */
   private enum Late {
     NO,
     YES,
     TOLD
   }
 
-  /** {@code options}: of {@link RowLogTopic}; empty for a log that somebody else {@link #take}s. */
+  /** {@code options}: of {@link RowLogTopic}; empty for a log that the caller {@link #take}s. */
   public static void register(SparkContext context, String job, String log, Map<String, String> options) {
     LoggedRows rows = new LoggedRows(log);
     context.register(rows, "row_log");
     JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, new HashMap<>(options), Late.NO));
   }
 
-  /** The same of rows that are too late for their window; {@code told}: with {@code late_millis}. */
+  /** The same for rows that are too late for their window; {@code told}: with {@code late_millis}. */
   public static void registerLate(
       SparkContext context, String job, String log, Map<String, String> options, boolean told) {
     LoggedRows rows = new LoggedRows(log);
@@ -111,7 +111,7 @@ public final class RowLogs {
     return dropped;
   }
 
-  /** The text behind the window's end, with how late it is as the last field unless that is below zero. */
+  /** The text after the window's end, with how late it is as the last field unless that is below zero. */
   private static byte[] record(byte[] row, long lateMillis) {
     String text = new String(row, Long.BYTES, row.length - Long.BYTES, StandardCharsets.UTF_8);
     if (lateMillis >= 0) {

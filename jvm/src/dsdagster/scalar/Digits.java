@@ -31,7 +31,7 @@ public final class Digits implements Serializable {
   }
 
   /**
-   * The value with so many digits behind the point; null for a decimal that does not fit its type.
+   * The value with so many digits after the point; null for a decimal that does not fit its type.
    *
    * @param value DOUBLE, FLOAT or DECIMAL
    * @param digits INTEGER, below zero before the point

@@ -21,7 +21,7 @@ final class JsonPath {
 
   private JsonPath() {}
 
-  /** The steps of a path, null for what is no path. */
+  /** The steps of a path, null if it is not a valid path. */
   static List<Object> of(String text) {
     Map<String, List<Object>> paths = PATHS.get();
     if (paths.containsKey(text)) {

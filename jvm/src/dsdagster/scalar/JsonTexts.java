@@ -89,7 +89,7 @@ public final class JsonTexts implements Serializable {
     return UTF8String.fromString(written.toString());
   }
 
-  /** Whether something is at a path; null for what is no path. */
+  /** Whether there is a value at a path; null if it is not a valid path. */
   public Boolean existsAt(UTF8String text, UTF8String path) {
     List<Object> steps = JsonPath.of(path.toString());
     return steps == null ? null : at(text, steps) != ABSENT;
@@ -100,7 +100,7 @@ public final class JsonTexts implements Serializable {
     return read(text) != ABSENT;
   }
 
-  /** What a JSON string says; any other text as it is. */
+  /** The content of a JSON string; any other text unchanged. */
   public UTF8String withoutQuotes(UTF8String text) {
     return read(text) instanceof String string ? UTF8String.fromString(string) : text;
   }

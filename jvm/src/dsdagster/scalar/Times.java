@@ -30,8 +30,8 @@ public final class Times implements Serializable {
   /**
    * Milliseconds since 1970 of a text in UTC; null when it does not begin with a time of the pattern.
    *
-   * <p>As {@link SimpleDateFormat} reads, which Flink uses here: what stands behind the pattern is not looked at.
-   * Unlike there a day that does not exist (30 February) is no time.
+   * <p>As {@link SimpleDateFormat} reads, which Flink uses here: text after the pattern is ignored.
+   * Unlike there a day that does not exist (30 February) is not a valid time.
    */
   public Long toMillis(UTF8String text, UTF8String pattern) {
     Date read = format(pattern.toString()).parse(text.toString(), new ParsePosition(0));
