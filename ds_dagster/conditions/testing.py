@@ -21,7 +21,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "MASK_NOT_YET",
         "not_yet",
         "the keys of {relation} are bytes, in which {columns} cannot be masked yet",
-        "record without masking and edit the file before anybody else sees it",
+        "record without masking, and edit the file before you share it",
     ),
     Condition(
         "PREVIEW_NOT_A_QUERY",
