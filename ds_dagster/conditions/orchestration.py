@@ -66,6 +66,24 @@ CONDITIONS: tuple[Condition, ...] = (
         "write the names that `ds ps` shows into queries, or all: true",
     ),
     Condition(
+        "SELECTION_INVALID",
+        "user",
+        "{selection} is not a valid asset selection: {reason}",
+        'write it as in Dagster\'s UI, for example group:web, kind:kafka or key:"db/public/clicks"+',
+    ),
+    Condition(
+        "SELECTION_EMPTY",
+        "user",
+        "no asset of the project is selected (select: {select}; exclude: {exclude})",
+        "`ds ls relations` lists the relations; groups are names of SQL files unless @group says another",
+    ),
+    Condition(
+        "SELECTION_SPLITS_APPLICATION",
+        "user",
+        "the application {application} is one job, and the selection leaves out {missing}",
+        "select all relations of the application, or none",
+    ),
+    Condition(
         "KEY_PREFIX_NOT_USED",
         "user",
         "the project's key_prefix is '{prefix}', the translator {translator} has a different one",

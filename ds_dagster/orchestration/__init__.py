@@ -10,6 +10,7 @@ from ds_dagster.orchestration.ds_project import DsProject as DsProject
 from ds_dagster.orchestration.health.checks import build_ds_checks as build_ds_checks
 from ds_dagster.orchestration.health.sensors import build_ds_health_sensor as build_ds_health_sensor
 from ds_dagster.orchestration.loads import DsLoadConfig as DsLoadConfig
+from ds_dagster.orchestration.loads import OpOptions as OpOptions
 from ds_dagster.orchestration.props import RelationProps as RelationProps
 from ds_dagster.orchestration.resources import DsControlResource as DsControlResource
 from ds_dagster.orchestration.resources import build_pyspark_resource as build_pyspark_resource
@@ -21,6 +22,7 @@ from ds_dagster.orchestration.store_resources import KafkaStoreResource as Kafka
 from ds_dagster.orchestration.store_resources import KinesisStoreResource as KinesisStoreResource
 from ds_dagster.orchestration.store_resources import PostgresStoreResource as PostgresStoreResource
 from ds_dagster.orchestration.store_resources import SnowflakeStoreResource as SnowflakeStoreResource
+from ds_dagster.orchestration.surface import build_ds_asset_specs as build_ds_asset_specs
 from ds_dagster.orchestration.translator import DsTranslator as DsTranslator
 
 __all__ = [
@@ -35,10 +37,12 @@ __all__ = [
     "FilesStoreResource",
     "KafkaStoreResource",
     "KinesisStoreResource",
+    "OpOptions",
     "PostgresStoreResource",
     "RelationProps",
     "SnowflakeStoreResource",
     "StoreResource",
+    "build_ds_asset_specs",
     "build_ds_assets",
     "build_ds_checks",
     "build_ds_definitions",

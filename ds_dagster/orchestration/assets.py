@@ -14,7 +14,7 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
-from ds_dagster.orchestration.loads import build_load
+from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
@@ -157,7 +157,11 @@ def _interruptible(
 
 
 def build_ds_assets(
-    project: DsProject, translator: DsTranslator | None = None, *, observe_sources: bool = True
+    project: DsProject,
+    translator: DsTranslator | None = None,
+    *,
+    observe_sources: bool = True,
+    op: OpOptions = PLAIN_OPS,
 ) -> list[Any]:
     """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
     assets for refused statements, one observable multi-asset for relations that others fill.
@@ -168,11 +172,11 @@ def build_ds_assets(
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     applications = dict.fromkeys(props.application for props in surface.streams)
-    built: list[Any] = [_streams(project, mapper, name, observe_sources) for name in applications]
+    built: list[Any] = [_streams(project, mapper, name, observe_sources, op) for name in applications]
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
-            built.append(build_load(project, props, spec))
+            built.append(build_load(project, props, spec, op))
         elif not props.is_stream and props.broken is not None:
             built.append(failing_asset(spec, props.broken.diagnostics))
     sources = [props for props in surface.shown if observable(props)]
@@ -182,7 +186,7 @@ def build_ds_assets(
 
 
 def _streams(
-    project: DsProject, translator: DsTranslator, application: str, observe_sources: bool
+    project: DsProject, translator: DsTranslator, application: str, observe_sources: bool, op: OpOptions
 ) -> dg.AssetsDefinition:
     """The op of all queries that are jobs of their own, or of one application: that runs as a whole."""
     streams = surface_of(project, translator).streams
@@ -195,6 +199,8 @@ def _streams(
         select=chosen,
         name=project.named(name),
         can_subset=not application,
+        pool=op.pool,
+        op_tags=op.tags,
         required_resource_keys={project.named(CONTROL_KEY)},
     )
     def ds_streams(

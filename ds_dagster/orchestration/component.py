@@ -6,12 +6,14 @@ from typing import Annotated
 
 import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
+from dagster.components.resolved.core_models import OpSpec
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.surface import without_refused
 from ds_dagster.orchestration.translator import DsTranslator
@@ -42,6 +44,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         project: the folder, relative to the YAML file.
         name: of the project among several in one code location, see :class:`DsProject`.
         key_prefix: before its asset keys, parts with slashes.
+        select, exclude: the relations to show, as asset selections, see :class:`DsProject`.
+        op: ``pool`` and ``tags`` of the steps that start queries and load tables.
         health_sensor: whether the sensor is part of it.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 
@@ -51,6 +55,9 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     project: Annotated[DsProject, dg.Resolver(_resolve_project, model_field_type=str)]
     name: str = ""
     key_prefix: str = ""
+    select: str = ""
+    exclude: str = ""
+    op: OpSpec | None = None
     health_sensor: bool = True
     translation: (
         Annotated[
@@ -63,6 +70,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     def __post_init__(self) -> None:
         if self.name or self.key_prefix:
             self.project = self.project.renamed(self.name, self.key_prefix)
+        if self.select or self.exclude:
+            self.project = self.project.narrowed(self.select, self.exclude)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """Override point: the spec of one relation."""
@@ -72,7 +81,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
         """Called by Dagster."""
         translator = ComponentTranslator(self)
-        return build_ds_definitions(self.project, translator=translator, health_sensor=self.health_sensor)
+        op = OpOptions(self.op.pool, self.op.tags or {}) if self.op else PLAIN_OPS
+        return build_ds_definitions(self.project, translator=translator, health_sensor=self.health_sensor, op=op)
 
 
 class ComponentTranslator(DsTranslator):

@@ -11,6 +11,7 @@ from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import build_ds_checks
 from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
+from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, DsControlResource, build_pyspark_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
@@ -29,6 +30,7 @@ def build_ds_definitions(
     resources: Mapping[str, Any] | None = None,
     health_sensor: bool = True,
     observe_sources: bool = True,
+    op: OpOptions = PLAIN_OPS,
 ) -> dg.Definitions:
     """Assets, checks, the health sensor, the control job and the resources of a project.
 
@@ -40,6 +42,7 @@ def build_ds_definitions(
         health_sensor: leave it out to observe in another way.
         observe_sources: the sensor looks at the entities that others fill every quarter of an hour; they can be
             observed by hand in any case.
+        op: pool, tags and retries of the steps that start queries and load tables.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
     Mistakes in the SQL become failing assets (see :class:`DsProject`).
@@ -50,12 +53,17 @@ def build_ds_definitions(
     """
     with without_collection():
         return _definitions(
-            project, mapper_of(project, translator), dict(resources or {}), health_sensor, observe_sources
+            project, mapper_of(project, translator), dict(resources or {}), health_sensor, observe_sources, op
         )
 
 
 def _definitions(
-    project: DsProject, mapper: DsTranslator, resources: dict[str, Any], health_sensor: bool, observe_sources: bool
+    project: DsProject,
+    mapper: DsTranslator,
+    resources: dict[str, Any],
+    health_sensor: bool,
+    observe_sources: bool,
+    op: OpOptions,
 ) -> dg.Definitions:
     values = store_values(resources)
     bound = project.with_store_values(values) if values else project
@@ -66,7 +74,7 @@ def _definitions(
     others = {key: resource for key, resource in resources.items() if key not in ours}
     built = {**others, **{bound.named(key): resource for key, resource in ours.items()}}
     return dg.Definitions(
-        assets=build_ds_assets(bound, mapper, observe_sources=observe_sources),
+        assets=build_ds_assets(bound, mapper, observe_sources=observe_sources, op=op),
         asset_checks=build_ds_checks(bound, mapper),
         sensors=[_health_sensor(bound, mapper, observe_sources)] if health_sensor else [],
         jobs=[build_ds_control_job(bound)],

@@ -27,6 +27,8 @@ class DsProject:
         name: of the project among several in one code location: its ops, checks, sensor, job and resources get it as a
             suffix (``ds_health_web``, ``prod_kafka_web``). Empty for the only one.
         key_prefix: parts before its asset keys, as a list or with slashes.
+        select, exclude: asset selection strings of Dagster (``group:web``, ``kind:kafka``, ``key:"shop/public/a"+``):
+            the relations that this code location shows; all by default. What is left out still is a dependency.
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
@@ -40,6 +42,8 @@ class DsProject:
         strict: bool | None = None,
         name: str = "",
         key_prefix: str | Sequence[str] = (),
+        select: str = "",
+        exclude: str = "",
         **overrides: object,
     ) -> None:
         self.root = Path(root).resolve()
@@ -47,6 +51,7 @@ class DsProject:
         self._strict = strict
         self.name = name
         self.key_prefix = prefix_parts(key_prefix)
+        self.select, self.exclude = select, exclude
         self.surfaces: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
@@ -60,6 +65,13 @@ class DsProject:
         changed = object.__new__(DsProject)
         changed.root, changed.settings, changed._strict, changed.surfaces = self.root, self.settings, self._strict, {}
         changed.name, changed.key_prefix = name, prefix_parts(key_prefix)
+        changed.select, changed.exclude = self.select, self.exclude
+        return changed
+
+    def narrowed(self, select: str = "", exclude: str = "") -> "DsProject":
+        """The same project with other relations to show."""
+        changed = self.renamed(self.name, self.key_prefix)
+        changed.select, changed.exclude = select, exclude
         return changed
 
     def named(self, base: str) -> str:

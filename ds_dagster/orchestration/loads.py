@@ -1,7 +1,9 @@
 """Assets of finite loads (CREATE TABLE … AS with refresh.mode incremental or full): each materialization loads, reports
 its rows and ends."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import dagster as dg
@@ -36,7 +38,27 @@ class DsLoadConfig(ResetConfig):
     timeout_seconds: int = 3600
 
 
-def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> dg.AssetsDefinition:
+@dataclass(frozen=True, slots=True)
+class OpOptions:
+    """What is said of the steps that start queries and load tables.
+
+    Attributes:
+        pool: of Dagster, which bounds how many run at once.
+        tags: of the ops, for run coordinators and executors.
+        retries: of a load that fails on something that may pass; a start of queries is retried by the engine.
+    """
+
+    pool: str | None = None
+    tags: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    retries: dg.RetryPolicy = RETRIES
+
+
+PLAIN_OPS = OpOptions()
+
+
+def build_load(
+    project: DsProject, props: RelationProps, spec: dg.AssetSpec, op: OpOptions = PLAIN_OPS
+) -> dg.AssetsDefinition:
     """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
     ``pyspark``), else in the engine."""
     in_step = any(query.execution == "step" for query in props.queries)
@@ -46,8 +68,9 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
         name=safe_name("load_" + "_".join(spec.key.path)),
         specs=[spec],
         required_resource_keys=keys,
-        retry_policy=RETRIES,
-        op_tags={"ds/query": ",".join(query.name for query in props.queries)},
+        retry_policy=op.retries,
+        pool=op.pool,
+        op_tags={**op.tags, "ds/query": ",".join(query.name for query in props.queries)},
     )
     def load(context: dg.AssetExecutionContext, config: DsLoadConfig) -> dg.MaterializeResult[Any]:
         """Load what came since the last materialization (or everything, by refresh.mode), and end."""

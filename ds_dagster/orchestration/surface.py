@@ -1,9 +1,11 @@
 """A project as one translator shows it: computed once, read by assets, checks and the sensor."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError, error
@@ -49,6 +51,7 @@ def surface_of(project: DsProject, translator: DsTranslator) -> Surface:
     Raises:
         UserError: ASSET_KEY_COLLISION.
         ProjectError: the project is strict, and the SQL has mistakes or the translator refuses a relation.
+        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
     """
     _, surface = project.surfaces.get(id(translator), (None, None))
     if not isinstance(surface, Surface):
@@ -71,8 +74,54 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
             specs[props.name], shown[props.name] = translator.get_asset_spec(refused), refused
     if refusals and project.is_strict:
         raise ProjectError(refusals)
-    streams = (shown[props.name] for props in project.streams)
-    return Surface(tuple(shown.values()), tuple(props for props in streams if props.is_stream), specs)
+    names = _selected(project, specs)
+    _check_whole_applications(project, names)
+    streams = (shown[props.name] for props in project.streams if props.name in names)
+    return Surface(
+        tuple(props for props in shown.values() if props.name in names),
+        tuple(props for props in streams if props.is_stream),
+        specs,
+    )
+
+
+def _selected(project: DsProject, specs: Mapping[QualifiedName, dg.AssetSpec]) -> Collection[QualifiedName]:
+    """The relations whose assets are shown."""
+    if not project.select and not project.exclude:
+        return specs.keys()
+    graph = dg.Definitions(assets=[*specs.values()]).resolve_asset_graph()
+    keys = _resolved(project.select, graph) if project.select else {spec.key for spec in specs.values()}
+    keys -= _resolved(project.exclude, graph) if project.exclude else set()
+    names = {name for name, spec in specs.items() if spec.key in keys}
+    if not names:
+        raise error("SELECTION_EMPTY", select=project.select or "all", exclude=project.exclude or "none")
+    return names
+
+
+def _resolved(selection: str, graph: BaseAssetGraph[Any]) -> set[dg.AssetKey]:
+    try:
+        return set(dg.AssetSelection.from_string(selection, include_sources=True).resolve(graph))
+    except dg.DagsterError as problem:
+        raise error("SELECTION_INVALID", selection=selection, reason=str(problem).splitlines()[0]) from problem
+
+
+def _check_whole_applications(project: DsProject, names: Collection[QualifiedName]) -> None:
+    """An application is one job: it is shown whole or not at all."""
+    for name in dict.fromkeys(props.application for props in project.streams if props.application):
+        members = [props.name for props in project.streams if props.application == name]
+        missing = [str(member) for member in members if member not in names]
+        if 0 < len(missing) < len(members):
+            raise error("SELECTION_SPLITS_APPLICATION", application=name, missing=missing)
+
+
+def build_ds_asset_specs(project: DsProject, translator: DsTranslator | None = None) -> list[dg.AssetSpec]:
+    """The specs of a project's relations alone, for a code location that shows or depends on them and runs nothing.
+
+    Raises:
+        UserError: ASSET_KEY_COLLISION, SELECTION_….
+        ProjectError: the project is strict and has mistakes.
+    """
+    surface = surface_of(project, mapper_of(project, translator))
+    return [surface.specs[props.name] for props in surface.shown]
 
 
 def without_refused(props: RelationProps, problem: DsError) -> RelationProps:

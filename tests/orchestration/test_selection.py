@@ -1,0 +1,96 @@
+"""A code location that shows a part of a project, specs alone, and what is said of the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ds_dagster.errors import DsError
+from ds_dagster.orchestration import DsProject, OpOptions, build_ds_asset_specs, build_ds_definitions
+from tests.orchestration.conftest import Bench, write_project
+from tests.orchestration.test_component import DsProjectComponent, load
+
+APPLICATION = """
+BEGIN APPLICATION both
+  CREATE STREAM left_side AS SELECT url FROM clicks;
+  CREATE STREAM right_side AS SELECT url FROM clicks;
+END APPLICATION;
+"""
+
+
+def names(specs: list[dg.AssetSpec]) -> set[str]:
+    return {spec.key.path[-1] for spec in specs}
+
+
+def shown(project: DsProject) -> set[str]:
+    definitions = build_ds_definitions(project)
+    dg.Definitions.validate_loadable(definitions)
+    return {key.path[-1] for definition in definitions.assets or () for key in definition.keys}  # type: ignore[union-attr]
+
+
+def test_specs_alone_have_no_op(project: DsProject) -> None:
+    specs = build_ds_asset_specs(project)
+    assert names(specs) == {"clicks", "desktop", "counts", "visits", "loaded"}
+    elsewhere = dg.Definitions(assets=specs)
+    assert not any(assets.is_executable for assets in elsewhere.resolve_asset_graph().assets_defs)
+    (counts,) = [spec for spec in specs if spec.key.path[-1] == "counts"]
+    assert [dep.asset_key.path[-1] for dep in counts.deps] == ["clicks"]
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "expected"),
+    [
+        ("kind:kafka", "", {"clicks", "desktop", "counts"}),
+        ("", "kind:kafka", {"visits", "loaded"}),
+        ('key:"shop/public/counts"+', "", {"counts", "loaded"}),
+        ("kind:spark", 'key:"shop/public/v*"', {"desktop", "counts", "loaded"}),
+    ],
+)
+def test_a_part_is_shown(project: DsProject, select: str, exclude: str, expected: set[str]) -> None:
+    part = project.narrowed(select, exclude)
+    assert names(build_ds_asset_specs(part)) == expected
+    assert shown(part) == expected
+    checks = build_ds_definitions(part).resolve_asset_graph().asset_check_keys
+    assert {check.asset_key.path[-1] for check in checks} <= expected
+
+
+def test_a_part_runs_its_own_queries(bench: Bench) -> None:
+    part = bench.project.narrowed('key:"shop/public/desktop"')
+    definitions = build_ds_definitions(part, resources={"ds_control": bench.resource()}, observe_sources=False)
+    assert definitions.resolve_implicit_global_asset_job_def().execute_in_process().success
+    assert bench.control.status("desktop").state == "RUNNING"
+    assert bench.control.status("counts").state == "ABSENT"
+
+
+@pytest.mark.parametrize(("select", "condition"), [("group:nobody", "SELECTION_EMPTY"), ("kind:", "SELECTION_INVALID")])
+def test_what_selects_nothing_is_refused(project: DsProject, select: str, condition: str) -> None:
+    with pytest.raises(DsError) as refused:
+        build_ds_definitions(project.narrowed(select))
+    assert refused.value.condition == condition
+
+
+def test_an_application_is_not_split(project: DsProject) -> None:
+    write_project(project.root, app=APPLICATION)
+    whole = DsProject(project.root, select="group:app")
+    assert names(build_ds_asset_specs(whole)) == {"left_side", "right_side"}
+    with pytest.raises(DsError) as refused:
+        build_ds_asset_specs(DsProject(project.root, exclude='key:"shop/public/left_side"'))
+    assert refused.value.condition == "SELECTION_SPLITS_APPLICATION"
+
+
+def test_steps_have_a_pool_and_tags(project: DsProject) -> None:
+    definitions = build_ds_definitions(project, op=OpOptions("spark", {"team": "web"}, dg.RetryPolicy(max_retries=7)))
+    ops = {a.op.name: a.op for a in definitions.assets or () if isinstance(a, dg.AssetsDefinition) and a.is_executable}
+    for name in ("ds_streams", "load_shop_public_loaded"):
+        assert ops[name].pool == "spark"
+        assert ops[name].tags["team"] == "web"
+    assert ops["load_shop_public_loaded"].retry_policy == dg.RetryPolicy(max_retries=7)
+
+
+def test_the_component_takes_the_same(tmp_path: Path) -> None:
+    specs = load(
+        DsProjectComponent, select="kind:kafka", exclude="kind:changelog", op={"pool": "p", "tags": {"a": "b"}}
+    )
+    assert set(specs) == {"clicks", "desktop"}
