@@ -69,7 +69,10 @@ class QuestionBinder(ExpressionBinder):
 
     def bind(self, node: exp.Expression) -> Typed:
         """Bind a tree and note its type."""
-        bound = self._bound(node)
+        return self.completed(self._bound(node))
+
+    def completed(self, bound: Typed) -> Typed:
+        """A part with its type noted."""
         noted(bound.tree, bound.type)
         return bound
 

@@ -88,12 +88,12 @@ class ExpressionBinder:
             raise self.refuse("EXPRESSION_NOT_YET", node, what=type(node).__name__.upper())
         return visit(self, node)
 
-    def expression(self, node: exp.Expression) -> BoundExpression:
-        """Bind a tree whose type must be known.
+    def completed(self, bound: Typed) -> Typed:
+        """A part of a chain of operators, which are bound together."""
+        return bound
 
-        Raises:
-            UserError: NULL_WITHOUT_TYPE, and all others of this module.
-        """
+    def expression(self, node: exp.Expression) -> BoundExpression:
+        """Bind a tree whose type must be known. Raises: UserError NULL_WITHOUT_TYPE, all others of this module."""
         bound = self.bind(node)
         if bound.type is None:
             raise self.refuse("NULL_WITHOUT_TYPE", node)

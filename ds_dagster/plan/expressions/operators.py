@@ -60,7 +60,7 @@ def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise binder.refuse("SYNTAX_TOO_DEEP", node, limit=MOST_PRODUCTS)
     total = None if isinstance(chain[-1].this, exp.Interval) else binder.bind(chain[-1].this)
     for operation in reversed(chain):
-        total = _calculated(binder, operation, total)
+        total = binder.completed(_calculated(binder, operation, total))
     assert total is not None
     return total
 
