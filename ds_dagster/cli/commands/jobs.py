@@ -50,7 +50,7 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
         return code
     for engine in engines:
         note(
-            f"engine {engine.name}: {engine.state.lower()}"
+            f"engine {engine.name}: {'not running' if engine.state == 'GONE' else engine.state.lower()}"
             + (f", pid {engine.pid} on {engine.host}" if engine.pid else "")
         )
     now = control.clock.now()
