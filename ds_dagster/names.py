@@ -45,8 +45,8 @@ def nearest(name: str, candidates: Iterable[str], count: int = 3, cutoff: float 
 
 
 def meant(word: str, candidates: Iterable[str], shortest: int = 3) -> str:
-    """The keyword that a word is nearly, empty for none: one with its letters in another order, or, from ``shortest``
-    letters on, one letter more, less or other."""
+    """The keyword that a word is nearly, empty without one: one with its letters in another order, or, from
+    ``shortest`` letters on, one letter more, less or other."""
     near = [candidate for candidate in candidates if candidate != word and _is_nearly(word, candidate, shortest)]
     return max(near, key=lambda candidate: difflib.SequenceMatcher(None, word, candidate).ratio(), default="")
 

@@ -29,7 +29,7 @@ class Capabilities:
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
         count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most
             source with the same ones.
-        entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty for none.
+        entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty without one.
         counts_unless: (setting, value) with which ``required_counts`` need not be written.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.

@@ -149,7 +149,7 @@ class ReadSpec:
         limit_option: option that bounds one batch (records), empty when the format has none.
         clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
         entity: shown in errors and progress, ``store.entity``.
-        identity: tells the entity from a later one of the same name; empty where nobody knows.
+        identity: tells the entity from a later one of the same name; empty if unknown.
         rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
         schemas: what of the records needs a schema; None if there is none.
     """

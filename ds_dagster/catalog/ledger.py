@@ -86,7 +86,7 @@ class SinkFacts:
         is_table: what has the target's name can be written.
         differs: the target has another shape than the rows.
         has_others: rows of another job are in the target and none of this one's.
-        keeps: condition that forbids to replace what an earlier version loaded, empty for none.
+        keeps: condition that forbids to replace what an earlier version loaded, empty without one.
     """
 
     tip: Tip | None = None

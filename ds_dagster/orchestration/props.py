@@ -31,7 +31,7 @@ class RelationProps:
         default_group: the SQL file's name without ending.
         broken: set when its statement, or one of the INSERT INTO that fill it, was refused.
         wrong_tags: what its comment says that means nothing; the relation is shown without these tags.
-        overlay: path of the overlay in force, empty for none.
+        overlay: path of the overlay in force, empty without one.
         lineage: column → source columns.
     """
 
@@ -79,7 +79,7 @@ class RelationProps:
 
     @property
     def application(self) -> str:
-        """The application all its queries are one job of; empty for none."""
+        """The application all its queries are one job of; empty without one."""
         names = {query.name if query.is_application else "" for query in self.queries}
         return names.pop() if len(names) == 1 else ""
 

@@ -73,7 +73,7 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
     Args:
         text: of the statement.
         path: what spans show.
-        application: it is in; empty for none.
+        application: it is in; empty without one.
 
     Raises:
         DsError: the first thing that is wrong with it.

@@ -54,7 +54,7 @@ class Context:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a statement is: span, its text (without the semicolon), the comment above it, the context of USE, and
-    the application it is part of (folded name, empty for none)."""
+    the application it is part of (folded name, empty without one)."""
 
     span: Span
     text: str

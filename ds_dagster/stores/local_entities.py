@@ -158,7 +158,7 @@ class MemoryEntities(TableOperations):
         return sorted(name for store, name in memory_loader.TABLES if store == self.store)
 
     def _by_itself(self, statement: str) -> DsError:
-        reason = "entities in memory come into being by themselves, in test cases"
+        reason = "entities in memory exist as soon as they are used, in test cases"
         return refused(self.kind, self.store, statement, reason, "write `send:` into the steps of a case")
 
 

@@ -82,7 +82,7 @@ class TableSink(ABC):
         """Create or verify target and ledger.
 
         Raises:
-            UserError: what :func:`ds_dagster.catalog.ledger.decide` answers, what the store refuses.
+            UserError: what :func:`ds_dagster.catalog.ledger.decide` answers, errors of the store.
             ExternalError: the store cannot be reached.
         """
         self._guarded("prepare the table", lambda: self._prepare(tip))

@@ -34,5 +34,5 @@ class WithoutRecords(ABC):
         raise error("STORE_NOT_A_SOURCE", relation=entity, type=self.store_type)
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:  # noqa: ARG002, the protocol's signature
-        """Nothing lags behind a table."""
+        """Always None: it has no lag."""
         return 0

@@ -15,7 +15,7 @@ class SourceLag:
         records: between the read positions and the end of what is committed.
         oldest_millis: timestamp of the oldest record that is not read yet (epoch ms, as its broker or producer set it);
             None when nothing waits, or it could not be had.
-        identity: of the entity, see ``EntityFacts``; empty where nobody knows.
+        identity: of the entity, see ``EntityFacts``; empty if unknown.
     """
 
     records: int

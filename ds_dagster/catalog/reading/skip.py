@@ -30,7 +30,7 @@ class SkippedRecord:
 
 
 def skips_to_json(skips: Iterable[SkippedRecord]) -> str:
-    """For the journal; empty for none."""
+    """For the journal; empty without one."""
     rows = [astuple(skip) for skip in skips]
     return json.dumps(rows) if rows else ""
 

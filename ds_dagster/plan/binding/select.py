@@ -52,7 +52,7 @@ class SelectBinder:
         span: where the query begins.
         choices: QUERY WITH.
         findings: collects mistakes; one per part of the SELECT, so that several are reported at once.
-        application: the query is part of; empty for none.
+        application: the query is part of; empty without one.
     """
 
     def __init__(

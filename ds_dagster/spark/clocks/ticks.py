@@ -77,8 +77,8 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
         spark: session with the jar.
         job: whose clock.
         sides: frames with the join's columns and ``et`` (timestamp), all with one schema by name.
-        source_name: name of the tick source in the checkpoint, empty for none; None: the first side brings time from a
-            step below.
+        source_name: name of the tick source in the checkpoint, empty without one; None: the first side brings time
+            from a step below.
     """
     rows = reduce(DataFrame.unionByName, sides)
     timed = rows if source_name is None else with_ticks(spark, job, rows, "et", source_name)

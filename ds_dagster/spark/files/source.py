@@ -92,7 +92,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End of the next batch; ``start`` itself when there is nothing new, or it is too early to look.
 
         Raises:
-            UserError: FILE_TOO_LATE, what the store refuses. ExternalError: STORE_UNREACHABLE.
+            UserError: FILE_TOO_LATE, errors of the store. ExternalError: STORE_UNREACHABLE.
         """
         position = self._standing(start)
         if position.at_end:
@@ -137,7 +137,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of some files.
 
         Raises:
-            UserError: FILE_GONE, FILE_CHANGED, FILE_UNREADABLE, what the store refuses.
+            UserError: FILE_GONE, FILE_CHANGED, FILE_UNREADABLE, errors of the store.
         """
         for file in partition.value:
             yield from self._rows(file)

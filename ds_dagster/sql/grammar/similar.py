@@ -27,7 +27,7 @@ def similar_pattern(pattern: str, escape: str = "") -> str:
 
     Args:
         pattern: behind SIMILAR TO.
-        escape: the character that makes the next one itself; empty for none.
+        escape: the character that makes the next one itself; empty without one.
 
     Raises:
         ValueError: the pattern ends with the escape character, or ``[`` is not closed.

@@ -175,7 +175,7 @@ class FilesLoader(TableSink):
         return self.store.address.place(self.folder, path)
 
     def _ledger(self) -> Ledger | None:
-        """What the job has written last, None for nothing.
+        """What the job has written last, None without one.
 
         Raises:
             UserError: FILES_LEDGER_INVALID.
