@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.project.load import load_project
+from ds_dagster.runtime.engine import stop_engine
 from tests.e2e.feeding import WAIT, House, Row, until
 
 NUMBERS = count()
@@ -254,3 +256,83 @@ def test_a_topic_that_lost_its_end_is_not_filled_again(house: House, tmp_path: P
     send(house, job, 2)
     assert rows_of(house, job) == wanted(house, job)
     house.stop(job)
+
+
+# a poisoned record in Kinesis
+
+PARCELS, PARCELS_IN, PARCELS_BAD = "parcels_on", "parcels", "parcels_bad"
+PARCELS_LOGGED = (
+    "parcels WITH ('source.deserialization.error.handling'='IGNORE_AND_LOG', "
+    f"'source.deserialization.error.log.topic'='{PARCELS_BAD}', 'source.deserialization.error.log.store'='prod_kafka')"
+)
+
+
+def ds_json(house: House, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and errors of a command, in a process of its own."""
+    command = (str(Path(sys.executable).with_name("ds")), *words, "--json")
+    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def put_parcel(house: House, *, broken: bool = False) -> tuple[str, str, int]:
+    """A record with the next number, or one that is not JSON; its shard, sequence number and number."""
+    number = next(NUMBERS)
+    data = b"\x00 not JSON" if broken else json.dumps({"id": number, "word": "w"}).encode()
+    answer = house.kinesis.put_record(StreamName=PARCELS_IN, Data=data, PartitionKey=str(number))
+    return answer["ShardId"], answer["SequenceNumber"], number
+
+
+def handed_parcels(house: House) -> list[int]:
+    return sorted((record.value or {})["id"] for record in house.records(PARCELS))
+
+
+@pytest.fixture
+def parcels(house: House) -> Iterator[list[int]]:
+    """Numbers of the good records; some are handed on already."""
+    house.start(PARCELS)
+    good = [put_parcel(house)[2] for _ in range(6)]
+    until(lambda: handed_parcels(house) == good, "good records are handed on")
+    yield good
+    house.stop(PARCELS)
+
+
+def test_one_poisoned_record_is_passed(house: House, parcels: list[int]) -> None:
+    good = parcels
+    shard, sequence, _ = put_parcel(house, broken=True)
+    good += [put_parcel(house)[2] for _ in range(6)]
+    until(lambda: house.control.status(PARCELS).state == "FAILED", "the record ends the job")
+    status = house.control.status(PARCELS)
+    assert status.condition == "BAD_RECORD" and shard in status.message and sequence in status.message, status
+    code, told, err = ds_json(house, "skip", PARCELS, "--shard", shard, "--sequence-number", sequence + "1")
+    assert code == 1 and "SKIP_OTHER_RECORD" in json.dumps(told) + err
+    place = ("--shard", shard, "--sequence-number", sequence)
+    code, told, err = ds_json(house, "skip", PARCELS, *place, "--reason", "ticket 7")
+    assert (code, told["outcome"], told["state"]) == (0, "requested", "RUNNING"), (told, err)
+    until(lambda: handed_parcels(house) == good, "all others are handed on, once")
+    reasons = [transition.reason for transition in house.control.transitions(PARCELS)]
+    request = f"skip of record {sequence} of partition {shard} of prod_kinesis.{PARCELS_IN}: ticket 7"
+    assert request in reasons, reasons
+    code, told, _ = ds_json(house, "skip", PARCELS, *place)
+    assert (code, told["outcome"]) == (0, "nothing")
+    house.stop(PARCELS)
+    house.start(PARCELS)
+    good.append(put_parcel(house)[2])
+    until(lambda: handed_parcels(house) == good, "the next records too, after a restart")
+
+    shard, sequence, _ = put_parcel(house, broken=True)
+    good.append(put_parcel(house)[2])
+    until(lambda: house.control.status(PARCELS).state == "FAILED", "the next one ends the job too")
+    stop_engine(house.settings, WAIT)
+    place = ("--shard", shard, "--sequence-number", sequence)
+    code, told, err = ds_json(house, "skip", PARCELS, *place, "--reason", "ticket 8", "--no-wait")
+    assert (code, told["outcome"]) == (0, "requested"), (told, err)
+    house.topic(PARCELS_BAD, 1)  # nothing tells how many partitions the log of a stream in Kinesis wants
+    text = house.root / "sql" / "skips.sql"
+    text.write_text(text.read_text().replace("FROM parcels;", f"FROM {PARCELS_LOGGED};"))
+    house.control.ensure(load_project(house.root, settings=house.settings, strict=True), [PARCELS], "restart", "tests")
+    house.recover()
+    until(lambda: handed_parcels(house) == good, "with a row log too")
+    (logged,) = until(lambda: house.records(PARCELS_BAD), "the record is in the log")
+    row = logged.value or {}
+    assert (row["partition"], row["offset"]) == (shard, sequence)
+    assert row["reason"].startswith("passed by ds (") and row["reason"].endswith(": ticket 8")
