@@ -8,6 +8,12 @@ _ZERO = "0A000"
 
 SETS: tuple[Condition, ...] = (
     Condition(
+        "STATE_TYPE_NOT_YET",
+        "not_yet",
+        "a step of the query keeps rows, and cannot keep the TIME in {column}",
+        "make a text of it in a sub-select below: CAST({column} AS VARCHAR)",
+    ),
+    Condition(
         "SET_COLUMN_COUNT",
         "user",
         "the parts of the set operation have {first} and {other} columns",
