@@ -56,13 +56,27 @@ def _wider(types: Sequence[DataType]) -> DataType:
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-def _spark_like_first(name: str) -> OfCall:
-    """FLOOR, CEIL, SIGN: Spark makes BIGINT or DOUBLE of small numbers; its FLOOR and CEIL of DECIMAL are right."""
+WHOLE_FROM = 2.0**53
+"""Doubles of this size and above have no fraction."""
+
+
+def _spark_sign(f: Functions, call: SparkCall) -> Any:
+    """Spark makes a DOUBLE of every number."""
+    return f.sign(*call.columns).cast(call.type_of(0))
+
+
+def _spark_whole(name: str) -> OfCall:
+    """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which holds no large one, no NaN and no infinity; its DECIMAL
+    is right."""
 
     def build(f: Functions, call: SparkCall) -> Any:
-        type_ = call.type_of(0)
-        result = f.call_function(name, *call.columns)
-        return result if type_.typeName() == "decimal" and name != "sign" else result.cast(type_)
+        type_, (number,) = call.type_of(0), call.columns
+        whole = f.call_function(name, number)
+        if type_.typeName() == "decimal":
+            return whole
+        if type_.typeName() not in ("float", "double"):
+            return whole.cast(type_)
+        return f.when(f.abs(number) < WHOLE_FROM, whole.cast(type_)).otherwise(number)
 
     return OfCall(build)
 
@@ -184,7 +198,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         first,
         "-1, 0 or 1",
         ("SIGN(-7)", "-1"),
-        spark=_spark_like_first("sign"),
+        spark=OfCall(_spark_sign),
         question=strict(_signed),
     ),
     scalar(
@@ -211,7 +225,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         _whole,
         "largest whole number not above",
         ("FLOOR(-2.5)", "-3"),
-        spark=_spark_like_first("floor"),
+        spark=_spark_whole("floor"),
         question=_like_result(ROUND_FLOOR),
     ),
     scalar(
@@ -221,7 +235,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         "smallest whole number not below",
         ("CEIL(2.1)", "3"),
         aliases=("CEILING",),
-        spark=_spark_like_first("ceil"),
+        spark=_spark_whole("ceil"),
         question=_like_result(ROUND_CEILING),
     ),
     scalar(
