@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from py4j import protocol
-from py4j.java_gateway import JavaClass, JavaMember
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
 from pyspark.sql import SparkSession
 
 KEPT_NAMES = (
@@ -23,6 +23,7 @@ KEPT_NAMES = (
     "org.apache.spark.sql.classic.SparkSession$",
 )
 """Members of the JVM that PySpark looks up by name for every function, list and session."""
+KEPT_PACKAGES = ("org", "java", "scala")
 _PARTS = 16
 """Elements of a list that travel at once, see ``dsdagster.Lists``."""
 
@@ -70,6 +71,19 @@ class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
         return member
 
 
+class KeptPackage(JavaPackage):  # type: ignore[misc]  # py4j has no types
+    """A package that remembers what is in it: to find out that ``org`` is no class, Java searches every jar. What has
+    the name of a class and is none yet is asked for again."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaClass):
+            setattr(self, name, KeptClass(found._fqn, self._gateway_client))
+        elif isinstance(found, JavaPackage) and not name[:1].isupper():
+            setattr(self, name, KeptPackage(found._fqn, self._gateway_client, self._jvm_id))
+        return vars(self).get(name, found)
+
+
 class ListConverter:
     """Python lists as ``java.util.ArrayList``, a call for sixteen elements instead of one for each."""
 
@@ -99,6 +113,8 @@ def quicken(spark: SparkSession) -> None:
     for name in KEPT_NAMES:
         if name not in vars(view):
             vars(view)[name] = KeptClass(getattr(view, name)._fqn, client)
+    for name in KEPT_PACKAGES:
+        vars(view).setdefault(name, KeptPackage(name, client, view._id))
     converters = client.converters or []
     if has_operators(spark) and not any(isinstance(converter, ListConverter) for converter in converters):
         client.converters = [ListConverter(), *converters]

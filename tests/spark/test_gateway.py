@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import _parse_datatype_string
@@ -62,6 +63,20 @@ def test_a_function_is_asked_for_once(spark: SparkSession, monkeypatch: pytest.M
     with counted(spark, monkeypatch) as found:
         sf.upper("x")
     assert found == Counter({"c": 2})
+
+
+def test_what_is_in_a_package_is_asked_for_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    quicken(spark)
+    jvm: Any = spark._jvm
+    assert isinstance(jvm.org.apache.spark.sql.Encoders, JavaClass)
+    assert list(jvm.java.util.ArrayList()) == []
+    with counted(spark, monkeypatch) as sent:
+        assert isinstance(jvm.org.apache.spark.sql.Encoders, JavaClass)
+        assert isinstance(jvm.java.util.ArrayList, JavaClass)
+    assert not sent
+    with counted(spark, monkeypatch) as sent:
+        assert not any(isinstance(jvm.org.apache.spark.sql.NoSuchThing, JavaClass) for _ in range(2))
+    assert sent == Counter({"r": 2}), "what is no class now may be one later"
 
 
 def test_a_list_of_columns_is_one_call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
