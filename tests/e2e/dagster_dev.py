@@ -37,15 +37,15 @@ def click_sample(prod_kafka: KafkaStoreResource) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"partitions": len(metadata.topics["clicks"].partitions)})
 
 
-defs = dg.Definitions.merge(
-    build_ds_definitions(
-        DsProject(Path(__file__).parent),
-        resources={"msk": KafkaStoreResource(
-            username="reader", password=dg.EnvVar("MARKED_SASL_SECRET"), hash_function="SHA512"
-        )},
-    ),
-    dg.Definitions(assets=[click_sample]),
+defs = build_ds_definitions(
+    DsProject(Path(__file__).parent),
+    resources={"msk": KafkaStoreResource(
+        username="reader", password=dg.EnvVar("MARKED_SASL_SECRET"), hash_function="SHA512"
+    )},
 )
+(health,) = defs.sensors
+health._min_interval = 5  # a third of the default, for which tests would wait
+defs = dg.Definitions.merge(defs, dg.Definitions(assets=[click_sample]))
 '''
 IN_STEP = """
 USE DATABASE clickstream_db;
