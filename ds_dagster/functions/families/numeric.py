@@ -66,8 +66,7 @@ def _spark_sign(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_whole(name: str) -> OfCall:
-    """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which holds no large one, no NaN and no infinity; its DECIMAL
-    is right."""
+    """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which holds no large one, no NaN and no infinity."""
 
     def build(f: Functions, call: SparkCall) -> Any:
         type_, (number,) = call.type_of(0), call.columns
