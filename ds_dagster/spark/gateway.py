@@ -76,12 +76,12 @@ class KeptPackage(JavaPackage):  # type: ignore[misc]  # py4j has no types
     the name of a class and is none yet is asked for again."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, JavaClass):
-            setattr(self, name, KeptClass(found._fqn, self._gateway_client))
-        elif isinstance(found, JavaPackage) and not name[:1].isupper():
-            setattr(self, name, KeptPackage(found._fqn, self._gateway_client, self._jvm_id))
-        return vars(self).get(name, found)
+        member = super().__getattr__(name)
+        if isinstance(member, JavaClass):
+            setattr(self, name, KeptClass(member._fqn, self._gateway_client))
+        elif isinstance(member, JavaPackage) and not name[:1].isupper():
+            setattr(self, name, KeptPackage(member._fqn, self._gateway_client, self._jvm_id))
+        return vars(self).get(name, member)
 
 
 class ListConverter:
