@@ -75,16 +75,16 @@ def _planned(
     project: LoadedProject, query: BoundQuery, change: Change, running: Running, renamed: Mapping[str, str]
 ) -> PlannedChange:
     job, status = running.jobs.get(query.name), running.status(query.name)
-    before = () if job is None else _spec(job).slice
-    after = slice_of(project, query)
     is_equal = change.verdict == "unchanged"
+    before = () if job is None or is_equal else _spec(job).slice
+    after = () if is_equal else slice_of(project, query)
     renamed_from = renamed.get(select_text(after), "") if job is None else ""
     return PlannedChange(
         change=change,
         state=None if status is None else status.state,
         waits=not query.is_finite and not (is_equal and _is_up(status)),
         because=_because(query, change, status, renamed_from),
-        sql=() if is_equal else sql_diff(before, after),
+        sql=sql_diff(before, after),
         columns=() if is_equal or job is None else tuple(_columns(project, _spec(job), query)),
         creates=_creates(query) if job is None else (),
         downstream=behind([s.name for s in query.sinks], query.name, project.downstream, project.queries),

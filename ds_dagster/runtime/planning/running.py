@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,14 @@ class Running:
     jobs: Mapping[str, JobRow]
     statuses: Sequence[JobStatus]
     taken: float
+    _by_name: Mapping[str, JobStatus] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {status.name: status for status in self.statuses})
 
     def status(self, name: str) -> JobStatus | None:
         """Of one job; None where nobody asked for it yet."""
-        return next((status for status in self.statuses if status.name == name), None)
+        return self._by_name.get(name)
 
     def to_json(self) -> str:
         """The text of a state file: the definition of each job and how it is, no secret (see ``plan/identity/slices``).
