@@ -176,7 +176,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "the first match; NULL without one",
         ("REGEXP_SUBSTR('ab12', '[0-9]+')", "'12'"),
         nulls="always",
-        spark="regexp_substr",
+        spark=_spark_groups("Groups.first", 0),
         question=strict(_first_match),
         constants=(Constant("regex", 1),),
     ),
