@@ -24,7 +24,8 @@ def test_no_secret_is_written_anywhere(house: House) -> None:
     house.start("user_clicks", "desktop_clicks")
     house.put("users", [user(name, 1) for name in USERS], key="userid")
     house.send("clicks", clicks(random.Random(1), 10, 0))
-    assert house.load("region_clicks").state == "FINISHED"
+    loaded = house.load("region_clicks")
+    assert loaded.state == "FINISHED", loaded
     password = (house.state / "secrets" / "postgres").read_text().strip()
     assert len(password) > 10
     assert places(house.root, KINESIS_SECRET) == [house.root / ".env"]

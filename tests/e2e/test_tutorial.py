@@ -66,7 +66,7 @@ class Reader:
             assert text, shown
         finally:
             os.killpg(process.pid, signal.SIGINT)
-            shown += process.communicate(timeout=SECONDS)[0]
+            process.communicate(timeout=SECONDS)
         assert "Warning" not in shown, shown
 
     def _run(self, line: str) -> str:
