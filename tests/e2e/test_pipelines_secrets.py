@@ -21,7 +21,7 @@ def places(root: Path, secret: str) -> list[Path]:
 
 
 def test_no_secret_is_written_anywhere(house: House) -> None:
-    house.start("user_clicks", "desktop_clicks")
+    house.start("user_clicks", "desktop_clicks", "url_region_click_count")
     house.put("users", [user(name, 1) for name in USERS], key="userid")
     house.send("clicks", clicks(random.Random(1), 10, 0))
     loaded = house.load("region_clicks")
