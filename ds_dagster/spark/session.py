@@ -89,9 +89,6 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.cleaner.periodicGC.interval": "10min",
         # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles anew
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # every stage of a batch broadcasts some 20 kB in blocks of this size, which are allocated whole: with Spark's
-        # 4 MB each is a humongous object for the collector, which then marked the heap once a second
-        "spark.broadcast.blockSize": "128k",
         # Spark's own pages are not used: neither describe every batch at length nor keep a thousand of each
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.retainedJobs": "100",
