@@ -11,6 +11,7 @@ and loads the example for a while and compares it with a model. ``guard`` compar
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -79,7 +80,8 @@ ITEMS: Mapping[str, Item] = {
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run what was asked for. A run that is told to end (SIGTERM) ends its servers, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if sys.argv[1:2] == ["soak"]:
         from benchmarks.soak import main as soak
 

@@ -203,7 +203,9 @@ def open_house(servers: list[str]) -> Iterator[House]:
         house = House(root, load_settings(root), found.kafka)
         yield house
     finally:
-        if house is not None and "spark" in house.__dict__:
-            house.spark.stop()
-        local.down(root / ".ds")
-        shutil.rmtree(root, ignore_errors=True)
+        try:
+            if house is not None and "spark" in house.__dict__:
+                house.spark.stop()
+        finally:  # its JVM may be gone before it
+            local.down(root / ".ds")
+            shutil.rmtree(root, ignore_errors=True)
