@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ds_dagster.cli.output import clock, note
@@ -21,14 +21,6 @@ from ds_dagster.testing.preview import Sampled
 SELECT_FILE = "<preview>"
 _NAME = "ds_preview"
 _KINDS = ("STREAM", "CHANGELOG")
-_UNITS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+)\s*([smhd])")
-
-
-def seconds_of(text: str) -> int | None:
-    """``90s``, ``15m``, ``1h``, ``7d`` as seconds; None for another text."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def query_to_try(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQuery]:

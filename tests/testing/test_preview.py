@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.sampling import query_to_try, seconds_of
+from ds_dagster.cli.sampling import query_to_try
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
+from ds_dagster.sql.annotations import duration_seconds
 from ds_dagster.testing.case import Advance, Send
 from ds_dagster.testing.preview import Sampled, check_previewable, steps_of
 from ds_dagster.testing.recorded import Mask, masked
@@ -126,9 +127,9 @@ def test_what_reads_no_records_is_not_previewed(project: LoadedProject) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("15 m", 900), ("1H", 3600), ("7d", 604800)])
 def test_durations(text: str, seconds: int) -> None:
-    assert seconds_of(text) == seconds
+    assert duration_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1w", "1.5h"])
 def test_what_is_no_duration(text: str) -> None:
-    assert seconds_of(text) is None
+    assert duration_seconds(text) is None

@@ -29,9 +29,9 @@ class Duration(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Seconds."""
-        from ds_dagster.cli.sampling import seconds_of
+        from ds_dagster.sql.annotations import duration_seconds
 
-        seconds = value if isinstance(value, int) else seconds_of(str(value))
+        seconds = value if isinstance(value, int) else duration_seconds(str(value))
         if seconds is None:
             self.fail(f"{value!r} is not a valid duration: write a number and s, m, h or d, as in 1h", param, ctx)
         return seconds
