@@ -94,9 +94,9 @@ def _planned(
 
 def _orphan(change: Change, running: Running) -> PlannedChange:
     status = running.status(change.name)
-    spec = _spec(running.jobs[change.name])
     state = None if status is None else status.state
-    return PlannedChange(change, state, waits=not spec.is_finite, because=change.rule, sql=sql_diff(spec.slice, ()))
+    sql = sql_diff(_spec(running.jobs[change.name]).slice, ())
+    return PlannedChange(change, state, waits=True, because=change.rule, sql=sql)
 
 
 def _spec(job: JobRow) -> JobSpec:
