@@ -1,4 +1,5 @@
-"""What a store kind can do: one flat record. Nobody outside a store's own file asks for the kind's name."""
+"""Capabilities of a store kind: one flat record. Code outside a store's own folder reads these instead of the kind's
+name."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Capabilities:
         writes_tables: may be the sink of CTAS.
         table_reader: import path ``module:function`` of ``catalog.io_spec.TableReader``: its tables can be looked up by
             a query that never ends; empty: they cannot.
-        lookup_millis: how old looked-up rows may be where a query says nothing; long where each look costs money.
+        lookup_millis: default for the greatest age of looked-up rows; long where each look costs money.
         serves_views: may hold materialized views and answer pull queries.
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
         count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most

@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class EntityFacts:
-    """What a store says of one entity.
+    """A store's description of one entity.
 
     Attributes:
         name: as the store spells it.
@@ -32,7 +32,7 @@ class EntityFacts:
 
 @dataclass(frozen=True, slots=True)
 class EntityPlan:
-    """What an entity must be before a query starts.
+    """Requirements on an entity before a query starts.
 
     Attributes:
         name: as the store spells it.
@@ -76,7 +76,7 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """Whether a store answers, in what time, and what to fix."""
+    """Result of a connection test: answer, time, and the fix."""
 
     ok: bool
     message: str

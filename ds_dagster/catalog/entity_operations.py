@@ -1,5 +1,5 @@
-"""What people may do with the entities of a store: look around, describe, create, change, drop, put a record in, look
-at some. One implementation per store kind, in ``stores/<kind>_entities.py``."""
+"""Operations on the entities of a store: list, describe, create, change, drop, insert a record, sample records. One
+implementation per store kind, in ``stores/<kind>_entities.py``."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class EmptiesEntities(Protocol):
         """Delete all records; the entity, its settings and its positions stay.
 
         Raises:
-            DsError: ENTITY_GONE, ENTITY_REFUSED and what the store's connection raises.
+            DsError: ENTITY_GONE, ENTITY_REFUSED and the conditions of the store's connection.
         """
 
 
 class EntityOperations(Protocol):
-    """Entity statements of one store. Calls are time-boxed and fail with the same conditions as ``StoreAdmin``; what a
-    kind cannot do raises UnsupportedError ENTITY_STATEMENT_REFUSED, a path it cannot have UserError
+    """Entity statements of one store. Calls are time-boxed and fail with the same conditions as ``StoreAdmin``; an
+    operation the kind lacks raises UnsupportedError ENTITY_STATEMENT_REFUSED, an invalid path UserError
     ENTITY_PATH_INVALID."""
 
     follows: bool
@@ -107,7 +107,7 @@ class EntityOperations(Protocol):
         """Where a relation's entity is."""
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """What is right below a path, sorted by name.
+        """Names directly below a path, sorted.
 
         Raises:
             UserError: ENTITY_NOT_FOUND, ENTITY_PATH_INVALID.
@@ -157,4 +157,4 @@ class EntityOperations(Protocol):
         """
 
     def close(self) -> None:
-        """Release what was opened; never raises."""
+        """Close connections; never raises."""

@@ -45,7 +45,7 @@ class Envelope:
         order: text that sorts as the record's position inside its partition.
         metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only asked for where a query reads
             it. Empty where the parts above are all that is known.
-        headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have none or nobody needs them.
+        headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have no headers or no query reads them.
         position: text, the record's place in its partition as people and ``ds skip`` write it; empty where it is
             ``order`` without its leading zeros.
     """
@@ -86,10 +86,10 @@ class SchemaPart:
     Attributes:
         format: avro, protobuf or json_schema.
         subject: under which a registry keeps its schemas; without a registry the name of the message, for errors.
-        id: what is read: of the newest schema when the query starts, which gives defaults and names; what is
-            written: of the registered schema. None where there is none, or before somebody asked.
-        schema: for what is written, and for what is read by a descriptor: the schema as :mod:`catalog.schema_formats`
-            holds it. Empty before somebody read it.
+        id: for reads the newest schema's when the query starts, which gives defaults and names; for writes the
+            registered schema's. None where no registry is used, or before it was looked up.
+        schema: for writes, and for reads by a descriptor: the schema as :mod:`catalog.schema_formats`
+            holds it. Empty before it was looked up.
         message: full name of the Protobuf message; empty where records say it themselves.
         file: of the descriptors (absolute path), where they are in the project; no registry knows such records.
     """
@@ -118,10 +118,10 @@ class RowSource:
     Attributes:
         row: expression of a STRUCT of the columns that are read.
         deleted: expression that tells a delete, of changelogs.
-        bad: expression of what is wrong with the row, NULL for nothing.
+        bad: expression that gives the fault of a row, NULL for a good row.
         columns_option: option that gets the columns that are read (JSON of Spark's struct type).
         owner_option: option that gets who reads: ``job/source name``.
-        state_option: option that gets a folder of the engine's machine for what the source keeps.
+        state_option: option that gets a folder of the engine's machine for the source's own state.
     """
 
     row: str
@@ -147,11 +147,11 @@ class ReadSpec:
         text_keys: keys are characters, so a primitive one is its text, not its bytes (Kinesis).
         cluster_options: further options where executors run on other machines than the driver.
         limit_option: option that bounds one batch (records), empty when the format has none.
-        clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
+        clock_guard: system whose open upstream transactions hold the engine's clock back (``kafka``), or empty.
         entity: shown in errors and progress, ``store.entity``.
         identity: tells the entity from a later one of the same name; empty if unknown.
         rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
-        schemas: what of the records needs a schema; None if there is none.
+        schemas: parts of the records (key, value) that need a schema; None if there is none.
     """
 
     format: str
@@ -204,7 +204,7 @@ class TableTarget:
         columns, primary_key: in order.
         mode: append, or upsert by ``primary_key`` with deletes.
         refresh: ``continuous`` for views and streams; of tables as written (``incremental`` by default).
-        text: what the loader wants instead of columns, None for columns.
+        text: the loader's own form of the rows instead of columns, None for columns.
         retention_millis: of views: how long a row stays that nothing writes again; 0: for ever.
     """
 
@@ -235,7 +235,7 @@ class WriteSpec:
         interval_millis: least time between two batches of a query that does not end; 0: as they come.
         max_key_characters: refuse longer keys on write.
         entity: shown in errors, ``store.entity``.
-        schemas: what of the records needs a schema; None if there is none.
+        schemas: parts of the records (key, value) that need a schema; None if there is none.
     """
 
     kind: Literal["stream", "batch"]
@@ -271,8 +271,8 @@ class TableRead:
 
 
 class TableReader(Protocol):
-    """What ``TableRead.reader`` names. Runs in a Python process of Spark, and where questions are answered. Its module
-    has a function ``count_rows(options, path, wanted)`` beside it, which gives their number."""
+    """Function that ``TableRead.reader`` names. Runs in a Python process of Spark, and where questions are answered.
+    Its module has a function ``count_rows(options, path, wanted)`` beside it, which gives their number."""
 
     def __call__(
         self,
@@ -314,7 +314,7 @@ class SinkIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one batch did. ``replayed``: the ledger had the epoch already and nothing was written."""
+    """Result of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
 
     rows: int
     replayed: bool = False
@@ -383,7 +383,7 @@ class ExpiringLoader(Protocol):
 
 
 class LoaderFactory(Protocol):
-    """What ``WriteSpec.loader`` names."""
+    """Factory that ``WriteSpec.loader`` names."""
 
     def __call__(self, spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> BatchLoader:
         """Open the loader; connects lazily or at once."""

@@ -24,8 +24,9 @@ class Tip:
     Attributes:
         batch: its number, from 0.
         offsets: digest of its end offsets, hex; empty where an older ledger kept none.
-        ends: JSON object of the ``offsets`` themselves and of the ``sources`` they are of (name → what tells it from a
-            later one of its name), so that a checkpoint can be made that ends here; empty where a ledger keeps none.
+        ends: JSON object of the ``offsets`` themselves and of their ``sources`` (name → identity, which differs from a
+            later source of the same name), so that a checkpoint can be made that ends here; empty where a ledger keeps
+            none.
     """
 
     batch: int
@@ -77,13 +78,13 @@ class CheckpointTip:
 
 @dataclass(frozen=True, slots=True)
 class SinkFacts:
-    """What a sink says of itself.
+    """State of a sink, as its store reports it.
 
     Attributes:
         tip: the newest batch in its ledger of this job and checkpoint version, or None.
         version: the newest checkpoint version of this job in its ledger, or None.
         exists: the target is there.
-        is_table: what has the target's name can be written.
+        is_table: the object with the target's name is a table that can be written.
         differs: the target has another shape than the rows.
         has_others: rows of another job are in the target and none of this one's.
         keeps: condition that forbids to replace what an earlier version loaded, empty without one.
@@ -100,7 +101,7 @@ class SinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class SinkVerdict:
-    """What a job may do with its sink.
+    """Verdict on a job's sink.
 
     Attributes:
         condition: why it may not go on, empty where it may.
@@ -122,9 +123,9 @@ def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> SinkVerd
         version: checkpoint version of the job.
 
     Returns:
-        An answer whose ``condition`` is LEDGER_NEWER, TARGET_NOT_A_TABLE, TARGET_DIFFERS, TARGET_OF_OTHER_JOB, what
-        ``sink.keeps`` names, TARGET_GONE, SINK_BEHIND_CHECKPOINT, CHECKPOINT_BEHIND_SINK, or empty. The first that
-        applies is given.
+        An answer whose ``condition`` is LEDGER_NEWER, TARGET_NOT_A_TABLE, TARGET_DIFFERS, TARGET_OF_OTHER_JOB, the
+        condition in ``sink.keeps``, TARGET_GONE, SINK_BEHIND_CHECKPOINT, CHECKPOINT_BEHIND_SINK, or empty. The first
+        that applies is given.
     """
     replaces = sink.version is not None and sink.version < version
     refusals: Mapping[str, bool] = MappingProxyType(
@@ -162,9 +163,9 @@ def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> S
 
     Args:
         batch: the batch that comes.
-        sink: what the sink says in the transaction of this batch.
+        sink: state of the sink, read in the transaction of this batch.
         version: checkpoint version of the job.
-        skip: what :func:`decide` answered when the run began; no other batch may be skipped.
+        skip: the batch that :func:`decide` gave when the run began; no other batch may be skipped.
     """
     answer = decide(CheckpointTip.at(batch), sink, version)
     if answer.skip is not None and (skip is None or not skip.is_same(batch)):

@@ -17,7 +17,7 @@ SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """What a store takes as one name.
+    """Rule for names of a store's entities.
 
     Attributes:
         words: the rule for people; empty: the store takes any name.

@@ -1,4 +1,4 @@
-"""What the WITH properties of a relation say about its records: value format, key, event time. Shared by declared
+"""Description of a relation's records from its WITH properties: value format, key, event time. Shared by declared
 relations (``relations_declared.py``) and inferred ones (``inference.py``)."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYIN
 
 
 class Findings:
-    """Collects what is wrong, so that one mistake does not hide the next."""
+    """Collects mistakes, so that one does not hide the next."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
@@ -75,7 +75,7 @@ class Findings:
         self.diagnostics.append(replace(problem.diagnostic(), severity="warning"))
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Note what others found."""
+        """Add diagnostics of another check."""
         self.diagnostics.extend(diagnostics)
 
     @property
@@ -94,7 +94,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A relation on its way: what is known before its records are described.
+    """A relation before its records are described.
 
     Attributes:
         name: as shown in messages.

@@ -79,7 +79,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Everything that is known of a relation after inference.
+    """A relation after inference.
 
     Attributes:
         name, kind: see the glossary.

@@ -1,4 +1,4 @@
-"""Row logs: topics that keep what a query leaves out, with the reason.
+"""Row logs: topics that keep the records and rows a query leaves out, with the reason.
 
 A log is a stream of JSON in a store of records. Its columns are fixed, so that one topic can serve many queries; a
 relation that declares the topic again reads them.
@@ -103,14 +103,14 @@ def make_log(source: Relation, *, store: str, entity: str, span: Span) -> Relati
 
 
 def log_name(log: Relation) -> str:
-    """``store.entity``: what messages and jobs call a log."""
+    """``store.entity``: a log's name in messages and jobs."""
     return f"{log.store}.{log.entity}"
 
 
 def check_log(
     log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[str, StoreKind], *, records: bool = True
 ) -> None:
-    """A log can be kept where it shall be, and has something to keep.
+    """Refuse a log whose place cannot hold it, or that could never get an entry.
 
     Args:
         log: where.
@@ -138,7 +138,7 @@ def check_log(
 
 
 def _check_declared(log: Relation, relations: Iterable[Relation]) -> None:
-    """Relations that declare the log's topic can read what is written there."""
+    """Refuse a relation over the log's topic that cannot read its entries."""
     types = {column.name: _word(column.type) for column in COLUMNS}
     for relation in relations:
         if (relation.store, relation.entity) != (log.store, log.entity):

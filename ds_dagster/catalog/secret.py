@@ -70,7 +70,7 @@ def _type_of(statement: CreateSecret) -> SecretType:
 
 
 def _misfits(statement: CreateSecret, type_: SecretType, values: Mapping[str, PropertyValue]) -> Iterator[DsError]:
-    """What is missing, and what belongs to another type."""
+    """Diagnostics for missing properties and for properties of another secret type."""
     form = SECRET_TYPES[type_]
     for name, value in values.items():
         if name not in (form.required, *form.optional, "description"):
@@ -123,7 +123,7 @@ def named_secrets(properties: Iterable[Property], index: PropertyIndex) -> Itera
 def unknown_secrets(
     named: Iterable[tuple[str, Span | None]], secrets: Mapping[str, SecretDefinition | None]
 ) -> Iterator[DsError]:
-    """UNKNOWN_SECRET for names nobody declared, SECRET_REFUSED for those whose declaration was refused (None)."""
+    """UNKNOWN_SECRET for undeclared names, SECRET_REFUSED where the declaration was refused (None)."""
     for name, span in dict(named).items():
         if name not in secrets:
             yield error("UNKNOWN_SECRET", span=span, name=name, nearest=did_you_mean(name, secrets))

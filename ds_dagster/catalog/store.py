@@ -1,4 +1,4 @@
-"""A declared store, and what a store kind must offer (implemented once per file in ``stores/``)."""
+"""A declared store, and the protocol of a store kind (one folder per kind in ``stores/``)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class StoreKind(Protocol):
     relation_properties: tuple[PropertySpec, ...]
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """What one property alone does not tell: missing combinations, contradictions."""
+        """Checks over several properties: missing combinations, contradictions."""
 
     def native_type(self, type_: DataType) -> str | None:
         """The store's type for a table column, None when it has none (then ``as_json`` or a refusal)."""
@@ -144,7 +144,7 @@ class StoreKind(Protocol):
         """How Spark writes into the relation's entity."""
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """What the relation asks of its entity."""
+        """The relation's requirements on its entity."""
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
         """Where the data is, without credentials, references unresolved (``kafka://…/topic``)."""

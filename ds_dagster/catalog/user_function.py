@@ -114,7 +114,7 @@ Functions = Mapping[str, tuple[UserFunction, ...]]
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """What the statements of a project declare: functions, their sources, and names of those that were refused."""
+    """User-defined functions of a project: functions, their sources, and the names of refused ones."""
 
     functions: Functions
     sources: Mapping[str, FunctionSource]

@@ -20,7 +20,7 @@ SETTLED = ("RUNNING", "FINISHED", "STOPPED")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked of one query, and what a reset of it may do to the sinks."""
+    """The request for one query, and the permissions for a reset of it."""
 
     name: str
     action: Action

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def listed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
-    """Entities of a store with what one call tells; below a path what is right there."""
+    """Entities of a store with the facts of one call; with a path, the names directly below it."""
     with closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin:
         if path:
             with closing(admin.operations()) as operations:
@@ -25,7 +25,7 @@ def listed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> 
 
 
 def detailed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
-    """What is right below a path, each described: a few calls per entity. Levels come without figures."""
+    """Entities directly below a path, each described: a few calls per entity. Levels come without figures."""
     with (
         closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin,
         closing(admin.operations()) as operations,

@@ -1,4 +1,4 @@
-"""``ds explain``: each representation of a query, from the statement to what a launch does."""
+"""``ds explain``: each representation of a query, from the statement to the steps of a launch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explain_level(
 
 
 def _stages(project: LoadedProject, query: BoundQuery) -> str:
-    """What a launch does, in order; nothing is asked of any server."""
+    """Steps of a launch, in order; no server is contacted."""
     return "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
 
 

@@ -38,7 +38,7 @@ _UNPLAIN = re.compile(r"\W+")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a column list, with what is to be known of it."""
+    """One line of a column list, with a comment."""
 
     name: str
     type: DataType
@@ -149,7 +149,7 @@ def _from_samples(store: StoreDefinition, entity: EntityDescription, records: Se
 
 
 def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRecord]) -> dict[str, str]:
-    """What a stream says of its key: the columns it is made of, else its type."""
+    """Key properties of a stream: the columns of its key, else the key's type."""
     if not key_format:
         return {}
     if key:
@@ -196,7 +196,7 @@ def _remark(place: SampledPlace, count: int) -> str:
 
 
 def _ddl(kind: str, path: EntityPath, lines: Sequence[Line], key: Sequence[str], properties: dict[str, str]) -> str:
-    """CREATE … over several lines; what it reads back to is what it says."""
+    """CREATE … over several lines; parsing it gives the same statement."""
     name = _UNPLAIN.sub("_", path[-1].rpartition("/")[2]).strip("_").lower() or "relation"
     items = [_column(line, last=index == len(lines) - 1 and not key) for index, line in enumerate(lines)]
     if key:

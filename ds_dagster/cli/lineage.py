@@ -31,7 +31,7 @@ def _reach(among: Sequence[Edge], start: QualifiedName, tail: int, head: int) ->
 
 
 def tree_lines(project: LoadedProject, chosen: QualifiedName | None) -> Iterator[str]:
-    """Sources at the left, what reads them indented below; a relation with several sources is shown once in full."""
+    """Sources at the left, their readers indented below; a relation with several sources is shown once in full."""
     chosen_edges = edges(project, chosen)
     targets = {target for _, target in chosen_edges}
     names = set(project.catalog.relations) if chosen is None else {chosen, *(n for e in chosen_edges for n in e)}

@@ -1,7 +1,7 @@
-"""``ds doctor --online``: does every secret, schema registry and store of the project answer, and if not, what to do.
+"""``ds doctor --online``: does every secret, schema registry and store of the project answer, else the fix.
 
-All are asked at the same time, each for as long as the limit says. Nothing is created or changed. What does not answer
-in time is left behind in a thread that does not keep the process alive.
+All are asked at the same time, each for as long as the limit says. Nothing is created or changed. A call that does not
+answer in time stays in a thread that does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _read_streams(project: LoadedProject, store: str) -> list[str]:
 
 
 def _clock(project: LoadedProject, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
-    """This machine's clock against the one that stamps what is read: windows close by it."""
+    """This machine's clock against the clock that stamps the records: windows close by the latter."""
     with closing(store_admin(project, name, resolve)) as admin:
         skew = admin.skew(entities) if isinstance(admin, TellsTime) else None
     if skew is None:
@@ -158,6 +158,6 @@ def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQu
 
 
 def _hint(problem: DsError) -> str:
-    """What to do; for what may pass by itself, that jobs go on trying."""
+    """The fix; for a fault that may pass by itself, that jobs retry."""
     again = "; jobs try it again by themselves" if problem.fault.hint in ("back_off", "soon") else ""
     return problem.hint if "by itself" in problem.hint else problem.hint + again

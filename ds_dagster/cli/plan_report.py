@@ -1,4 +1,4 @@
-"""``ds plan`` for people: a table and what stands behind each line, on a terminal or as Markdown for a pull request."""
+"""``ds plan`` for people: a table and the details of each line, on a terminal or as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_plan(lines: Sequence[PlannedChange]) -> None:
 
 
 def plan_markdown(lines: Sequence[PlannedChange]) -> str:
-    """The plan as a comment on a pull request: what waits, and the difference of each statement folded away."""
+    """The plan as a comment on a pull request: waiting changes, and the difference of each statement folded away."""
     waiting = [line for line in lines if line.waits or line.change.verdict != "unchanged"]
     if not waiting:
         return f"**Streaming SQL**: nothing to do, {len(lines)} queries are unchanged and run.\n"
@@ -53,7 +53,7 @@ def _row(line: PlannedChange) -> tuple[str, str, str, str | None]:
 
 
 def _doubles(line: PlannedChange) -> str | None:
-    """What the reset that a change asks for would write twice; None where it would not."""
+    """Rows that the reset for a change would write twice; None without such rows."""
     change = line.change
     readers = f"; downstream: {', '.join(change.readers)}" if change.readers else ""
     return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None

@@ -1,4 +1,4 @@
-"""SQL types from samples of JSON values: every value widens what is known.
+"""SQL types from samples of JSON values: every value widens the type.
 
 A whole number is BIGINT (DECIMAL(38,0) where one does not fit), any other DOUBLE; an object is a STRUCT of all fields
 that were seen, or a MAP where it has very many of one type; values of two kinds are VARCHAR, and it is said so. Texts
@@ -34,7 +34,7 @@ MAP_FIELDS = 64
 
 @dataclass(frozen=True, slots=True)
 class SampledPlace:
-    """What is known of one place in the values.
+    """Statistics of one place in the values.
 
     Attributes:
         count: values, NULL included.

@@ -1,4 +1,4 @@
-"""A query to try out, and the newest records of what it reads."""
+"""A query to try out, and the newest records of its inputs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def sampled(project: LoadedProject, query: BoundQuery, rows: int, seconds: int) 
 
 
 def tell_samples(samples: Sequence[Sampled]) -> None:
-    """What was read, a line each on stderr."""
+    """Report each input's records on stderr, a line each."""
     for sample in samples:
         moments = [record.timestamp_millis / 1000 for record in sample.records]
         times = f", {clock(min(moments))} to {clock(max(moments))}" if moments else ""

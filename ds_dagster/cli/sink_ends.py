@@ -1,5 +1,5 @@
-"""Where the sinks of a job end, read from their ledgers by the means of their stores; and whether its sources give
-again what they gave."""
+"""Ends of a job's sinks, read from their ledgers through their stores; and whether its sources can repeat their
+records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def renumber(
 
 
 def forgotten(project: LoadedProject, query: BoundQuery) -> str:
-    """Why what a query has read may not be read again; empty where it can, or a start is refused."""
+    """Why a query's records cannot be read again; empty where they can, or where a start is refused."""
     for scan in query.scans:
         why = kind_of_store(project, scan.relation).capabilities.forgets
         why = why or ("it skips records that are gone" if scan.data_loss == "skip" else "")

@@ -1,4 +1,4 @@
-"""Replication slots nobody reads any more: a server keeps its log for them until its disk is full."""
+"""Abandoned replication slots: a server keeps its log for them until its disk is full."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
 
 
 def failure_text(outcome: JobStatus | FiniteResult) -> str:
-    """Why a query or a load does not do what was asked for: message, condition and hint."""
+    """Why a request for a query or load failed: message, condition and hint."""
     message = outcome.message or f"it is {outcome.state}"
     condition = f" [{outcome.condition}]" if outcome.condition else ""
     hint = f"\n  hint: {outcome.hint}" if outcome.hint else ""
@@ -69,7 +69,7 @@ def transition_metadata(moved: Transition) -> dict[str, Any]:
 
 
 def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """What only some sources tell of themselves (``wal_status``, ``lag_bytes`` of a replication slot), as
+    """Figures that only some sources have (``wal_status``, ``lag_bytes`` of a replication slot), as
     ``source/figure``."""
     return {
         f"{source}/{figure}": value

@@ -40,7 +40,7 @@ class DsLoadConfig(ResetConfig):
 
 @dataclass(frozen=True, slots=True)
 class OpOptions:
-    """What is said of the steps that start queries and load tables.
+    """Options of the steps that start queries and load tables.
 
     Attributes:
         pool: of Dagster, which bounds how many run at once.

@@ -1,4 +1,4 @@
-"""What the Dagster surface knows of one relation: a frozen record made from a loaded project, without Dagster types."""
+"""One relation for the Dagster surface: a frozen record made from a loaded project, without Dagster types."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class RelationProps:
 
     @property
     def mistakes(self) -> tuple[Diagnostic, ...]:
-        """What its check ``compiles`` fails with."""
+        """Text of its failing check ``compiles``."""
         return (*(self.broken.diagnostics if self.broken else ()), *self.wrong_tags)
 
     @property

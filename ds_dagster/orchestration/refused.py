@@ -1,4 +1,4 @@
-"""What a mistake in the SQL becomes: a failing asset with the mistake's text, instead of a dead code location."""
+"""Refused statements as assets: each fails with the mistake's text, and the code location stays alive."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ def failing_asset(spec: dg.AssetSpec, diagnostics: Sequence[Diagnostic]) -> dg.A
         check_specs=[dg.AssetCheckSpec(COMPILES, asset=spec.key, description="Its SQL is valid.")],
     )
     def refused() -> Iterator[dg.AssetCheckResult]:
-        """Says what is wrong with the SQL."""
+        """Report the mistakes in the SQL."""
         yield dg.AssetCheckResult(passed=False, asset_key=spec.key, check_name=COMPILES, description=text)
         raise dg.Failure(description=text, metadata={f"{PREFIX}/condition": condition}, allow_retries=False)
 

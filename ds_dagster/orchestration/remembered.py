@@ -1,4 +1,5 @@
-"""What a refused statement was last: its query runs on, so its asset keeps key, dependencies, kinds and checks."""
+"""The last valid form of a refused statement: its query runs on, so its asset keeps key, dependencies, kinds and
+checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

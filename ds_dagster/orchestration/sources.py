@@ -139,7 +139,7 @@ def _maps(observed: EntityObservation) -> Mapping[str, Mapping[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the sensor has to tell of entities: events, memory, and why some could not be looked at."""
+    """The sensor's report on entities: events, memory, and reasons for entities it could not look at."""
 
     events: tuple[dg.AssetObservation, ...]
     cursor: Cursor
@@ -148,7 +148,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class SourceWatch:
-    """The sensor's part: looks now and then, tells what changed.
+    """The sensor's part: looks at intervals, reports changes.
 
     Attributes:
         project: loaded.
@@ -164,8 +164,8 @@ class SourceWatch:
     slow: float = field(default=1.0)
 
     def tick(self, cursor: Cursor, now: float, monotonic: Callable[[], float]) -> Looked:
-        """Look at what is due. The first look is at the first tick: what is launched later then knows the data version
-        of its sources."""
+        """Look at entities that are due. The first look is at the first tick, so that later launches know the data
+        version of their sources."""
         said = dict(cursor.said)
         keys = {self._path(props): props for props in self.relations}
         for path in keys:

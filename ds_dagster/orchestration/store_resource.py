@@ -1,4 +1,4 @@
-"""What every store resource can do, and the fields that the property table gives it."""
+"""Base of store resources, with fields from the property table."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ SECRET: JsonDict = {"dagster__is_secret": True}
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """What a resource needs of a project, for a store without one."""
+    """Stand-in for the project of a store without one."""
 
     root: Path
     project: LoadedProject

@@ -19,7 +19,7 @@ from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """What is shown of a project.
+    """The relations shown of a project.
 
     Attributes:
         shown: relations in the order of files; those the translator refuses (an owner that is none) say why.

@@ -1,4 +1,4 @@
-"""SQL text and syntax: files → frozen statement records with spans. Knows text only, nothing of what it means.
+"""SQL text and syntax: files → frozen statement records with spans. Knows text only, not its meaning.
 
 Front doors: :func:`parse_file`, :func:`parse_statement`, :func:`parse_select`, :func:`parse_type`,
 :func:`print_statement`, :func:`print_select`. Readers of SELECT trees also use :func:`span_of`,

@@ -1,4 +1,4 @@
-"""What the ``@`` tags of a comment mean, and which values are refused: one rule for ``ds check`` and Dagster."""
+"""Meaning and valid values of the ``@`` tags of a comment: one rule for ``ds check`` and Dagster."""
 
 from __future__ import annotations
 

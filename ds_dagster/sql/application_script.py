@@ -133,7 +133,7 @@ def _is_query(statement: Inner) -> bool:
 
 
 def _refuse_the_rest(source: SourceText, application: OpenApplication) -> None:
-    """All or nothing: what is right falls with what is wrong."""
+    """All or nothing: one refused statement refuses the application."""
     first = application.mistakes[0]
     for statement, piece in application.inner:
         if isinstance(statement, Use) or (isinstance(statement, CreateAsSelect) and statement.virtual):

@@ -21,7 +21,7 @@ DESCRIBED = ("describe", *BEGINNING)
 
 
 def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
-    """Read statements lazily: what is before a mistake comes out first.
+    """Read statements lazily: statements before a mistake come out first.
 
     The context of the records is empty: a shell keeps its own and USE changes it.
 
@@ -55,7 +55,7 @@ def _last(behind: Iterator[Piece]) -> Piece | None:
 
 
 def _application(source: SourceText, start: int, last: Piece | None) -> Statement:
-    """BEGIN APPLICATION … END APPLICATION from a place on; what is before is blank, so that places are right."""
+    """BEGIN APPLICATION … END APPLICATION from a place on; the text before it is blank, so that spans are right."""
     end = len(source.text) if last is None else last.end
     before = "".join("\n" if character == "\n" else " " for character in source.text[:start])
     return parse_statement(before + source.text[start:end], source.path)

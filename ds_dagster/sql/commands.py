@@ -63,8 +63,8 @@ class DescribeEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeStatement:
-    """DESCRIBE CREATE …, DESCRIBE INSERT … or DESCRIBE BEGIN APPLICATION … END APPLICATION: what it would make,
-    without making it."""
+    """DESCRIBE CREATE …, DESCRIBE INSERT … or DESCRIBE BEGIN APPLICATION … END APPLICATION: describe the relations it
+    would create."""
 
     origin: Origin
     statement: Statement

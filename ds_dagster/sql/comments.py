@@ -39,7 +39,7 @@ class _Collected:
 def comment_above(source: SourceText, gap: int, start: int) -> tuple[Comment, tuple[Remark, ...]]:
     """The comment that ends right above the character ``start``; ``gap`` is behind the semicolon before it.
 
-    An empty line cuts the comment off; what is on the semicolon's own line belongs to the statement before.
+    An empty line cuts the comment off; a comment on the semicolon's own line belongs to the statement before.
     """
     if not source.text[gap:start].strip():
         return Comment(), ()

@@ -57,7 +57,7 @@ class CursorParser(Parser):
     def _parse_batch_statements(
         self, parse_method: Callable[[Parser], exp.Expr | None], sep_first_statement: bool = True
     ) -> list[exp.Expr | None]:
-        """sqlglot's own way in (``sqlglot.parse_one``, ``exp.condition``): the rest of what :meth:`begin` does."""
+        """Entry of sqlglot (``sqlglot.parse_one``, ``exp.condition``): the rest of :meth:`begin`."""
         self.source = SourceText("<text>", self.sql)
         self.notes, self._depth, self._sub_selects, self._finite, self._named = [], 0, 0, False, {}
         return super()._parse_batch_statements(parse_method, sep_first_statement)
@@ -191,7 +191,7 @@ class CursorParser(Parser):
 
     @staticmethod
     def folded(token: Token) -> str:
-        """The identifier a token stands for."""
+        """The identifier in a token."""
         return fold(token.text, quoted=token.token_type is TokenType.IDENTIFIER)
 
     # refusing
@@ -230,7 +230,7 @@ class CursorParser(Parser):
         return Mistake(self.source, at.start, at.end + 1, condition, params, related)
 
     def _fix(self, params: Mapping[str, object]) -> str:
-        """The keyword a word in front or here is nearly, else what the grammar says."""
+        """Did-you-mean for a misspelt keyword at or before this place, else the grammar's message."""
         expected = str(params.get("expected", ""))
         slip = self._slip(expected)
         if slip:
@@ -245,7 +245,7 @@ class CursorParser(Parser):
         return f"write {expected} there" if expected else "remove it, or end the statement before it"
 
     def _slip(self, expected: str) -> str:
-        """What to write for a slip that tokens tell, empty for any other."""
+        """The fix for a slip that the tokens reveal, empty for any other."""
         kinds = (self._prev.token_type if self._prev else TokenType.SENTINEL, self._curr.token_type)
         if kinds[1] is TokenType.STRING and expected.endswith("number"):
             return "write it without quotes: 5 MINUTES"

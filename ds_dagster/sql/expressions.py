@@ -18,7 +18,7 @@ ARITHMETIC: tuple[type[exp.Expression], ...] = (exp.Add, exp.Sub, exp.Mul, exp.D
 
 def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Expression], exp.Expression]]]:
     """A chain of operators taken apart without recursion on its left: the first operand, and each operator with the
-    operand after it. Terms of AND and OR are those of the whole chain, however its tree is built."""
+    operand after it. AND and OR give the terms of the whole chain, however its tree is built."""
     if isinstance(node, CONNECTORS):
         first, *others = _terms(node)
         return first, [(type(node), term) for term in others]
@@ -30,7 +30,7 @@ def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Exp
 
 
 def _terms(node: exp.Expression) -> list[exp.Expression]:
-    """Terms of one AND or OR, left to right; what is in parentheses is one term."""
+    """Terms of one AND or OR, left to right; a parenthesis is one term."""
     terms, pending, kind = [], [node], type(node)
     while pending:
         term = pending.pop()

@@ -1,4 +1,4 @@
-"""What the rest of the package may rely on in a SELECT, and what a query that never ends cannot have."""
+"""Normal form of a SELECT for the rest of the package, and the clauses a query that never ends cannot have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The grammar of statements: tokens of one statement → its record. What is not in these tables is refused by name."""
+"""The grammar of statements: tokens of one statement → its record. A statement outside these tables is refused by
+name."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ class DeltaStreamParser(QueryParser):
     def statement(self, origin: Origin) -> Statement:
         """The record of the statement.
 
-        ``kind`` and ``name`` of the parser say what was read before a refusal; ``notes`` holds mistakes that did not
-        stop it.
+        ``kind`` and ``name`` of the parser hold the parts that were read before a refusal; ``notes`` holds mistakes
+        that did not stop it.
 
         Raises:
             RefusedError: the statement cannot be read.
@@ -82,7 +83,7 @@ class DeltaStreamParser(QueryParser):
         return parsed
 
     def nothing_left(self) -> None:
-        """Refuse what follows the end."""
+        """Refuse text after the end."""
         if not self.ended:
             self._refuse_clause()
             raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())

@@ -1,6 +1,6 @@
 """Files and texts → statement records. The front door of the package ``sql``.
 
-:func:`parse_file` never raises for what is wrong with the SQL: it reports every mistake of a file and goes on with
+:func:`parse_file` never raises for mistakes in the SQL: it reports every mistake of a file and goes on with
 the next statement. The other functions read one thing and raise.
 """
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _File:
-    """What a file has yielded so far."""
+    """Statements and diagnostics of a file so far."""
 
     source: SourceText
     context: Context = field(default_factory=Context)
@@ -55,7 +55,7 @@ def parse_file(path: str, text: str, context: Context | None = None, *, declares
     """Read all statements of a file.
 
     Args:
-        path: what spans show (relative to the project where possible).
+        path: shown in spans (relative to the project where possible).
         text: of the file.
         context: before its first statement; nothing by default.
         declares_views: CREATE MATERIALIZED VIEW may have columns instead of a SELECT: slices name views that others
@@ -72,7 +72,7 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
 
     Args:
         text: of the statement.
-        path: what spans show.
+        path: shown in spans.
         application: it is in; empty without one.
 
     Raises:

@@ -31,7 +31,7 @@ _SENSITIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """Text of a file and the offsets of its lines. ``path`` is what spans show."""
+    """Text of a file and the offsets of its lines. ``path`` is shown in spans."""
 
     path: str
     text: str
@@ -53,7 +53,7 @@ class SourceText:
         return Span(self.path, line, column, end_line, end_column)
 
     def line_text(self, line: int) -> str:
-        """One line for a diagnostic; what follows the name of a secret property is left out."""
+        """One line for a diagnostic, without the value of a secret property."""
         start = self.line_starts[line - 1]
         stop = self.text.find("\n", start)
         shown = self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")

@@ -44,7 +44,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What ``USE`` had set where the statement is; empty parts come from the settings."""
+    """Database, schema and store set by ``USE`` at the statement; empty parts come from the settings."""
 
     database: str = ""
     schema: str = ""
@@ -287,7 +287,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """What came out of one file: statements in order and everything wrong with it.
+    """Statements of one file in order, and its diagnostics.
 
     ``broken`` holds the statements that were refused; with the relation's name where it could be read, so that a broken
     file becomes a failing asset.

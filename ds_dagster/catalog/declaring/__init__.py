@@ -1,1 +1,1 @@
-"""CREATE and UPDATE statements → declared stores, relations, schemas; and what they leave out."""
+"""CREATE and UPDATE statements → declared stores, relations and schemas, with defaults for unwritten parts."""

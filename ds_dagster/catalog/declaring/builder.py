@@ -1,5 +1,5 @@
 """Pass one over a project's statements: declare databases, schemas, stores and relations. The order of files does not
-matter; everything wrong is reported, what is right is usable all the same."""
+matter; every mistake is reported, and the correct statements stay usable."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str,
 def subjects_to_record(
     files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
 ) -> tuple[ToRecord, ...]:
-    """What relations without a column list want a copy of, each subject once."""
+    """Schema subjects of relations without a column list, each once."""
     recorded = _DeclarationPass(files, settings, kinds).build()[1]
     return tuple({(record.registry.name, record.subject): record for record in recorded}.values())
 
@@ -173,7 +173,7 @@ def _same(create: CreateRelation | CreateAsSelect, other: CreateRelation | Creat
 
 
 def _flat(file: ParsedFile) -> Iterator[Statement]:
-    """The statements of a file; what END APPLICATION says of its queries is in their bodies."""
+    """The statements of a file; properties after END APPLICATION are in the bodies of its queries."""
     for statement in file.statements:
         if isinstance(statement, Application):
             yield from (_with_properties(inner, statement.properties) for inner in statement.statements)

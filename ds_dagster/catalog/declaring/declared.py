@@ -1,4 +1,4 @@
-"""What pass one over a project's statements finds, and how written names become qualified ones."""
+"""Result of pass one over a project's statements, and how written names become qualified ones."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What pass one found.
+    """Result of pass one.
 
     Attributes:
         stores: by folded name, the embedded view store among them.
-        relations: declared ones (with columns), by qualified name; those of CREATE … AS come with pass two.
+        relations: declared ones (with columns), by qualified name; relations of CREATE … AS come with pass two.
         schemas: (database, schema) pairs that exist.
         queries: CREATE … AS and INSERT INTO in the order of files; of duplicates the first.
         diagnostics: errors and warnings, in the order of files.
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
         refused_stores: the same of stores.
         secrets, registries: by folded name.
-        functions: those of the user.
+        functions: user-defined functions.
         descriptors: descriptor sources by folded name, None for refused ones.
         applications: in the order of files.
     """

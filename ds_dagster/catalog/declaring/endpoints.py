@@ -1,4 +1,4 @@
-"""All CREATE SECRET, SCHEMA_REGISTRY, STORE and ENTITY of a project and their updates: what is connected to."""
+"""All CREATE SECRET, SCHEMA_REGISTRY, STORE and ENTITY of a project and their updates: the servers it connects to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Secrets = Mapping[str, SecretDefinition | None]
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What a project connects to.
+    """The servers a project connects to.
 
     Attributes:
         stores: by folded name, the embedded view store among them.
@@ -62,7 +62,7 @@ def declare_endpoints(
     index: PropertyIndex,
     findings: Findings,
 ) -> Endpoints:
-    """Stores with their registries, and entities. What is wrong goes into ``findings``."""
+    """Stores with their registries, and entities. Mistakes go into ``findings``."""
     secrets = _declare_secrets(statements, settings, index, findings)
     registries = _declare_registries(statements, settings, index, secrets, findings)
     stores, refused = _declare_stores(statements, settings, kinds, registries, secrets, findings)
@@ -76,7 +76,7 @@ def declare_endpoints(
 def _declare_secrets(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, findings: Findings
 ) -> Secrets:
-    """None for a refused one."""
+    """The declared record, None for a refused statement."""
     secrets: dict[str, SecretDefinition | None] = {}
     spans: dict[str, Span] = {}
     for statement in statements:
@@ -110,7 +110,7 @@ def _are_secrets_known(
 def _declare_registries(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, secrets: Secrets, findings: Findings
 ) -> Mapping[str, RegistryDefinition | None]:
-    """None for a refused one."""
+    """The declared record, None for a refused statement."""
     registries: dict[str, RegistryDefinition | None] = {}
     spans: dict[str, Span] = {}
     created = [statement for statement in statements if isinstance(statement, CreateSchemaRegistry)]

@@ -1,5 +1,5 @@
-"""What a CREATE … AS leaves out: store, entity, format, key, sizes. And what WITH after a source or QUERY WITH
-decides.
+"""Defaults of a CREATE … AS: store, entity, format, key, sizes. Also the settings of WITH after a source and of QUERY
+WITH.
 
 Rules: the store is the current one; the entity is called like the relation; format and sizes come from the left-most
 source,
@@ -83,9 +83,9 @@ class ReadChoices:
         lateness_millis: None = default of the time authority.
         idle_millis: default 10,000.
         bad_records: terminate (default) or ignore.
-        log: where bad records are kept, None for nowhere.
+        log: row log for bad records, None for no log.
         max_records_per_batch: bound of one batch, or None.
-        data_loss: what records that are gone do: fail (default) or skip.
+        data_loss: effect of records that are gone: fail (default) or skip.
         slot: replication slot; empty: the job's own.
         temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.
     """
@@ -104,7 +104,7 @@ class ReadChoices:
 
     @property
     def options(self) -> ReadOptions:
-        """What a store's ``read_spec`` wants of it."""
+        """Options for a store's ``read_spec``."""
         start = self.start
         return ReadOptions(start.position, self.max_records_per_batch, start.timestamp, self.data_loss, slot=self.slot)
 
@@ -230,7 +230,7 @@ def _check_store(
 
 
 def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:
-    """A group whose key is NULL is a group: readers of the changelog must be told that its key may be NULL."""
+    """Declare that a changelog's key may be NULL: a group whose key is NULL is a group."""
     by_name = {column.name: column for column in draft.columns}
     if statement.kind == "changelog" and any(by_name[name].nullable for name in draft.primary_key):
         return {NULLABLE_KEY: PropertyValue(True)}
@@ -251,7 +251,7 @@ def _record_facts(
 
 
 def check_kind(statement: CreateAsSelect, changelog: Changelog, findings: Findings) -> None:
-    """The SELECT yields what CREATE names (RELATION_KIND_MISMATCH)."""
+    """Refuse a SELECT that yields another kind of relation than CREATE names (RELATION_KIND_MISMATCH)."""
     mismatch = YIELDS[statement.kind, changelog]
     if mismatch is not None:
         yields, reason = mismatch
@@ -268,7 +268,7 @@ def check_kind(statement: CreateAsSelect, changelog: Changelog, findings: Findin
 
 
 def check_insert_kind(target: Relation, changelog: Changelog, findings: Findings) -> None:
-    """The SELECT of an INSERT INTO yields what the target is (INSERT_KIND_MISMATCH)."""
+    """Refuse an INSERT INTO whose SELECT yields another kind of rows than its target has (INSERT_KIND_MISMATCH)."""
     mismatch = YIELDS[target.kind, changelog]
     if mismatch is not None:
         yields, reason = mismatch
@@ -316,7 +316,7 @@ def inferred_sizes(
 ) -> tuple[Mapping[str, PropertyValue], tuple[str, str] | None]:
     """Counts and settings of the new entity: written, else copied from a left-most source on the same kind of store.
 
-    What such a source does not write itself is only known to its store, so its place is returned to be asked there.
+    Only the store knows sizes that such a source does not write, so the source's place is returned for that look.
     """
     able = kind.capabilities
     if not able.count_properties and not able.entity_settings_prefix:
@@ -381,7 +381,7 @@ def resolve_source(
         relation: the source.
         properties: of WITH after it, or after the window around it.
         kinds: store kinds, for the properties of kinds that others registered.
-        store_kind: of the relation's store, whose properties may be there; None: those of any kind.
+        store_kind: of the relation's store, whose properties are valid there; None: properties of any kind.
     """
     findings = Findings()
     pulled = property_index(kinds or {}).pull(properties, "source", store_kind)
@@ -411,7 +411,7 @@ def resolve_source(
 def resolve_query_properties(
     properties: Sequence[Property], kinds: Mapping[str, StoreKind] | None = None
 ) -> tuple[QueryChoices, Sequence[Diagnostic]]:
-    """What QUERY WITH decides."""
+    """Settings of QUERY WITH."""
     pulled = property_index(kinds or {}).pull(properties, "query")
     name = pulled.values.get("query.name")
     mode = pulled.values.get("emit.mode")

@@ -53,13 +53,13 @@ TABLES: tuple[RelationKind, ...] = ("table", "materialized_view")
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What relations are declared on.
+    """Surroundings that relations are declared in.
 
     Attributes:
         settings, kinds, index: of the project.
         catalog: its stores.
         entities: properties of CREATE ENTITY, by store and entity.
-        recorded: filled on the way: what relations without a column list want a copy of.
+        recorded: filled on the way: schema subjects of relations without a column list.
     """
 
     settings: Settings
@@ -120,7 +120,7 @@ def check_holds(kind: StoreKind, relation: RelationKind, store: StoreDefinition,
 
 
 def check_parts(kind: StoreKind, draft: Draft) -> None:
-    """What names the entity and has no default is written.
+    """Refuse a relation whose entity has no name: the property has no default.
 
     Raises:
         UserError: RELATION_PROPERTY_MISSING.
@@ -164,7 +164,7 @@ def check_names(kind: StoreKind, relation: Relation, findings: Findings) -> None
 def declared_relation(
     name: QualifiedName, statement: CreateRelation, ground: Ground, findings: Findings
 ) -> Relation | None:
-    """A relation with a column list; None (or a record nobody uses) when ``findings`` holds errors."""
+    """A relation with a column list; None (or a record without a use) when ``findings`` holds errors."""
     store, values = pull_for_store(statement, "relation", name, ground.settings, ground.catalog, ground.index, findings)
     if not statement.columns and store is not None:
         recorded_columns = recorded(name, statement, store, values, ground, findings)
@@ -217,7 +217,7 @@ def declared_relation(
 
 
 def relation_problems(kind: StoreKind, relation: Relation) -> Sequence[Diagnostic]:
-    """What only the store's kind knows to be wrong with a relation; kinds that know nothing have no such check."""
+    """Run the store kind's own check of a relation; most kinds have none."""
     check = getattr(kind, "check_relation", None)
     return () if check is None else tuple(check(relation))
 

@@ -14,7 +14,7 @@ from ds_dagster.sql.statements import CreateDatabase, CreateSchema, Statement
 
 
 def declare_schemas(statements: Sequence[Statement], settings: Settings, findings: Findings) -> set[tuple[str, str]]:
-    """The pairs that exist; those of the settings always do. What is wrong goes into ``findings``."""
+    """The pairs that exist, always with the pair of the settings. Mistakes go into ``findings``."""
     defaults = settings.database.lower(), settings.schema.lower()
     schemas = {defaults, (defaults[0], PUBLIC)}
     databases: dict[str, Span] = {}

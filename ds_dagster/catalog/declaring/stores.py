@@ -110,7 +110,7 @@ def _written(store: _Store) -> Mapping[str, PropertyValue]:
 
 
 def _implied(store: _Store) -> Mapping[str, PropertyValue]:
-    """What the name means by which the kind was called."""
+    """Properties that an alias of a kind implies (``CONFLUENT_KAFKA`` → the profile of Confluent Cloud)."""
     called = next((str(p.value).upper() for p in store.statement.properties if p.name == "type"), "")
     meant = dict(store.kind.capabilities.alias_defaults).get(called, ())
     return {name: PropertyValue(value) for name, value in meant}
@@ -132,7 +132,7 @@ def _merged(written: Mapping[str, PropertyValue], overlay: Mapping[str, Property
 
 
 def _with_config_file(store: _Store, values: Mapping[str, PropertyValue]) -> Mapping[str, PropertyValue]:
-    """Add the properties of ``config_file``; what the statement says itself wins."""
+    """Add the properties of ``config_file``; properties of the statement win."""
     config = values.get("config_file")
     if config is None:
         return values

@@ -23,8 +23,7 @@ UNKNOWN: Mapping[str, str] = {"store": "UNKNOWN_STORE", "schema_registry": "UNKN
 def updates_of(
     statements: Iterable[Statement], what: str, declared: Iterable[str], findings: Findings
 ) -> Mapping[str, tuple[UpdateConnection, ...]]:
-    """Updates of stores or of schema registries, by lower-case name; those of something that is declared nowhere are
-    refused."""
+    """Updates of stores or of schema registries, by lower-case name; an update of an undeclared name is refused."""
     names = {name.lower(): name for name in declared}
     updates: dict[str, tuple[UpdateConnection, ...]] = {}
     for statement in statements:
@@ -42,7 +41,7 @@ def updates_of(
 def merged(
     properties: Iterable[Property], updates: Iterable[UpdateConnection], index: PropertyIndex
 ) -> tuple[Property, ...]:
-    """The properties of a declaration with those of its updates."""
+    """Properties of a declaration after its updates."""
     added = {_canonical(item, index): item for update in updates for item in update.properties}
     remaining = (item for item in properties if _canonical(item, index) not in added)
     return (*remaining, *added.values())

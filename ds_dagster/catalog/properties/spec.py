@@ -88,8 +88,8 @@ class PropertySpec:
     other_entries: tuple[str, ...] = ()
 
     def entry(self, name: str) -> PropertySpec | None:
-        """What the value after a whole name has to be: the spec itself where nothing more is known, None for a name
-        that may not be there."""
+        """The spec for the value of a whole name: this spec where the family has no narrower rule, None for an unknown
+        name."""
         suffix = name[len(self.name) - 1 :]
         if not self.entries or suffix.startswith(self.other_entries):
             return self
@@ -98,7 +98,7 @@ class PropertySpec:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Converted values by canonical name, and what was wrong with the others."""
+    """Converted values by canonical name, and diagnostics for the others."""
 
     values: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -132,7 +132,7 @@ class PropertyIndex:
         )
 
     def pull(self, written: Iterable[Property], place: Place, kind: str | None = None) -> Pulled:
-        """Convert what was written at a place.
+        """Convert the properties of one WITH clause.
 
         Args:
             written: properties of one WITH clause.

@@ -1,7 +1,7 @@
-"""Settings of a Kafka topic: their names, and what their values may be.
+"""Settings of a Kafka topic: their names and valid values.
 
-Names: ``org.apache.kafka.common.config.TopicConfig`` of Kafka 3.9 and 4.3, with what 3.9 still had and the two
-replication throttles of ``org.apache.kafka.server.config.QuotaConfig``; a test holds them against the jars. Values:
+Names: ``org.apache.kafka.common.config.TopicConfig`` of Kafka 3.9 and 4.3, with the settings that 4.x dropped and the
+two replication throttles of ``org.apache.kafka.server.config.QuotaConfig``; a test holds them against the jars. Values:
 the validators of ``org.apache.kafka.storage.internals.log.LogConfig``, the older bound where the versions differ.
 Services that speak Kafka's protocol have settings of their own, which go through as they are (:data:`OTHERS`).
 """

@@ -92,11 +92,11 @@ def resolve(
     Args:
         value: with its references.
         environment: where ``${NAME}`` is looked up.
-        used_by: what needs it, for the message (``store prod_kafka``).
+        used_by: owner of the value, for the message (``store prod_kafka``).
         secrets: reads declared secrets; None where there are none.
 
     Raises:
-        UserError: ENVIRONMENT_REFERENCE_MISSING, VALUE_FILE_UNREADABLE; what ``secrets`` raises.
+        UserError: ENVIRONMENT_REFERENCE_MISSING, VALUE_FILE_UNREADABLE; conditions of ``secrets``.
     """
     if value.parts:
         return "".join(_part(part, resolve(part, environment, used_by, secrets)) for part in value.parts)

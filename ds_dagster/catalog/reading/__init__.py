@@ -1,1 +1,1 @@
-"""Reading a source: where a query starts, which rows it wants, what it skips, how far behind it is."""
+"""Reading a source: starting position, wanted rows, skipped records, lag."""

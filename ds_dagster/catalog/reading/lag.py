@@ -12,7 +12,7 @@ class SourceLag:
     """One look at an entity.
 
     Attributes:
-        records: between the read positions and the end of what is committed.
+        records: committed records after the read positions.
         oldest_millis: timestamp of the oldest record that is not read yet (epoch ms, as its broker or producer set it);
             None when nothing waits, or it could not be had.
         identity: of the entity, see ``EntityFacts``; empty if unknown.
@@ -25,8 +25,7 @@ class SourceLag:
 
 @runtime_checkable
 class LagProbe(Protocol):
-    """What a store's connection for control offers where its sources do not report their own lag. Other kinds leave it
-    out."""
+    """Lag of a source, offered by a store's control connection where the source does not report its own. Optional."""
 
     def lag(self, entity: str, positions: Mapping[str, int]) -> SourceLag:
         """Look once, within ten seconds.
@@ -40,4 +39,5 @@ class LagProbe(Protocol):
         """
 
     def identity(self, entity: str) -> str:
-        """Of the entity that has this name now; empty when there is none, or nobody knows."""
+        """Identity of the entity that has this name now; empty when no such entity exists or the store has no
+        identities."""

@@ -1,4 +1,4 @@
-"""Records that a job passes because somebody said so: ``ds skip``."""
+"""Records that a job passes over on request: ``ds skip``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SkippedRecord:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What tells it from other records."""
+        """Identity among the records of the entity."""
         return self.entity, self.partition, self.position
 
 

@@ -10,14 +10,14 @@ from ds_dagster.names import safe_name
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a project's jobs as its store tells of it.
+    """One replication slot of a project's jobs, as its store reports it.
 
     Attributes:
         store: folded name of one store on its server.
         server: host and port.
         name: of the slot, and of its publication.
         database: it belongs to.
-        active: somebody reads it now.
+        active: a reader is connected now.
         retained: bytes of log the server keeps for it.
         status: of that log (``reserved``, ``extended``, ``unreserved``, ``lost``).
     """
@@ -48,6 +48,6 @@ def snapshot_slot(slot: str) -> str:
 
 
 def slot_prefix(job: str) -> str:
-    """What the slots of all jobs of one journal begin with; they are nobody else's."""
+    """Common prefix of the slots of all jobs of one journal."""
     project = job.rsplit(".", 1)[0]
     return f"ds_{hashlib.sha256(project.encode()).hexdigest()[:10]}_"

@@ -39,7 +39,7 @@ class StartingPoint:
 def starting_point(
     values: Mapping[str, PropertyValue], default: StartingPoint = StartingPoint(), span: Span | None = None
 ) -> StartingPoint:
-    """What the WITH of a relation or source says, over what was said before.
+    """Starting position from the WITH of a relation or source, over the default.
 
     Args:
         values: converted properties.
@@ -62,7 +62,7 @@ def starting_point(
 
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:
-    """What a store kind cannot do of what a query asks for: nothing of it is left out silently."""
+    """Reading options that a store kind lacks and a query uses: each is refused, none is dropped silently."""
     problems = []
     able = kind.capabilities
     if choices.start.position == "timestamp" and not able.starts_at_timestamp:

@@ -1,4 +1,4 @@
-"""Which rows of a table a reader is asked for: what a store finds faster than who reads all of its rows."""
+"""Rows that a reader of a table has to give: conditions the store applies itself, faster than a full read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Wanted:
 
     Attributes:
         comparisons: all of them hold.
-        limit: so many rows are enough, None for all. A reader keeps to it only where it keeps to every comparison.
+        limit: number of rows that suffice, None for all. A reader keeps to it only where it keeps to every comparison.
     """
 
     comparisons: tuple[Comparison, ...] = ()

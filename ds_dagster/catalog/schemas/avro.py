@@ -1,4 +1,4 @@
-"""Avro schemas ↔ columns: the schema of a sink's records, what of a base schema is kept, how two schemas differ.
+"""Avro schemas ↔ columns: the schema of a sink's records, the parts kept of a base schema, how two schemas differ.
 
 Rules (DeltaStream, CREATE STREAM, Avro base schema): a column whose base field has the same name and type keeps that
 field as it is (doc, logical type, default, aliases); one of another type keeps the doc; the rest is made new. The base

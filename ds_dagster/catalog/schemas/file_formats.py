@@ -1,4 +1,4 @@
-"""Formats of files as formats of values: which stores hold them, and what those stores do not hold."""
+"""File formats as value formats: the stores that hold them, and the formats those stores refuse."""
 
 from __future__ import annotations
 

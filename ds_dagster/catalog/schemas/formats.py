@@ -1,4 +1,4 @@
-"""Formats whose records need a schema: what each does with one. The only place that tells them apart.
+"""Formats whose records need a schema, and each format's use of it. The only place that tells them apart.
 
 A schema is text: Avro and JSON Schema as a registry gives them, Protobuf as base64 of a set of file descriptors.
 """
@@ -183,10 +183,10 @@ def parts_of(relation: Relation) -> Sequence[tuple[str, SchemaFormat, Named]]:
 
 
 def check_sink_columns(sink: Relation) -> None:
-    """The columns of a sink have names and types that its formats know.
+    """Refuse columns of a sink whose names or types its formats cannot hold.
 
     Raises:
-        UserError: what :attr:`SchemaFormat.sink` refuses, PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE.
+        UserError: conditions of :attr:`SchemaFormat.sink`, PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE.
     """
     from ds_dagster.catalog.schemas.descriptors import check_message
 
@@ -198,10 +198,10 @@ def check_sink_columns(sink: Relation) -> None:
 
 
 def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
-    """With the schemas as they are where nothing is registered, under no id: to look at, not to write with.
+    """A write spec with unregistered schemas and no id: for display, not for writing.
 
     Raises:
-        UserError: what :attr:`SchemaFormat.sink` refuses.
+        UserError: conditions of :attr:`SchemaFormat.sink`.
     """
     if write.schemas is None:
         return write
@@ -209,7 +209,7 @@ def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
 
 
 def with_parts(spec: SchemaSpec, sink: Relation, change: Callable[[SchemaPart, Named], SchemaPart]) -> SchemaSpec:
-    """The same with what ``made`` gives for each of its parts."""
+    """A copy whose parts are mapped by ``made``."""
     value = change(spec.value, value_part(sink)) if spec.value is not None else None
     key = change(spec.key, key_part(sink)) if spec.key is not None else None
     return replace(spec, value=value, key=key)

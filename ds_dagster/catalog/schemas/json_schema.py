@@ -3,8 +3,8 @@
 Draft 7. Types: ``integer`` BIGINT, ``number`` DOUBLE, ``boolean``, ``string`` VARCHAR or by its format DATE, TIME,
 TIMESTAMP_LTZ, ``array`` ARRAY, ``object`` with properties STRUCT, with ``additionalProperties`` alone MAP with keys of
 text. A type or ``null`` (a list of types, ``oneOf``, ``anyOf``) is that type. References inside of the schema are
-followed. What a sink registers is closed (``additionalProperties`` false): in registries a new property is a compatible
-change only there.
+followed. A schema that a sink registers is closed (``additionalProperties`` false): in registries a new property is a
+compatible change only there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The Protobuf schema of a sink's records from its columns, what of a base it keeps, how two schemas differ.
+"""The Protobuf schema of a sink's records: made from its columns, kept parts of a base, how two schemas differ.
 
 Rules: the first message of the base is the one that is written. A field whose type holds its column stays as it is,
-with its number, made ``optional`` where its column may be NULL. A column of another type gets a new field with a number
-nobody had; the message of a STRUCT is changed inside. The numbers and names of fields that go are reserved (Protobuf,
-"Updating a message type"). Scalars that may be NULL are ``optional``; NULL of others is a field that is not there, for
-lists and maps an empty one.
+with its number, made ``optional`` where its column may be NULL. A column of another type gets a new field with an
+unused number; the message of a STRUCT is changed inside. The numbers and names of fields that go are reserved
+(Protobuf, "Updating a message type"). Scalars that may be NULL are ``optional``; NULL of other types is an absent
+field, of lists and maps an empty one.
 """
 
 from __future__ import annotations

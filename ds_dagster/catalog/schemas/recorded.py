@@ -1,7 +1,7 @@
-"""Copies of a registry's schemas in the project: what gives a relation without a column list its columns.
+"""Copies of a registry's schemas in the project: the columns of relations without a column list.
 
-A project compiles offline, so the columns cannot be asked for. ``ds schemas`` writes the newest version of each subject
-into ``schemas/<registry>/<subject>.…`` beside the SQL; the copy is reviewed and kept with it like the SQL itself.
+A project compiles offline, so no registry is read then. ``ds schemas`` writes the newest version of each subject into
+``schemas/<registry>/<subject>.…`` beside the SQL; the copy is reviewed and kept with it like the SQL itself.
 """
 
 from __future__ import annotations

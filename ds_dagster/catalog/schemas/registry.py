@@ -110,7 +110,7 @@ def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyVal
 
 
 def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex) -> Mapping[str, PropertyValue]:
-    """What the overlay of local servers says instead: a table of the registry's own name among those of the stores."""
+    """Values from the overlay of local servers: the table with the registry's name, beside the tables of stores."""
     by_name = {name.lower(): table for name, table in settings.overlay.stores.items()}
     values: dict[str, PropertyValue] = {}
     for name, raw in by_name.get(str(statement.name), {}).items():

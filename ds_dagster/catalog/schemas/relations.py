@@ -1,5 +1,5 @@
-"""What a relation's statement says about the schemas of its records: descriptors, columns nobody listed, and whether
-its store can hold such records at all."""
+"""Schemas of a relation's records, from its statement: descriptors, inferred columns, and whether its store can hold
+such records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def descriptors(
     """The messages of value and key; a name has a meaning for Protobuf only.
 
     Raises:
-        UserError: DESCRIPTOR_WITHOUT_PROTOBUF; what :func:`descriptor_of` raises.
+        UserError: DESCRIPTOR_WITHOUT_PROTOBUF; conditions of :func:`descriptor_of`.
     """
     pair = []
     for name, format_ in ((VALUE_DESCRIPTOR, value_format), (KEY_DESCRIPTOR, key_format)):
@@ -62,8 +62,7 @@ def descriptors(
 def subject_of(
     values: Mapping[str, PropertyValue], store: StoreDefinition, entity: str, relation: str
 ) -> ToRecord | None:
-    """What the project has to keep a copy of, so that a relation may list no columns; None where no registry has
-    them."""
+    """The subject whose copy the project needs so that a relation may list no columns; None without a registry."""
     format_ = FORMATS.get(_format_of(values))
     if store.registry is None or format_ is None or _says_message(values):
         return None
@@ -86,7 +85,7 @@ def unlisted_columns(
     has no schema to take them from.
 
     Raises:
-        UserError: what :func:`descriptor_of` and :func:`recorded_columns` raise.
+        UserError: conditions of :func:`descriptor_of` and :func:`recorded_columns`.
     """
     message = descriptor_of(VALUE_DESCRIPTOR, values.get(VALUE_DESCRIPTOR), sources) if _says_message(values) else None
     if message is not None:
@@ -98,11 +97,12 @@ def unlisted_columns(
 
 
 def check_schemas(relation: Relation, kind: StoreKind, store: StoreDefinition, draft: Draft) -> None:
-    """Records whose format needs a schema need a store that can hold them and knows the schema, and columns that fit.
+    """Refuse records of a schema format whose store cannot hold them, whose schema is unknown, or whose columns do not
+    fit.
 
     Raises:
-        UserError: AVRO_NEEDS_REGISTRY, PROTOBUF_NEEDS_SCHEMA, JSON_SCHEMA_NEEDS_REGISTRY; what
-            :func:`check_sink_columns` refuses. NotYetError: FORMAT_STORE_NOT_YET.
+        UserError: AVRO_NEEDS_REGISTRY, PROTOBUF_NEEDS_SCHEMA, JSON_SCHEMA_NEEDS_REGISTRY; conditions of
+            :func:`check_sink_columns`. NotYetError: FORMAT_STORE_NOT_YET.
     """
     parts = (
         ("value.format", relation.value_format, relation.value_descriptor),

@@ -40,8 +40,8 @@ def print_command(
 ) -> int:
     """Committed records, keys and values side by side, until Ctrl-C.
 
-    A deleted key is shown with the value null. With --from-beginning and --limit it also ends at the end of what is
-    there. Views and tables have rows instead of records: they are printed once. --json prints one object per record.
+    A deleted key is shown with the value null. With --from-beginning and --limit it also ends after the last record.
+    Views and tables have rows instead of records: they are printed once. --json prints one object per record.
     """
     loaded = _load(project, as_json)
     place = _place(loaded, name, store)

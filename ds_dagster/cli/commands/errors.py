@@ -1,4 +1,4 @@
-"""``ds errors``: what a condition means and what to do, without a network and without a project."""
+"""``ds errors``: meaning and remedy of a condition, without a network and without a project."""
 
 from __future__ import annotations
 

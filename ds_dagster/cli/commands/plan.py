@@ -1,4 +1,4 @@
-"""Commands that compare the project with what runs: plan, apply."""
+"""Commands that compare the project with its running queries: plan, apply."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """What `apply` would do: each query against what runs, with the rule that decides.
+    """Show what `apply` would do to each query, with the rule that decides.
 
     SELECT: query names or patterns.
     """

@@ -55,7 +55,7 @@ def _sample_options(function: Any) -> Any:
 def preview_command(
     what: str, rows: int, since: int, limit: int, changes: bool, project: Path | None, as_json: bool
 ) -> int:
-    """What a query would give for the newest records of its inputs.
+    """Show a query's rows for the newest records of its inputs.
 
     It runs as in production, in a session of its own; no topic, table or view is touched, and no job is started. Time
     ends at the newest record: windows that are still open then are not shown.
@@ -90,7 +90,7 @@ def preview_command(
 )
 @project_option
 def record_command(relation: str, rows: int, since: int, mask: str, output: Path | None, project: Path | None) -> int:
-    """The newest records of what fills RELATION, and what it makes of them, as a test case.
+    """Save the newest inputs of RELATION and its rows for them as a test case.
 
     Look at the rows before you trust them: the case expects what the query gives today.
     """

@@ -1,4 +1,4 @@
-"""``ds repair``: what can be done for a job that its sink or checkpoint stops, and doing it where that is exact."""
+"""``ds repair``: the ways out for a job that its sink or checkpoint stops, and the exact ones carried out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENDED = ("FAILED", "STOPPED")
 @project_option
 @json_option
 def repair_command(job: str, goes_on: bool, does_reset: bool, project: Path | None, as_json: bool) -> int:
-    """What can be done for JOB when its checkpoint and its sink disagree, or one of them is gone."""
+    """Show the ways out for JOB when its checkpoint and its sink disagree, or one of them is gone."""
     settings = settings_of(project, quiet=as_json)
     if goes_on and does_reset:
         raise click.UsageError("--from-sink and --reset are two ways; take one")

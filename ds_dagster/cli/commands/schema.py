@@ -1,4 +1,4 @@
-"""Schema registries from the command line: ``ds schemas`` and what ``ds check --online`` asks them."""
+"""Schema registries from the command line: ``ds schemas`` and the registries' part of ``ds check --online``."""
 
 from __future__ import annotations
 
@@ -88,8 +88,7 @@ def _connected(settings: Settings, registry: RegistryDefinition) -> SchemaRegist
 
 
 def online_findings(project: LoadedProject) -> Iterator[Diagnostic]:
-    """What registries say against a project: copies that are not the newest, sinks whose schema they would refuse, and
-    registries that cannot be asked."""
+    """Registries' objections to a project: outdated copies, refused schemas of sinks, unreachable registries."""
     settings = project.settings
     for schema in _wanted(settings):
         recorded = recorded_text(_path(settings, schema))

@@ -1,4 +1,4 @@
-"""``ds up``, ``ds down``: real local servers. ``ds doctor``: what this machine has and lacks."""
+"""``ds up``, ``ds down``: real local servers. ``ds doctor``: requirements of this machine, present and missing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 @project_option
 @json_option
 def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
-    """What is here and what is missing: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
+    """Check this machine's requirements: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
     whether everything the project connects to answers and lets us in. Changes nothing without --prepare."""
     if prepare:
         from ds_dagster.local import preparation

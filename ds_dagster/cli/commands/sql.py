@@ -28,7 +28,8 @@ def sql_command(file: Path | None, commands: tuple[str, ...], project: Path | No
 
     From -c, from FILE (- is standard input), or typed: without either an interactive shell opens on a terminal, and
     standard input is read where it is none. A script ends at its first mistake. Statements that define something belong
-    into the project's SQL files; DESCRIBE CREATE … says what one would make. --json prints one object per line.
+    into the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create. --json prints one
+    object per line.
     """
     if file is not None and commands:
         raise click.UsageError("give either -c or FILE")
@@ -55,7 +56,7 @@ def run_texts(session: Session, texts: Sequence[tuple[str, str]]) -> int:
 
 
 def run_text(session: Session, name: str, text: str) -> int:
-    """Execute the statements of a text; what fails is shown and ends it."""
+    """Execute the statements of a text; the first failure is shown and ends it."""
     from ds_dagster.questions.binding import with_fragment
 
     statements = parse_commands(name, text)

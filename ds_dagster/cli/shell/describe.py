@@ -82,7 +82,7 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 
 
 def describe_query(session: Session, statement: DescribeQuery) -> None:
-    """State of a query's job; METRICS its figures, STATE what it keeps, EVENTS its history."""
+    """State of a query's job; METRICS gives its figures, STATE the rows it keeps, EVENTS its history."""
     from ds_dagster.runtime.control import Control
 
     project, name = session.project(), str(statement.name)

@@ -1,4 +1,5 @@
-"""DESCRIBE of a statement that is in no file yet: what it would make, compiled with the project as it is."""
+"""DESCRIBE of a statement outside the project's files: the relations it would create, compiled with the project as it
+is."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ NO_RELATION: Mapping[str, str] = {
 
 
 def describe_statement(session: Session, statement: DescribeStatement) -> None:
-    """One row: kind and JSON of what a statement would make, compiled with the project as it is.
+    """One row: kind and JSON of the relation a statement would create, compiled with the project as it is.
 
     Raises:
         ProjectError: with the mistakes of the statement.
@@ -79,7 +80,7 @@ def _of_query(project: LoadedProject, query: BoundQuery | Part) -> dict[str, Any
 
 
 def _of_application(project: LoadedProject, application: Application) -> dict[str, Any]:
-    """What it makes (virtual relations too), its queries, and what they read and write outside of it."""
+    """Its relations (virtual ones too), its queries, and their inputs and outputs outside of it."""
     query = project.queries[str(application.name)]
     assert isinstance(query.statement, Application)
     ddls = [
@@ -121,7 +122,7 @@ def _artifact(relation: Relation) -> dict[str, Any]:
 
 
 def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
-    """The project's files, without what the statement would replace, and the statement after them."""
+    """The project's files without the statements it would replace, and the statement after them."""
     texts, _ = read_texts(session.settings)
     context, project = session.context, session.project()
     replaced = list(_replaced(project, statement))
@@ -135,7 +136,7 @@ def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
 
 
 def _replaced(project: LoadedProject, statement: DescribeStatement) -> Iterable[Origin]:
-    """Statements in files that make what this one makes: of the relations, and of the application."""
+    """Statements in files with the same relations or the same application as this statement."""
     written = statement.statement
     inside = written.statements if isinstance(written, Application) else (written,)
     if isinstance(written, Application) and (query := project.queries.get(str(written.name))) is not None:

@@ -64,7 +64,7 @@ def described(entity: EntityDescription) -> dict[str, Any]:
 
 
 def describe_entity(session: Session, statement: DescribeEntity) -> None:
-    """What the store knows of an entity, and which relations are on it."""
+    """The store's facts of an entity, and the relations over it."""
     store = session.store(statement.store)
     with session.operations(store) as operations:
         entity = operations.describe(statement.path.parts)
@@ -222,7 +222,7 @@ def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
     """Put one record in.
 
     Raises:
-        NotYetError: ENTITY_INSERT_FORMAT: its records are no JSON.
+        NotYetError: ENTITY_INSERT_FORMAT: its records are not JSON.
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:

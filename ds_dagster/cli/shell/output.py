@@ -31,7 +31,7 @@ class SqlOutput:
         Args:
             kind: of the statement: ``LIST_STORES``, ``SELECT``.
             rows: all with the same names.
-            columns: (name, type) where they are known; else told from the rows.
+            columns: (name, type) where they are known, else inferred from the rows.
         """
         shown = [dict(row) for row in rows]
         names = list(columns) if columns is not None else _columns(shown)
@@ -79,7 +79,7 @@ class SqlOutput:
             click.echo(shown)
 
     def failure(self, problem: DsError) -> None:
-        """What went wrong."""
+        """The diagnostic of a failed statement."""
         diagnostics = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
         if self.as_json:
             self._line({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in diagnostics]})

@@ -51,10 +51,10 @@ def _follow(session: Session, question: Any) -> None:
 
 
 def control_query(session: Session, statement: ControlQuery) -> None:
-    """Stop a query until somebody starts it, or stop and start it with its checkpoint; waits for it.
+    """Stop a query until the next start, or stop and start it with its checkpoint; waits for it.
 
     Raises:
-        UserError: JOB_UNKNOWN, QUERY_NOT_SETTLED, and what the control of jobs refuses.
+        UserError: JOB_UNKNOWN, QUERY_NOT_SETTLED, and the conditions of job control.
     """
     from ds_dagster.runtime.control import Control
 

@@ -1,4 +1,4 @@
-"""One session of ``ds sql``: a project, what USE has set, and who executes which statement."""
+"""One session of ``ds sql``: a project, the names set by USE, and the executor of each statement."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Session:
     context: Context = field(default_factory=Context)
 
     def project(self) -> LoadedProject:
-        """The project; names that are not qualified mean what USE has set."""
+        """The project; unqualified names are completed with the names set by USE."""
         loaded = load_project(self.settings.root, settings=self.settings)
         database = self.context.database or self.settings.database
         schema = self.context.schema or (PUBLIC if self.context.database else self.settings.schema)
         return replace(loaded, settings=replace(loaded.settings, database=database, schema=schema))
 
     def execute(self, statement: Command | Statement, text: str = "") -> None:
-        """Execute one statement and show what it answers.
+        """Execute one statement and show its answer.
 
         Args:
             statement: parsed.

@@ -60,7 +60,7 @@ class SqlCompleter(Completer):
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
-        """What may be at the cursor."""
+        """Completions at the cursor."""
         word = document.get_word_before_cursor(WORD=True)
         before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
         for candidate in self._candidates(before.rpartition(";")[2].lower().split()):
@@ -146,7 +146,7 @@ def _keys() -> KeyBindings:
 
     @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:
-        """Execute what is complete, else begin a new line."""
+        """Execute complete statements, else begin a new line."""
         text = event.current_buffer.text
         if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP):
             event.current_buffer.validate_and_handle()

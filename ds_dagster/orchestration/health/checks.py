@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def mark(self) -> str:
-        """What makes it worth saying again: the outcome and which failure it is."""
+        """Key of a verdict: a new result is written when the outcome or the failure changes."""
         return "passed" if self.passed else f"failed {self.condition}".strip()
 
 
@@ -59,10 +59,10 @@ class Job:
 
     Attributes:
         status: as the journal has it.
-        change: what deploying the project's definition would do, None when the project has no such query.
+        change: effect of deploying the project's definition, None when the project has no such query.
         now: time of the check, seconds since the epoch.
         lag_limit: seconds.
-        freshness: what the relation's comment asks for; newest: how new its data is by that figure, seconds since the
+        freshness: the policy in the relation's comment; newest: how new its data is by that figure, seconds since the
             epoch, None before there is any.
     """
 
@@ -232,13 +232,13 @@ def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetC
 
 
 def check_names(props: RelationProps, translator: DsTranslator) -> tuple[str, ...]:
-    """Names of what the sensor says of a relation."""
+    """Names of the sensor's checks for a relation."""
     names = dict.fromkeys(spec.name for spec in checks_of(props, translator))
     return tuple(names | ({COMPILES: None} if props.mistakes else {}))
 
 
 def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """What is shown beside a verdict: figures only while every query runs, since those of a dead one are history."""
+    """Metadata beside a verdict: figures only while every query runs, since the figures of a dead query are history."""
     figures = status_metadata(statuses) if are_running(statuses) else state_metadata(statuses)
     return {f"{PREFIX}/reason": verdict.reason, **verdict.metadata, **figures}
 

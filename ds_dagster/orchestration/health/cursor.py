@@ -1,4 +1,4 @@
-"""The health sensor's memory between ticks: what was said last about each relation, versioned JSON."""
+"""The health sensor's memory between ticks: the last report on each relation, versioned JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,7 @@ CURSOR_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was reported last for one relation. Times are seconds since the epoch.
+    """The last report on one relation. Times are seconds since the epoch.
 
     Attributes:
         position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.

@@ -1,4 +1,4 @@
-"""The grammar of what looks like a function: calls, FILTER, OVER, and the forms with words between the arguments."""
+"""The grammar of calls: functions, FILTER, OVER, and forms with words between the arguments."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class CallParser(OverParser):
         return placed(_json_value_or(call, value, typed), token)
 
     def _json_behavior(self, instead: dict[str, exp.Expression | None]) -> None:
-        """``NULL ON EMPTY``, ``DEFAULT value ON ERROR``; ``instead``: what was written so far."""
+        """``NULL ON EMPTY``, ``DEFAULT value ON ERROR``; ``instead``: the clauses read so far."""
         token = self.next_token()
         if token.text == "error":
             form = "DEFAULT value ON ERROR: JSON_VALUE(text, path DEFAULT '?' ON ERROR)"
@@ -294,7 +294,7 @@ class CallParser(OverParser):
         return placed(exp.Anonymous(this=name, expressions=arguments), token)
 
     def _on_null(self) -> str:
-        """What NULL becomes, empty where nobody says."""
+        """The NULL clause (``NULL ON NULL``, ``ABSENT ON NULL``), empty where it is not written."""
         return next((word for word in ("null", "absent") if self.take(word, "on", "null")), "")
 
     def _row(self) -> exp.Expression:
@@ -339,7 +339,7 @@ def placed(node: exp.Expression, token: Token) -> exp.Expression:
 
 
 def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[str, exp.Expression]) -> exp.Expression:
-    """A value of JSON, or what stands for it: ON ERROR where the text is not JSON or the value not of the type,
+    """A value of JSON, or its replacement: ON ERROR where the text is not JSON or the value not of the type,
     ON EMPTY where the path leads to nothing, to ``null``, to an object or an array."""
 
     def is_null(tree: exp.Expression) -> exp.Expression:

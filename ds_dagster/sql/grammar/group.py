@@ -18,10 +18,10 @@ _CALLED = ("rollup", "cube")
 
 
 class GroupParser(ExpressionParser):
-    """GROUP BY as the sets of expressions it stands for."""
+    """GROUP BY as grouping sets."""
 
     def group(self) -> exp.Expression | None:
-        """What GROUP BY groups by, None for ``GROUP BY ()``. Several sets are tuples in ``grouping_sets``; the
+        """The GROUP BY clause, None for ``GROUP BY ()``. Several sets are tuples in ``grouping_sets``; the
         ``expressions`` are those of all sets, each once."""
         token = self._curr
         factors = [self._element()]
@@ -43,7 +43,7 @@ class GroupParser(ExpressionParser):
         return exp.Group(expressions=list(expressions), grouping_sets=tuples)
 
     def _element(self) -> list[GroupSet]:
-        """The sets one element of GROUP BY stands for."""
+        """Grouping sets of one element of GROUP BY."""
         for word in _CALLED:
             if self.at(word) and self.ahead().token_type is TokenType.L_PAREN:
                 self._advance()

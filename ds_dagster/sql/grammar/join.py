@@ -1,4 +1,4 @@
-"""The grammar of what follows the first source of FROM: joins, and the elements of its rows."""
+"""The grammar after the first source of FROM: joins and UNNEST."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JoinParser(SetOperationParser):
         raise NotImplementedError
 
     def joins(self, *, starred: bool) -> list[exp.Expression]:
-        """What follows the first source; ``starred``: the order of the sources can be seen."""
+        """Joins after the first source; ``starred``: the order of the sources is visible in ``*``."""
         joins: list[exp.Expression] = []
         while True:
             if self.at_symbol(TokenType.COMMA) or self.at_words("cross", "join"):
@@ -70,7 +70,7 @@ class JoinParser(SetOperationParser):
             joins.append(self._join(words))
 
     def _elements(self) -> exp.Expression:
-        """``CROSS JOIN UNNEST(…)`` or ``, UNNEST(…)``; of anything else there is no such join."""
+        """``CROSS JOIN UNNEST(…)`` or ``, UNNEST(…)``; other operands are refused."""
         is_comma = self.at_symbol(TokenType.COMMA)
         if not _is_unnest(self.ahead(1 if is_comma else 2)):
             raise self.refuse("COMMA_JOIN_UNSUPPORTED" if is_comma else "CROSS_JOIN_UNSUPPORTED")

@@ -17,7 +17,7 @@ _PARTS = ("partition_by", "order", "spec")
 
 
 class OverParser(TypeParser):
-    """Windows of calls; a name is replaced by what it stands for before the SELECT is done."""
+    """OVER of calls; a window's name is replaced by its definition at the end of the SELECT."""
 
     def expr(self, level: int = OR) -> exp.Expression:
         """An expression; the grammar of expressions has it."""
@@ -79,7 +79,7 @@ class OverParser(TypeParser):
         return windows
 
     def replace_names(self, tree: exp.Select, windows: dict[str, exp.Window]) -> None:
-        """Give every OVER of a SELECT the window its name stands for."""
+        """Replace window names in the OVER clauses of a SELECT by their definitions."""
         for node in tree.walk(prune=lambda node: isinstance(node, exp.Query) and node is not tree):
             if isinstance(node, exp.Window):
                 self._replace_name(node, windows)

@@ -1,6 +1,6 @@
 """The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
 
-What may be where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a
+Valid clauses depend on the reader of the result: a query that never ends has no ORDER BY and no LIMIT, a
 question asked once has. That difference is judged after the grammar, in :mod:`ds_dagster.sql.lowering`.
 """
 

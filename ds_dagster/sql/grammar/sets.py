@@ -24,7 +24,7 @@ MOST_NAMED_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A query that WITH names: where, its tree, how many sub-selects it stands for, and who reads it."""
+    """A query named by WITH: position, tree, number of its sub-selects, and readers."""
 
     token: Token
     tree: QueryTree
@@ -107,7 +107,7 @@ class SetOperationParser(ExpressionParser):
         raise NotImplementedError
 
     def named_query(self, name: exp.Identifier) -> exp.Subquery:
-        """A name of WITH stands for its query, each time it is read."""
+        """Replace a name of WITH by its query, at each reading."""
         named = self._named[name.name]
         self._sub_selects += named.size
         named.readers.append(self._prev)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WindowForm:
-    """What is between the parentheses of a window function: the words before its durations."""
+    """Arguments of a window function: the words before its durations."""
 
     size: tuple[str, ...]
     step: tuple[str, ...] = ()
@@ -22,6 +22,6 @@ WINDOWS: dict[str, WindowForm] = {
 
 
 def window_words(form: WindowForm, size: int | None, step: int | None) -> str:
-    """What is still missing between the parentheses, for messages."""
+    """Missing arguments, for messages."""
     missing = [words for words, value in ((form.size, size), (form.step, step)) if words and value is None]
     return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"

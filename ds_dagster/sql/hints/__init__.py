@@ -1,1 +1,1 @@
-"""What is answered to a statement that is not the dialect: known mistakes, other dialects, their rewriting."""
+"""Hints for statements of other dialects: known mistakes, foreign forms, rewritten statements."""

@@ -1,4 +1,4 @@
-"""Forms of other dialects, and what to write here: asked where a statement cannot be read."""
+"""Forms of other dialects, and ours instead: consulted where a statement cannot be parsed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONGEST = max(map(len, IDIOMS))
 
 
 def idiom(tokens: Sequence[Token]) -> tuple[Token, Token, str] | None:
-    """The first form of another dialect in a statement: its first and last token, and what to write."""
+    """The first form of another dialect in a statement: its first and last token, and our form."""
     texts = [token.text.lower() if _is_word(token) else "" for token in tokens]
     for place in range(len(tokens)):
         for length in range(LONGEST, 0, -1):

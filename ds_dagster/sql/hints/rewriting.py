@@ -1,7 +1,7 @@
 """A statement of another dialect, written as one of ours: for the hint of a refusal.
 
-Each rule finds its form among the tokens and changes the text there; what does not have the form it expects is left
-alone. The caller shows the result only if it can be read.
+Each rule finds its form among the tokens and changes the text there; any other form is left alone. The caller shows the
+result only if it can be read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Form:
         return -1
 
     def text(self, first: int, last: int) -> str:
-        """What was written from one token to another."""
+        """Source text from one token to another."""
         return self.source.text[self.tokens[first].start : self.tokens[last].end + 1]
 
     def path(self, place: int) -> int:
