@@ -1,7 +1,7 @@
 """One relation for the Dagster surface: a frozen record made from a loaded project, without Dagster types."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
+from ds_dagster.sql.column_comments import column_comments
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
 
@@ -33,6 +34,8 @@ class RelationProps:
         wrong_tags: what its comment says that means nothing; the relation is shown without these tags.
         overlay: path of the overlay in force, empty without one.
         lineage: column → source columns.
+        column_comments: column → what its comment says; a column without one that comes from one column of its name has
+            that one's.
     """
 
     name: QualifiedName
@@ -51,6 +54,7 @@ class RelationProps:
     wrong_tags: tuple[Diagnostic, ...] = ()
     overlay: str = ""
     lineage: Mapping[str, ColumnSources] = field(default_factory=lambda: MappingProxyType({}))
+    column_comments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def kind(self) -> str:
@@ -122,7 +126,7 @@ def relation_props(project: LoadedProject) -> tuple[RelationProps, ...]:
     lost = [_remembered(project, item, name) for name, item in remembered_items.items() if name not in names]
     names |= remembered_items.keys()
     refused = [_refused(project, item) for item in project.broken if item.name not in names]
-    return tuple(sorted((*declared, *lost, *refused), key=lambda props: (props.file, props.line)))
+    return tuple(sorted(_commented((*declared, *lost, *refused)), key=lambda props: (props.file, props.line)))
 
 
 def broken_files(project: LoadedProject) -> tuple[BrokenFile, ...]:
@@ -168,6 +172,32 @@ def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | 
         overlay=project.settings.overlay.path,
         lineage=MappingProxyType(lineage),
     )
+
+
+def _commented(all_props: Sequence[RelationProps]) -> Iterator[RelationProps]:
+    """The relations with the comments on their columns, own and inherited."""
+    by_name = {props.name: props for props in all_props}
+    comments: dict[QualifiedName, Mapping[str, str]] = {}
+
+    def comments_of(name: QualifiedName) -> Mapping[str, str]:
+        props = by_name.get(name)
+        if props is None or props.relation is None:
+            return {}
+        if name not in comments:
+            comments[name] = {}  # a loop of INSERT INTO ends here
+            relation = props.relation
+            own = column_comments(relation.origin, [(column.name, column.span) for column in relation.columns])
+            comments[name] = {**_inherited(props), **own}
+        return comments[name]
+
+    def _inherited(props: RelationProps) -> dict[str, str]:
+        single = {column: sources[0] for column, sources in props.lineage.items() if len(sources) == 1}
+        inherited = {
+            column: comments_of(name).get(column) for column, (name, source) in single.items() if source == column
+        }
+        return {column: comment for column, comment in inherited.items() if comment}
+
+    return (replace(props, column_comments=MappingProxyType(dict(comments_of(props.name)))) for props in all_props)
 
 
 def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:

@@ -237,6 +237,7 @@ def _column_schema(props: RelationProps) -> dg.TableSchema:
             dg.TableColumn(
                 column.name,
                 type=str(column.type),
+                description=props.column_comments.get(column.name),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable, unique=primary == (column.name,)),
                 tags={"primary_key": ""} if column.name in primary else None,
             )

@@ -291,6 +291,8 @@ class DeltaStreamParser(QueryParser):
         name = self.folded(token)
         type_ = self.column_type()
         nullable = not self.take("not", "null")
+        if self.take("comment"):
+            self.need_symbol(TokenType.STRING, "a text in quotes")
         if self.at_words("primary", "key"):
             raise self.refuse("PRIMARY_KEY_INLINE", column=name)
         if self._curr.token_type is TokenType.VAR:

@@ -76,7 +76,7 @@ class WrittenName:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """``name TYPE [NOT NULL]`` in a column list."""
+    """``name TYPE [NOT NULL] [COMMENT 'text']`` in a column list. ``sql.column_comments`` reads the text."""
 
     name: str
     type: DataType

@@ -162,3 +162,34 @@ CREATE STREAM s (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.part
     project = DsProject(write_project(tmp_path, stores=STORES, s=text))
     (spec,) = build_ds_definitions(project).resolve_all_asset_specs()
     assert spec.kinds == {"kafka", "stream", "redpanda", "json"}
+
+
+def test_columns_have_the_comments_of_the_sql(tmp_path: Path) -> None:
+    clicks = """
+    CREATE STREAM clicks (
+      -- Page that was opened.
+      url VARCHAR,
+      device VARCHAR COMMENT 'Kind of computer',
+      at_ms BIGINT -- epoch milliseconds
+    ) WITH ('topic'='clicks', 'value.format'='json', 'topic.partitions'=1, 'topic.replicas'=1);
+    CREATE STREAM desktop AS
+      SELECT url, device AS kind, at_ms, length(url) AS size -- of the URL, in characters
+      FROM clicks;
+    """
+    described = {
+        props.name.name: dict(props.column_comments)
+        for props in DsProject(write_project(tmp_path, s=STORES, c=clicks)).props
+    }
+    assert described["clicks"] == {
+        "url": "Page that was opened.",
+        "device": "Kind of computer",
+        "at_ms": "epoch milliseconds",
+    }
+    assert described["desktop"] == {
+        "url": "Page that was opened.",
+        "at_ms": "epoch milliseconds",
+        "size": "of the URL, in characters",
+    }
+    props = next(p for p in DsProject(tmp_path).props if p.name.name == "clicks")
+    schema = DsTranslator().get_metadata(props)["dagster/column_schema"]
+    assert {column.name: column.description for column in schema.columns} == described["clicks"]

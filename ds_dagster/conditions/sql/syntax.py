@@ -118,7 +118,7 @@ RELATIONS: tuple[Condition, ...] = (
         "COLUMN_CONSTRAINT_UNSUPPORTED",
         "unsupported",
         "column constraint {constraint} is not supported",
-        "only NOT NULL may follow a column's type",
+        "NOT NULL and COMMENT 'text' may follow a column's type",
         "0A000",
     ),
     Condition("TYPE_UNKNOWN", "user", "unknown type {name}", "did you mean {nearest}?", "42601"),
