@@ -30,6 +30,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "a translator leaves out some of {known}; checks of your own are Dagster's @asset_check",
     ),
     Condition(
+        "AUTOMATION_INVALID",
+        "user",
+        "@automation {value} is not a valid preset",
+        "write on_change, or on_cron with five fields and, unless UTC, a time zone: on_cron 0 6 * * * Europe/Berlin",
+    ),
+    Condition(
         "OWNER_INVALID",
         "user",
         "@owner {owner} is neither a team nor an e-mail address",

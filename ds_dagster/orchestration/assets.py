@@ -8,6 +8,7 @@ import dagster as dg
 from dagster._core.definitions.data_version import CODE_VERSION_TAG
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName, safe_name
@@ -115,6 +116,7 @@ def ensure_streams(
             project=project.project,
             requested_by=f"{ds_control.requested_by} run {context.run.run_id}",
             log=context.log.info,
+            is_automatic=AUTOMATION_CONDITION_TAG in context.run.tags,
         )
         looks = observe_sources and config.action != "stop"
         for key, outcome in _interruptible(launch, selected, config, timeout):

@@ -7,6 +7,7 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from ds_dagster.orchestration.assets import build_ds_assets
+from ds_dagster.orchestration.automation import build_automation_sensor
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import build_ds_checks
@@ -15,7 +16,7 @@ from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, DsControlResource, build_pyspark_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
-from ds_dagster.orchestration.surface import mapper_of
+from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.project.load import without_collection
 from ds_dagster.version import __version__
@@ -73,10 +74,15 @@ def _definitions(
     ours[CONTROL_KEY] = resources.get(CONTROL_KEY, ours[CONTROL_KEY])
     others = {key: resource for key, resource in resources.items() if key not in ours}
     built = {**others, **{bound.named(key): resource for key, resource in ours.items()}}
+    health = [_health_sensor(bound, mapper, observe_sources)] if health_sensor else []
+    surface = surface_of(bound, mapper)
+    automation = build_automation_sensor(
+        bound, [surface.specs[props.name] for props in surface.shown if props.automations]
+    )
     return dg.Definitions(
         assets=build_ds_assets(bound, mapper, observe_sources=observe_sources, op=op),
         asset_checks=build_ds_checks(bound, mapper),
-        sensors=[_health_sensor(bound, mapper, observe_sources)] if health_sensor else [],
+        sensors=[*health, *([automation] if automation else [])],
         jobs=[build_ds_control_job(bound)],
         resources=built,
         executor=dg.in_process_executor,

@@ -40,6 +40,7 @@ class Launch:
         requested_by: what the journal's history shows.
         log: gets a line per change of state.
         asked: answers to the requests of this run, by query; an application is asked for once.
+        is_automatic: an automation condition asked, not a person: a query that was stopped on request stays so.
         declined: queries that were not granted.
         refused, failed, late: what went wrong so far.
     """
@@ -48,6 +49,7 @@ class Launch:
     project: LoadedProject
     requested_by: str
     log: Callable[[str], None]
+    is_automatic: bool = False
     asked: dict[str, Ensured] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
@@ -65,11 +67,14 @@ class Launch:
             timeout: seconds until every query must be up.
             allow: what a reset may do to the sinks.
         """
+        left_alone = [props for props in selected.values() if self._is_left_alone(props)]
         for props in selected.values():
-            self._ask(props, action, allow)
+            if props not in left_alone:
+                self._ask(props, action, allow)
         statuses = self._wait(timeout, action) if self.asked else {}
         for key, props in selected.items():
-            outcome = self._rest(props, statuses) if action == "stop" else self._judge(props, statuses, timeout)
+            rests = action == "stop" or props in left_alone
+            outcome = self._rest(props, statuses) if rests else self._judge(props, statuses, timeout)
             if outcome is not None:
                 yield key, outcome
 
@@ -96,10 +101,24 @@ class Launch:
             if is_gone or query.name in self.asked or query.name in self.declined:
                 continue
             try:
-                self._ask_one(query.name, action, allow)
+                self._ask_one(query.name, self._action(props, query.name, action), allow)
             except DsError as problem:
                 self.declined.add(query.name)
                 self.refused.append(str(problem))
+
+    def _is_left_alone(self, props: RelationProps) -> bool:
+        names = [query.name for query in props.queries]
+        if not self.is_automatic or any(self.control.status(name).desired != "STOPPED" for name in names):
+            return False
+        self.log(f"{', '.join(names)}: stopped on request, so an automation does not start it")
+        return True
+
+    def _action(self, props: RelationProps, name: str, action: Action) -> Action:
+        """A restart where ``@automation on_change`` asks for a changed definition that keeps the checkpoint."""
+        if action != "ensure" or not props.is_redeployed:
+            return action
+        (change,) = self.control.changes(self.project, [name])
+        return "restart" if change.verdict == "keeps_checkpoint" else action
 
     def _ask_one(self, name: str, action: Action, allow: Collection[Consent]) -> None:
         if action == "stop" and self.control.status(name).job_id == "":

@@ -12,6 +12,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
+from ds_dagster.sql.annotations import Automation, automations_of
 from ds_dagster.sql.column_comments import column_comments
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
@@ -96,6 +97,16 @@ class RelationProps:
             return self.queries[0].fingerprint
         joined = "\n".join(sorted(query.fingerprint for query in self.queries))
         return "set:" + hashlib.sha256(joined.encode()).hexdigest()[:16]
+
+    @property
+    def automations(self) -> tuple[Automation, ...]:
+        """The ``@automation`` tags of its comment."""
+        return automations_of(self.relation.comment) if self.relation else ()
+
+    @property
+    def is_redeployed(self) -> bool:
+        """Whether a changed definition that keeps the checkpoint is taken over by the next materialization."""
+        return Automation() in self.automations
 
     def tag(self, name: str) -> str:
         """An ``@`` tag of the comment, empty when it is not there."""

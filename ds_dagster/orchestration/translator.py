@@ -1,11 +1,13 @@
 """Relation → asset spec: the one place where keys, groups, kinds, owners and metadata are decided. Override it to
 change them."""
 
+import operator
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import dagster as dg
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.orchestration.automation import automation_condition
 from ds_dagster.orchestration.health.freshness import freshness
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
-from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of
+from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of, wrong_tags
 
 KIND_CHIPS: Mapping[str, str] = {
     "stream": "stream",
@@ -130,12 +133,27 @@ class DsTranslator:
         rule = freshness(props)
         return None if rule is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=rule.seconds))
 
+    def get_automation_condition(self, props: RelationProps) -> dg.AutomationCondition[dg.AssetKey] | None:
+        """``@automation`` of the comment: ``on_change`` when the definition changes, of a load also when there is new
+        data upstream; ``on_cron`` by a schedule. The sensor ``ds_automation`` evaluates them.
+
+        Raises:
+            UserError: AUTOMATION_INVALID.
+        """
+        for wrong in wrong_tags(props.relation.comment) if props.relation else ():
+            if wrong.condition == "AUTOMATION_INVALID":
+                raise error(wrong.condition, span=_span(props), **wrong.params)
+        if not props.is_executable:
+            return None
+        conditions = [automation_condition(rule, is_load=props.is_finite) for rule in props.automations]
+        return reduce(operator.or_, conditions) if conditions else None
+
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """The whole spec of one relation.
 
         Raises:
-            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID; such a relation is shown without these tags,
-                and its check ``compiles`` fails with what was raised.
+            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, AUTOMATION_INVALID; such a relation is shown
+                without these tags, and its check ``compiles`` fails with the reason.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
@@ -148,6 +166,7 @@ class DsTranslator:
             tags={"ds/kind": props.kind, **({"ds/store": safe_name(props.relation.store)} if props.relation else {})},
             kinds=self.get_kinds(props),
             freshness_policy=self.get_freshness_policy(props),
+            automation_condition=self.get_automation_condition(props),
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:

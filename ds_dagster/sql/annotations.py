@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
 
 from ds_dagster.sql.statements import Comment
 
@@ -15,6 +16,9 @@ FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
 _FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+CRON_FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+"""Lowest and highest number of minute, hour, day, month, day of the week."""
+_CRON_PART = re.compile(r"(?:\*|(?P<first>\d{1,2})(?:-(?P<last>\d{1,2}))?)(?:/(?P<step>\d{1,2}))?")
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -24,6 +28,19 @@ class Freshness:
 
     seconds: int
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Automation:
+    """``@automation``: when Dagster materializes a relation by itself.
+
+    Attributes:
+        cron: five fields of a schedule; empty for ``on_change``.
+        timezone: of the schedule.
+    """
+
+    cron: str = ""
+    timezone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,48 @@ def max_lag_of(comment: Comment) -> str:
     return dict(comment.tags).get("max_lag", "")
 
 
+def automation_of(text: str) -> Automation | None:
+    """The value of ``@automation``, ``on_change`` or ``on_cron 0 6 * * * [Europe/Berlin]``; None for an invalid one."""
+    word, *schedule = text.split() or [""]
+    if word.lower() == "on_change":
+        return None if schedule else Automation()
+    fields, zone = schedule[: len(CRON_FIELDS)], "".join(schedule[len(CRON_FIELDS) :]) or "UTC"
+    if word.lower() != "on_cron" or not _is_cron(fields) or len(schedule) > len(CRON_FIELDS) + 1 or not _is_zone(zone):
+        return None
+    return Automation(" ".join(fields), zone)
+
+
+def automations_of(comment: Comment) -> tuple[Automation, ...]:
+    """The valid ``@automation`` tags of a comment."""
+    values = (automation_of(value) for name, value in comment.tags if name == "automation")
+    return tuple(value for value in values if value is not None)
+
+
+def _is_cron(fields: list[str]) -> bool:
+    if len(fields) != len(CRON_FIELDS):
+        return False
+    return all(
+        all(_is_cron_part(part, *bounds) for part in text.split(","))
+        for text, bounds in zip(fields, CRON_FIELDS, strict=True)
+    )
+
+
+def _is_cron_part(text: str, lowest: int, highest: int) -> bool:
+    match = _CRON_PART.fullmatch(text)
+    if match is None or (match["step"] and int(match["step"]) == 0):
+        return False
+    numbers = [int(number) for number in (match["first"], match["last"]) if number]
+    return all(lowest <= number <= highest for number in numbers) and numbers == sorted(numbers)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # not a name, not a file, not a zone
+        return False
+    return True
+
+
 def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
     """The tags of a comment that are refused."""
     tags = [
@@ -73,6 +132,11 @@ def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
     lag = max_lag_of(comment)
     if lag and duration_seconds(lag) is None:
         tags.append(WrongTag("max_lag", "MAX_LAG_INVALID", {"value": lag}))
+    tags += (
+        WrongTag("automation", "AUTOMATION_INVALID", {"value": value})
+        for name, value in comment.tags
+        if name == "automation" and automation_of(value) is None
+    )
     return tuple(tags)
 
 

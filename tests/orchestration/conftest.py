@@ -198,14 +198,18 @@ class Bench:
         )
 
     def materialize(
-        self, *names: str, instance: dg.DagsterInstance | None = None, **config: Any
+        self,
+        *names: str,
+        instance: dg.DagsterInstance | None = None,
+        tags: dict[str, str] | None = None,
+        **config: Any,
     ) -> dg.ExecuteInProcessResult:
         """Materialize assets in this process, failures as results."""
         job = self.definitions().resolve_implicit_global_asset_job_def()
         keys = [key(name) for name in names]
         run_config = {"ops": {op: {"config": values} for op, values in config.items()}}
         return job.execute_in_process(
-            asset_selection=keys, instance=instance, raise_on_error=False, run_config=run_config
+            asset_selection=keys, instance=instance, raise_on_error=False, run_config=run_config, tags=tags
         )
 
 

@@ -247,6 +247,7 @@ def test_silence_and_stops_are_told_at_once(sensor: Sensor) -> None:
         ("@freshness 10m rows", "FRESHNESS_INVALID"),
         ("@owner nobody", "OWNER_INVALID"),
         ("@max_lag soon", "MAX_LAG_INVALID"),
+        ("@automation eager", "AUTOMATION_INVALID"),
     ],
 )
 def test_a_tag_that_means_nothing_costs_only_itself(
