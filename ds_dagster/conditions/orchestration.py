@@ -36,6 +36,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "write on_change, or on_cron with five fields and, unless UTC, a time zone: on_cron 0 6 * * * Europe/Berlin",
     ),
     Condition(
+        "CHECK_INVALID",
+        "user",
+        "@check {value} is not a valid limit, or its figure has one already",
+        "write a figure, a sign, a number and warn or error: bad_records <= 10 warn; figures: {figures}",
+    ),
+    Condition(
         "OWNER_INVALID",
         "user",
         "@owner {owner} is neither a team nor an e-mail address",

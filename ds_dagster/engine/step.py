@@ -21,6 +21,7 @@ from ds_dagster.clock import Clock
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
 from ds_dagster.errors import DsError, error
+from ds_dagster.figures import taken_over
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.spec import JobSpec
@@ -196,10 +197,8 @@ class StepRun:
             changes |= NOTHING
         if target == "STARTING" and not order.started:
             changes |= {"batch": None}
-        if hosted is not None and hosted.progress.batch is not None:
-            changes |= {"batch": hosted.progress.batch}
         self.status = replace(
-            before,
+            before if hosted is None else taken_over(before, hosted.progress),
             state=target,
             since=now,
             incarnation=order.incarnation,
@@ -234,8 +233,8 @@ class StepRun:
         if not force and now - self._renewed < RENEW_SECONDS:
             return
         self._renewed = now
-        if hosted is not None and hosted.progress.batch is not None:
-            self.status = replace(self.status, batch=hosted.progress.batch, rows=hosted.progress.rows)
+        if hosted is not None:
+            self.status = taken_over(self.status, hosted.progress)
         held = replace(self.request, waiting_since=self.clock.now() + HOLD_SECONDS)
         with self.journal.write() as connection:
             row = rows.request(connection, self.request.id)

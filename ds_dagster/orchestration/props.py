@@ -14,6 +14,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
 from ds_dagster.sql.annotations import Automation, automations_of
 from ds_dagster.sql.column_comments import column_comments
+from ds_dagster.sql.thresholds import Threshold, thresholds_of
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
 
@@ -102,6 +103,11 @@ class RelationProps:
     def automations(self) -> tuple[Automation, ...]:
         """The ``@automation`` tags of its comment."""
         return automations_of(self.relation.comment) if self.relation else ()
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The ``@check`` tags of its comment."""
+        return thresholds_of(self.relation.comment) if self.relation and self.is_executable else ()
 
     @property
     def is_redeployed(self) -> bool:

@@ -103,8 +103,9 @@ class DsTranslator:
         """Column schema and lineage, where it is stored, where it is written, by Dagster's own keys.
 
         Raises:
-            UserError: MAX_LAG_INVALID.
+            UserError: MAX_LAG_INVALID, CHECK_INVALID.
         """
+        _refuse_tags(props, "CHECK_INVALID")
         metadata: dict[str, Any] = {"dagster/code_references": code_reference(props.file, props.line)}
         if props.relation is None:
             return metadata
@@ -140,9 +141,7 @@ class DsTranslator:
         Raises:
             UserError: AUTOMATION_INVALID.
         """
-        for wrong in wrong_tags(props.relation.comment) if props.relation else ():
-            if wrong.condition == "AUTOMATION_INVALID":
-                raise error(wrong.condition, span=_span(props), **wrong.params)
+        _refuse_tags(props, "AUTOMATION_INVALID")
         if not props.is_executable:
             return None
         conditions = [automation_condition(rule, is_load=props.is_finite) for rule in props.automations]
@@ -152,8 +151,8 @@ class DsTranslator:
         """The whole spec of one relation.
 
         Raises:
-            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, AUTOMATION_INVALID; such a relation is shown
-                without these tags, and its check ``compiles`` fails with the reason.
+            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, CHECK_INVALID, AUTOMATION_INVALID; such a
+                relation is shown without these tags, and its check ``compiles`` fails with the reason.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
@@ -170,12 +169,12 @@ class DsTranslator:
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
-        """The health checks of a relation that long-lived queries fill; ``fresh`` where it has ``@freshness``. Leave
-        some out to go without them."""
-        if not props.is_stream:
-            return []
+        """The health checks of a relation that long-lived queries fill; ``fresh`` where it has ``@freshness``; one for
+        each ``@check``, of loads too. Leave some out to go without them."""
         key, rule = self.get_asset_key(props.name), freshness(props)
-        about = CHECKS if rule is None else {**CHECKS, FRESH: _fresh_text(rule)}
+        health = CHECKS if props.is_stream else {}
+        fresh = {FRESH: _fresh_text(rule)} if props.is_stream and rule is not None else {}
+        about = {**health, **fresh, **{limit.name: f"{limit}." for limit in props.thresholds}}
         return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in about.items()]
 
     def get_file_spec(self, file: BrokenFile) -> dg.AssetSpec:
@@ -220,6 +219,13 @@ def max_lag_seconds(props: RelationProps) -> int | None:
     if text and seconds is None:
         raise error("MAX_LAG_INVALID", span=_span(props), value=text)
     return seconds
+
+
+def _refuse_tags(props: RelationProps, condition: str) -> None:
+    """Raise the condition where a tag of the comment is refused for it."""
+    for wrong in wrong_tags(props.relation.comment) if props.relation else ():
+        if wrong.condition == condition:
+            raise error(condition, span=_span(props), **wrong.params)
 
 
 def _fresh_text(rule: Freshness) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from ds_dagster.sql.statements import Comment
+from ds_dagster.sql.thresholds import CHECK_TAG, LIMITED, threshold_of
 
 FRESHNESS_SHORTEST = 60
 FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
@@ -137,7 +138,18 @@ def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
         for name, value in comment.tags
         if name == "automation" and automation_of(value) is None
     )
+    tags += _wrong_checks(comment)
     return tuple(tags)
+
+
+def _wrong_checks(comment: Comment) -> Iterator[WrongTag]:
+    names: set[str] = set()
+    for value in (value for name, value in comment.tags if name == CHECK_TAG):
+        threshold = threshold_of(value)
+        if threshold is None or threshold.name in names:
+            yield WrongTag(CHECK_TAG, "CHECK_INVALID", {"value": value, "figures": ", ".join(LIMITED)})
+        else:
+            names.add(threshold.name)
 
 
 def without_wrong_tags(comment: Comment) -> Comment:

@@ -248,6 +248,7 @@ def test_silence_and_stops_are_told_at_once(sensor: Sensor) -> None:
         ("@owner nobody", "OWNER_INVALID"),
         ("@max_lag soon", "MAX_LAG_INVALID"),
         ("@automation eager", "AUTOMATION_INVALID"),
+        ("@check bad_rows < 1", "CHECK_INVALID"),
     ],
 )
 def test_a_tag_that_means_nothing_costs_only_itself(

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from ds_dagster.errors import error
+from ds_dagster.figures import over_queries
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
@@ -19,6 +20,7 @@ from ds_dagster.orchestration.translator import COMPILES, FRESH, DsTranslator, m
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Change, JobStatus
 from ds_dagster.sql.annotations import Freshness
+from ds_dagster.sql.thresholds import LIMITED, Threshold
 
 LAG_SECONDS = 300.0
 """Unread input older than this fails ``lag``; ``@max_lag 10m`` in the comment of a relation says otherwise."""
@@ -145,6 +147,22 @@ def check_fresh(job: Job) -> Verdict:
     return Verdict(age <= job.freshness.seconds, words, ERROR, "STALE", limit)
 
 
+def check_threshold(threshold: Threshold, statuses: Sequence[JobStatus]) -> Verdict:
+    """A figure of ``@check`` is inside of its limit. Of a load: of its last run. A figure that is not known, or of a
+    query that does not run, is never inside."""
+    severity = ERROR if threshold.severity == "error" else WARN
+    limit = {f"{PREFIX}/limit": threshold.limit}
+    down = next((status for status in statuses if status.state not in ("RUNNING", "FINISHED")), None)
+    if down is not None:
+        return _not_known(down)
+    value = over_queries(statuses).get(LIMITED[threshold.figure])
+    if value is None:
+        return Verdict(False, f"{threshold.figure} is not known yet", WARN, "NOT_KNOWN", limit)
+    is_inside = threshold.holds(value)
+    reason = f"{threshold.figure} is {value:,}" + ("" if is_inside else f": not {threshold}")
+    return Verdict(is_inside, reason, severity, "LIMIT", limit)
+
+
 def _not_known(status: JobStatus) -> Verdict:
     """Figures of a query that does not run say nothing about now."""
     return Verdict(False, f"not known: the query is {status.state}", WARN, "NOT_RUNNING")
@@ -191,6 +209,9 @@ class Health:
         if name == COMPILES:
             return compiles(props)
         statuses = self.of(props)
+        threshold = next((limit for limit in props.thresholds if limit.name == name), None)
+        if threshold is not None:
+            return check_threshold(threshold, statuses) if statuses else Verdict(True, "never started", WARN)
         missing = [query.name for query in props.queries if query.name not in self.statuses]
         if missing and name == "running":
             return Verdict(False, f"never started: {', '.join(missing)}", condition="NEVER_STARTED")
@@ -222,7 +243,7 @@ def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetC
     """
     specs = translator.get_check_specs(props)
     for spec in specs:
-        if spec.name not in CHECK_FUNCTIONS:
+        if spec.name not in CHECK_FUNCTIONS and spec.name not in {limit.name for limit in props.thresholds}:
             whose = type(translator).__name__
             raise error("CHECK_UNKNOWN", check=spec.name, relation=props.name, translator=whose, known=CHECK_FUNCTIONS)
     if not props.mistakes or (props.broken is not None and not props.is_stream):  # such an asset fails by itself
