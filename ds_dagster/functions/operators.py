@@ -135,6 +135,7 @@ OPERATORS: tuple[Operator, ...] = (
         "the whole text matches: `%` is any characters, `_` one; a backslash is a character like any other",
         ("'abc' LIKE 'a_%'", "TRUE"),
     ),
+    _operator("ILIKE", exp.ILike, "LIKE of both sides in lower case", ("'ABC' ILIKE 'a_%'", "TRUE")),
     _operator(
         "ESCAPE",
         exp.Escape,

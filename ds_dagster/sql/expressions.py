@@ -8,8 +8,22 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
+WRITTEN = "written"
+"""Key in the meta of a node that calls a function: what a statement wrote, where that is another name or a form with
+words of its own (:data:`ds_dagster.plan.expressions.forms.FORMS`)."""
 QueryTree = exp.Select | exp.SetOperation | exp.Subquery
 """What a query is: one SELECT, several, or one of both in parentheses."""
+
+
+def written_as(form: str, node: exp.Expression) -> exp.Expression:
+    """The node that a form is read as."""
+    node.meta[WRITTEN] = form
+    return node
+
+
+def read_from(form: str, function: str, *arguments: exp.Expression) -> exp.Expression:
+    """The call of a function that a form is read as."""
+    return written_as(form, exp.Anonymous(this=function, expressions=list(arguments)))
 
 
 CONNECTORS: tuple[type[exp.Expression], ...] = (exp.And, exp.Or)

@@ -38,7 +38,7 @@ _WINDOW_WORDS = {
 }
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _QUANTIFIERS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
-_NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like)
+_NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like, exp.ILike)
 
 
 def duration_text(millis: int) -> str:

@@ -6,6 +6,13 @@ from ds_dagster.conditions.base import Condition
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition(
+        "FORM_ARGUMENT_TYPE",
+        "user",
+        "{form} cannot take {types}",
+        "write {expected}; CAST converts a value",
+        "42883",
+    ),
+    Condition(
         "DUPLICATE_FUNCTION", "user", "the function {function} is declared twice", "remove one of the two", "42P15"
     ),
     Condition(

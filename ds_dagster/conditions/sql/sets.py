@@ -10,7 +10,7 @@ SETS: tuple[Condition, ...] = (
     Condition(
         "STATE_TYPE_NOT_YET",
         "not_yet",
-        "a step of the query keeps rows, and cannot keep the TIME in {column}",
+        "a step of the query keeps rows, and cannot keep the {type} in {column}",
         "make a text of it in a sub-select below: CAST({column} AS VARCHAR)",
     ),
     Condition(

@@ -28,7 +28,7 @@ from ds_dagster.plan.binding.selected import RefusedSelectError, Selected, Selec
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.binding.virtual import VirtualRelation, virtual_relation
 from ds_dagster.plan.checks.expiry import STATE_TTL, expiring
-from ds_dagster.plan.checks.kept_types import kept_times
+from ds_dagster.plan.checks.kept_types import kept_types
 from ds_dagster.plan.checks.late_rows import keeps_late
 from ds_dagster.plan.checks.repeatable import not_repeatable
 from ds_dagster.plan.checks.row_errors import row_error_log
@@ -267,7 +267,7 @@ class _Binder:
         refresh = _refresh(relation)
         late = self.findings.collect(lambda: keeps_late(root, choices, self.statement.origin.context, self.world))
         root = rewrite(late or root)
-        for problem in (*not_repeatable(root, self.statement.body.span), *kept_times(root, self.statement.body.span)):
+        for problem in (*not_repeatable(root, self.statement.body.span), *kept_types(root, self.statement.body.span)):
             self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
         self._check_stores(root, refresh)

@@ -12,8 +12,9 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
-from ds_dagster.plan.expressions.calls import AGGREGATES, Aggregates
+from ds_dagster.plan.expressions.calls import Aggregates
 from ds_dagster.plan.expressions.field_names import column_of, record_field
+from ds_dagster.plan.expressions.printing import AGGREGATES
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.over import Over, OverCall
 

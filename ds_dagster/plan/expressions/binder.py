@@ -44,12 +44,13 @@ from ds_dagster.plan.expressions.bound_trees import (
     conjunction,
     conjuncts,
     converted,
+    lowered,
     widened,
 )
 from ds_dagster.plan.expressions.constants import TIMES, check_escape, check_index, check_null, check_time
 from ds_dagster.plan.expressions.operators import bind_arithmetic, bind_struct, shown_type
 from ds_dagster.plan.nodes.node import BoundExpression
-from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.expressions import WRITTEN, FieldAccess, written_as
 
 if TYPE_CHECKING:
     from ds_dagster.plan.expressions.calls import Aggregates
@@ -172,7 +173,7 @@ class ExpressionBinder:
         """A sign."""
         inner = self.bind(node.this)
         if inner.type is None or not is_numeric(inner.type):
-            raise self.refuse("OPERATOR_TYPES", node, operator="-", left="a sign", right=shown_type(inner))
+            raise self.refuse("FORM_ARGUMENT_TYPE", node, form="-", types=[shown_type(inner)], expected="-number")
         return Typed(exp.Neg(this=inner.tree), inner.type, inner.nullable)
 
     def visit_concat(self, node: exp.Expression) -> Typed:
@@ -196,15 +197,13 @@ class ExpressionBinder:
     def visit_comparison(self, node: exp.Expression) -> Typed:
         """``= <> < <= > >=`` and IS [NOT] DISTINCT FROM."""
         left, right = self.bind(node.this), self.bind(node.expression)
-        operator = TEXTS[type(node)]
+        operator = str(node.meta.get(WRITTEN) or TEXTS[type(node)])
         check_null(self, node, left, right)
         left, right, type_ = self._comparable(node, left, right, operator)
         if not is_orderable(type_) and isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
             raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=type_, right=type_)
-        safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
-        return Typed(
-            type(node)(this=left.tree, expression=right.tree), BOOLEAN, not safe and (left.nullable or right.nullable)
-        )
+        nullable = not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and (left.nullable or right.nullable)
+        return Typed(type(node)(this=left.tree, expression=right.tree), BOOLEAN, nullable)
 
     def _comparable(
         self, node: exp.Expression, left: Typed, right: Typed, operator: str
@@ -304,21 +303,23 @@ class ExpressionBinder:
         return Typed(exp.Between(this=trees[0], low=trees[1], high=trees[2]), BOOLEAN, nullable)
 
     def visit_like(self, node: exp.Expression) -> Typed:
-        """LIKE."""
+        """LIKE; ILIKE is LIKE of both sides in lower case."""
         value, pattern = self.bind(node.this), self.bind(node.expression)
         for side in (value, pattern):
             if side.type is not None and not is_text(side.type):
-                raise self.refuse(
-                    "OPERATOR_TYPES", node, operator="LIKE", left=shown_type(value), right=shown_type(pattern)
-                )
-        tree = exp.Like(this=widened(value, VARCHAR), expression=widened(pattern, VARCHAR))
-        return Typed(tree, BOOLEAN, value.nullable or pattern.nullable)
+                left, right = shown_type(value), shown_type(pattern)
+                raise self.refuse("OPERATOR_TYPES", node, operator=TEXTS[type(node)], left=left, right=right)
+        text, like = widened(value, VARCHAR), widened(pattern, VARCHAR)
+        if isinstance(node, exp.ILike):
+            text, like = lowered(text), lowered(like)
+        return Typed(exp.Like(this=text, expression=like), BOOLEAN, value.nullable or pattern.nullable)
 
     def visit_escape(self, node: exp.Expression) -> Typed:
         """LIKE … ESCAPE."""
         inner = self.bind(node.this)
-        check_escape(self, node, inner.tree.expression, str(node.expression.this))
-        return Typed(exp.Escape(this=inner.tree, expression=node.expression.copy()), BOOLEAN, inner.nullable)
+        escape = lowered(node.expression) if isinstance(node.this, exp.ILike) else node.expression.copy()
+        check_escape(self, node, inner.tree.expression, str(escape.this))
+        return Typed(exp.Escape(this=inner.tree, expression=escape), BOOLEAN, inner.nullable)
 
     def visit_case(self, node: exp.Expression) -> Typed:
         """Both forms of CASE."""
@@ -334,7 +335,8 @@ class ExpressionBinder:
         subject = case.this
         if subject is None:
             return self._boolean(branch.this, "WHEN").tree
-        return self.visit_comparison(exp.EQ(this=subject.copy(), expression=branch.this.copy())).tree
+        equality = exp.EQ(this=subject.copy(), expression=branch.this.copy())
+        return self.visit_comparison(written_as("CASE … WHEN", equality)).tree
 
     # conversions and parts
 
@@ -454,7 +456,7 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Is: ExpressionBinder.visit_is,
     exp.In: ExpressionBinder.visit_in,
     exp.Between: ExpressionBinder.visit_between,
-    exp.Like: ExpressionBinder.visit_like,
+    **dict.fromkeys((exp.Like, exp.ILike), ExpressionBinder.visit_like),
     exp.Escape: ExpressionBinder.visit_escape,
     exp.Case: ExpressionBinder.visit_case,
     exp.Cast: ExpressionBinder.visit_cast,

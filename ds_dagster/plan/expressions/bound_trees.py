@@ -3,7 +3,7 @@
 A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
 internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
 ``ds_dagster.functions.table.FUNCTIONS``, one of the user's
-:class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
+:class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ILIKE LIKE, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
 no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP;
 ``exp.Struct`` holds one ``exp.Alias`` per field; ``exp.Interval`` occurs only beside
@@ -94,6 +94,13 @@ def cast_source(node: exp.Expression) -> DataType | None:
 def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expression:
     """CAST (``safe``: TRY_CAST) of a value."""
     return cast_node(value.tree, value.type, target, safe=safe)
+
+
+def lowered(text: exp.Expression) -> exp.Expression:
+    """LOWER of a text."""
+    if isinstance(text, exp.Literal):
+        return exp.Literal.string(str(text.this).lower())
+    return exp.Anonymous(this="LOWER", expressions=[text])
 
 
 def column(field: str) -> exp.Column:

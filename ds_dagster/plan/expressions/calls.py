@@ -30,7 +30,8 @@ from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
 from ds_dagster.plan.expressions.constants import check_unit, checked
-from ds_dagster.plan.expressions.printing import identity_text
+from ds_dagster.plan.expressions.forms import expected_form, form_of, written_name
+from ds_dagster.plan.expressions.printing import AGGREGATES, identity_text
 from ds_dagster.plan.expressions.record_fields import FIELDS, ORDER_FIELD
 from ds_dagster.plan.expressions.user_calls import bind_user_call, user_names
 from ds_dagster.plan.nodes.aggregate import AggregateCall, AggregateFunction
@@ -52,19 +53,6 @@ NULL_AS: dict[str, DataType] = {
 """Argument word → type a bare NULL takes there."""
 
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
-AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-    exp.VariancePop: "VAR_POP",
-    exp.Variance: "VAR_SAMP",
-    exp.StddevPop: "STDDEV_POP",
-    exp.StddevSamp: "STDDEV_SAMP",
-    exp.ArrayAgg: "ARRAY_AGG",
-}
-"""Node of an aggregate → its name; the others are calls by name."""
 AGGREGATE_NODES = (*AGGREGATES, exp.Anonymous)
 
 
@@ -186,14 +174,19 @@ def _grouping(binder: ExpressionBinder, node: exp.Expression, name: str) -> Type
 
 
 def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:
+    name, shown = written_name(node, function.name), " or ".join(map(str, function.signatures))
     fitting = [signature for signature in function.signatures if signature.accepts_count(len(values))]
-    shown = " or ".join(str(signature) for signature in function.signatures)
     if not fitting:
-        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=function.name, count=len(values), expected=shown)
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=len(values), expected=shown)
     signature = next((signature for signature in fitting if _accepts(signature, values)), None)
     if signature is None:
         types = [str(value.type) if value.type else "NULL" for value in values]
-        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
+        form = form_of(node)
+        if form:
+            shown = expected_form(form, function.signatures)
+            types = [types[position] for position in form.shown if position < len(types)]
+            raise binder.refuse("FORM_ARGUMENT_TYPE", node, form=name, types=types, expected=shown)
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=shown)
     values = checked(binder, node, function, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     call = exp.Anonymous(this=function.name, expressions=trees)
@@ -234,7 +227,7 @@ def _wanted(
     binder: ExpressionBinder, node: exp.Expression, function: Function, words: Sequence[str], values: Sequence[Typed]
 ) -> list[DataType]:
     alike = [value for word, value in zip(words, values, strict=True) if word.startswith("same")]
-    shared = binder.unify(node, alike, f"the arguments of {function.name}")[1] if alike else None
+    shared = binder.unify(node, alike, f"the arguments of {written_name(node, function.name)}")[1] if alike else None
     types: list[DataType] = []
     for word, value in zip(words, values, strict=True):
         if word.startswith("same"):
@@ -261,8 +254,9 @@ def _element_type(
     if value.type is None or common_type(value.type, wanted) == wanted:
         return wanted
     types = [str(array.type), str(value.type)]
+    name = written_name(node, function.name)
     raise binder.refuse(
-        "FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=f"({array.type}, {wanted})"
+        "FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=f"({array.type}, {wanted})"
     )
 
 
@@ -294,7 +288,8 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
             if inside
             else "write it in the SELECT list or in HAVING"
         )
-        raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
+        shown = written_name(node, name)
+        raise binder.refuse("AGGREGATE_MISPLACED", node, function=shown, clause=binder.clause, fix=fix)
     function = GROUP_FUNCTIONS[name]
     if isinstance(function.spark, MadeOf):
         from ds_dagster.plan.expressions.made_of import bind_made_of
@@ -319,10 +314,8 @@ def bound_aggregate(
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
     if distinct and bound is not None and not is_hashable(bound.type):
-        types = [str(bound.type)]
-        raise binder.refuse(
-            "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(hashable)"
-        )
+        types, shown = [str(bound.type)], f"{written_name(node, name)} DISTINCT"
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=shown, types=types, expected="(hashable)")
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
     type_, by_time = _aggregate_type(binder, node, name, bound), GROUP_FUNCTIONS[name].by_time
     order = inner.expression(by) if by is not None else _order(binder, node, name) if by_time else None
@@ -339,8 +332,9 @@ def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundEx
     source = binder.scope.sources[0]
     field = source.beside.get(ORDER_FIELD)
     if field is None:
+        shown = written_name(node, name)
         instead = "MIN or MAX of a column that tells rows apart, or take it inside of the sub-select"
-        raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=instead)
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{shown} over a sub-select", instead=instead)
     return BoundExpression(column(field.name), field.type, field.nullable)
 
 
@@ -350,16 +344,16 @@ def distinct_argument(
     """What is aggregated, and whether each value counts once; to some that is the same."""
     if isinstance(call, exp.Anonymous):
         if len(call.expressions) != 1:
-            count = len(call.expressions)
-            raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(value)")
+            shown, count = written_name(node, name), len(call.expressions)
+            raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=shown, count=count, expected="(value)")
         argument = call.expressions[0]
     else:
         argument = call.this
     if not isinstance(argument, exp.Distinct):
         return argument, False
     if len(argument.expressions) != 1:
-        count = len(argument.expressions)
-        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(DISTINCT value)")
+        shown, count = written_name(node, name), len(argument.expressions)
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=shown, count=count, expected="(DISTINCT value)")
     return argument.expressions[0], not GROUP_FUNCTIONS[name].once
 
 
@@ -372,6 +366,6 @@ def _aggregate_type(
         return signature.type_of(())
     value = None if argument is None else Typed(argument.tree, argument.type, argument.nullable)
     if value is None or not _accepts(signature, [value]):
-        types = ["*" if value is None else str(value.type)]
-        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=str(signature))
+        types, shown = ["*" if value is None else str(value.type)], written_name(node, name)
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=shown, types=types, expected=str(signature))
     return signature.type_of([cast("DataType", value.type)])

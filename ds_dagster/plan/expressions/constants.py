@@ -16,6 +16,7 @@ from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
+from ds_dagster.plan.expressions.forms import written_name
 from ds_dagster.plan.expressions.printing import expression_text
 
 if TYPE_CHECKING:
@@ -74,9 +75,12 @@ def check_unit(
         unit = arguments[constant.at]
         is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
         if not is_text or unit.name.upper() not in constant.units:
-            types = [unit.name.upper() if is_text else expression_text(unit, str)]
+            name, types = (
+                written_name(node, function.name),
+                [unit.name.upper() if is_text else expression_text(unit, str)],
+            )
             expected = f" with one of {', '.join(constant.units)} as the unit"
-            raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
+            raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
 
 
 def _check_zone(

@@ -13,6 +13,7 @@ from ds_dagster.functions.function import FAMILIES
 from ds_dagster.functions.group_function import GroupFunction, MadeOf
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed
 from ds_dagster.plan.expressions.calls import bound_aggregate
+from ds_dagster.plan.expressions.forms import written_name
 
 
 def bind_made_of(
@@ -31,7 +32,9 @@ def bind_made_of(
             binder, node, made_of.aggregate, arguments[0], distinct and made_of.keeps_distinct, by=by
         )
     except UserError as refused:
-        if refused.condition != "FUNCTION_ARGUMENT_TYPE" or refused.params["function"] != made_of.aggregate:
+        if refused.condition != "FUNCTION_ARGUMENT_TYPE" or refused.params["function"] != written_name(
+            node, made_of.aggregate
+        ):
             raise
         raise _unfit(binder, node, function, refused.params["types"]) from None
     assert base.type is not None
@@ -60,16 +63,14 @@ def _check(
     function: GroupFunction,
     made_of: MadeOf,
 ) -> None:
-    signature = function.signatures[0]
+    name, signature = written_name(node, function.name), function.signatures[0]
     if not signature.accepts_count(len(arguments)):
         count = len(arguments)
-        raise binder.refuse(
-            "FUNCTION_ARGUMENT_COUNT", node, function=function.name, count=count, expected=str(signature)
-        )
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=str(signature))
     if made_of.literal == "part" and literal_part(arguments[1]) is None:
-        raise binder.refuse("PERCENTILE_PART", arguments[1], function=function.name)
+        raise binder.refuse("PERCENTILE_PART", arguments[1], function=name)
     if made_of.by is not None:
-        by = ExpressionBinder(binder.scope, f"an aggregate ({function.name})").expression(arguments[made_of.by])
+        by = ExpressionBinder(binder.scope, f"an aggregate ({name})").expression(arguments[made_of.by])
         if not is_orderable(by.type):
             raise _unfit(binder, node, function, [str(by.type)])
 
@@ -89,11 +90,10 @@ def _check_text(
     if is_text and fits:
         return
     types = [type_, f"VARCHAR, {'a literal' if is_text else 'no literal'}"]
-    raise binder.refuse(
-        "FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected="(text, 'literal')"
-    )
+    name = written_name(node, function.name)
+    raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected="(text, 'literal')")
 
 
 def _unfit(binder: ExpressionBinder, node: exp.Expression, function: GroupFunction, types: object) -> DsError:
-    expected = str(function.signatures[0])
-    return binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
+    name, expected = written_name(node, function.name), str(function.signatures[0])
+    return binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)

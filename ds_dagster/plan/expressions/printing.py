@@ -7,7 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ds_dagster.functions.operators import OPERATORS
-from ds_dagster.sql.expressions import ARITHMETIC, CONNECTORS, FieldAccess, UserCall, spine
+from ds_dagster.plan.expressions.forms import form_text
+from ds_dagster.sql.expressions import ARITHMETIC, CONNECTORS, WRITTEN, FieldAccess, UserCall, spine
 from ds_dagster.sql.typetext import type_of_node
 
 ColumnText = Callable[[str], str]
@@ -24,7 +25,13 @@ AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Avg: "AVG",
     exp.Min: "MIN",
     exp.Max: "MAX",
+    exp.VariancePop: "VAR_POP",
+    exp.Variance: "VAR_SAMP",
+    exp.StddevPop: "STDDEV_POP",
+    exp.StddevSamp: "STDDEV_SAMP",
+    exp.ArrayAgg: "ARRAY_AGG",
 }
+"""Node of an aggregate → its name; the others are calls by name."""
 
 
 class Printing:
@@ -36,6 +43,9 @@ class Printing:
 
     def text(self, node: exp.Expression) -> str:
         """Text of a tree."""
+        form = None if self.strict else form_text(node, lambda arguments: [*map(self.text, arguments)])
+        if form is not None:
+            return form
         printer = PRINTERS.get(type(node))
         return printer(node, self) if printer else type(node).__name__.upper()
 
@@ -124,7 +134,8 @@ def _cast(node: exp.Expression, printing: Printing) -> str:
 
 
 def _call(node: exp.Expression, printing: Printing) -> str:
-    return f"{node.this}({printing.joined(node.expressions)})"
+    name = node.this if printing.strict else node.meta.get(WRITTEN, node.this)
+    return f"{name}({printing.joined(node.expressions)})"
 
 
 def _user_call(node: exp.Expression, printing: Printing) -> str:
@@ -148,7 +159,8 @@ def _extract(node: exp.Expression, printing: Printing) -> str:
 
 
 def _aggregate(node: exp.Expression, printing: Printing) -> str:
-    return f"{AGGREGATES[type(node)]}({printing.text(node.this)})"
+    name = AGGREGATES[type(node)]
+    return f"{name if printing.strict else node.meta.get(WRITTEN, name)}({printing.text(node.this)})"
 
 
 def _bracket(node: exp.Expression, printing: Printing) -> str:

@@ -17,9 +17,8 @@ from ds_dagster.functions.function import FAMILIES
 from ds_dagster.functions.table import FUNCTIONS, find_function
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
-from ds_dagster.plan.expressions.calls import AGGREGATES
 from ds_dagster.plan.expressions.field_names import own_field
-from ds_dagster.plan.expressions.printing import identity_text
+from ds_dagster.plan.expressions.printing import AGGREGATES, identity_text
 from ds_dagster.plan.nodes.match import MatchFunction, MatchValue
 from ds_dagster.plan.nodes.node import BoundExpression
 

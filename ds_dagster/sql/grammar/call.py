@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.datatypes import VARCHAR
-from ds_dagster.sql.expressions import FieldAccess, QueryTree
+from ds_dagster.sql.expressions import FieldAccess, QueryTree, read_from, written_as
 from ds_dagster.sql.grammar.over import SUM, OverParser
 from ds_dagster.sql.typetext import type_node
 
@@ -52,7 +52,8 @@ class CallParser(OverParser):
             expected = f"one argument of {name}"
             raise self.refuse("SYNTAX_EXPECTED", token, expected=expected, found=len(arguments), fix=fix)
         else:
-            call = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
+            more = {"big_int": True} if node is exp.Count else {}
+            call = written_as(token.text.upper(), node(this=arguments[0], **more))
         return self._behind_call(placed(call, token))
 
     def _arguments(self, function: str) -> list[exp.Expression]:
@@ -167,12 +168,13 @@ class CallParser(OverParser):
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
         value, name = self.expr(), token.text.upper()
-        arguments = [value]
         if self.take("to"):
             unit = self.name_token("a unit of time").text.upper()
-            name, arguments = f"TIME_{name.removesuffix('ING')}", [exp.Literal.string(unit), value]
+            self.need_symbol(TokenType.R_PAREN, "')'")
+            function = f"TIME_{name.removesuffix('ING')}"
+            return placed(read_from(f"{name} TO", function, exp.Literal.string(unit), value), token)
         self.need_symbol(TokenType.R_PAREN, "TO or ')'")
-        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+        return placed(exp.Anonymous(this=name, expressions=[value]), token)
 
     def _overlay(self) -> exp.Expression:
         """``OVERLAY(a PLACING b FROM p [FOR n])`` or with commas."""
@@ -216,7 +218,7 @@ class CallParser(OverParser):
         if name not in _TRUNCATED_TO:
             instead = f"FLOOR(time TO unit) with one of {', '.join(_TRUNCATED_TO)}"
             raise self.refuse("FORM_INSTEAD", token, written="DATE_TRUNC of this unit", instead=instead)
-        return placed(exp.Anonymous(this="TIME_FLOOR", expressions=[exp.Literal.string(name), value]), token)
+        return placed(read_from("DATE_TRUNC", "TIME_FLOOR", exp.Literal.string(name), value), token)
 
     def _json_value(self) -> exp.Expression:
         """``JSON_VALUE(text, path [RETURNING type] [{NULL | DEFAULT value} ON {EMPTY | ERROR}] …)``."""
@@ -230,7 +232,7 @@ class CallParser(OverParser):
         while self.at_any(_JSON_BEHAVIORS):
             self._json_behavior(instead)
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        value: exp.Expression = call if type_ is None else exp.TryCast(this=call, to=type_)
+        value = call if type_ is None else written_as("JSON_VALUE …", exp.TryCast(this=call, to=type_))
         if not any(instead.values()) or len(arguments) != 2:
             return value
         type_ = type_ or type_node(VARCHAR)
@@ -282,7 +284,7 @@ class CallParser(OverParser):
                 break
         name = "JSON_OBJECT_ABSENT" if self._on_null() == "absent" else "JSON_OBJECT"
         self.need_symbol(TokenType.R_PAREN, "VALUE, ',' or ')'")
-        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+        return placed(read_from("JSON_OBJECT", name, *arguments), token)
 
     def _json_array(self) -> exp.Expression:
         """``JSON_ARRAY(value, … [NULL|ABSENT ON NULL])``."""
@@ -291,7 +293,7 @@ class CallParser(OverParser):
         arguments = self.separated(self.expr)
         name = "JSON_ARRAY_NULL" if self._on_null() == "null" else "JSON_ARRAY"
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+        return placed(read_from("JSON_ARRAY", name, *arguments), token)
 
     def _on_null(self) -> str:
         """The NULL clause (``NULL ON NULL``, ``ABSENT ON NULL``), empty where it is not written."""
@@ -347,12 +349,13 @@ def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[
 
     text, path = call.expressions
     error, empty = (instead.get(on) or exp.Null() for on in ("error", "empty"))
-    is_json = exp.Anonymous(this="IS_JSON", expressions=[text.copy()])
+    is_json = read_from("JSON_VALUE DEFAULT", "IS_JSON", text.copy())
     unknown = exp.Or(this=is_null(text), expression=is_null(path))
     branches = [(unknown, exp.Null()), (exp.Not(this=is_json), error), (is_null(call), empty)]
     if value is not call:
         branches.append((is_null(value), error.copy()))
-    return exp.Case(ifs=[exp.If(this=test, true=result) for test, result in branches], default=value)
+    ifs = [exp.If(this=test, true=result) for test, result in branches]
+    return written_as("JSON_VALUE …", exp.Case(ifs=ifs, default=value))
 
 
 _WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import MAX_DEPTH, NOTHING_RESERVED, RESERVED
-from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, balanced
+from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, balanced, read_from
 from ds_dagster.sql.grammar.call import CALL_PARSERS, CallParser, placed
 from ds_dagster.sql.grammar.over import AND, COMPARISON, NOT, OR, PRODUCT, SUM
 from ds_dagster.sql.grammar.similar import similar_pattern
@@ -144,7 +144,7 @@ class ExpressionParser(CallParser):
             instead = "JSON_QUERY(text, '$') IS NOT NULL for objects and arrays, JSON_VALUE(text, '$') for scalars"
             raise self.refuse("FORM_INSTEAD", written=written, instead=instead)
         self.take("value")
-        predicate = exp.Anonymous(this="JSON_EXISTS", expressions=[left, exp.Literal.string("$")])
+        predicate = read_from("IS JSON", "JSON_EXISTS", left, exp.Literal.string("$"))
         return exp.Not(this=predicate) if negated else predicate
 
     def _in(self, left: exp.Expression) -> exp.Expression:
@@ -160,24 +160,11 @@ class ExpressionParser(CallParser):
         return exp.Between(this=left, low=low, high=self.expr(SUM))
 
     def _like(self, left: exp.Expression) -> exp.Expression:
-        like: exp.Expression = exp.Like(this=left, expression=self.expr(SUM))
+        kind = exp.ILike if self._prev.text == "ilike" else exp.Like
+        like: exp.Expression = kind(this=left, expression=self.expr(SUM))
         if self.take("escape"):
             like = exp.Escape(this=like, expression=self._text_literal())
         return like
-
-    def _ilike(self, left: exp.Expression) -> exp.Expression:
-        """LIKE of both sides in lower case."""
-        predicate = self._like(left)
-        like = predicate.this if isinstance(predicate, exp.Escape) else predicate
-        pattern = like.expression
-        if isinstance(pattern, exp.Literal):
-            like.set("expression", exp.Literal.string(str(pattern.this).lower()))
-        else:
-            like.set("expression", exp.Anonymous(this="LOWER", expressions=[pattern]))
-        like.set("this", exp.Anonymous(this="LOWER", expressions=[left]))
-        if predicate is not like:
-            predicate.set("expression", exp.Literal.string(str(predicate.expression.this).lower()))
-        return predicate
 
     def _similar(self, left: exp.Expression) -> exp.Expression:
         """``SIMILAR TO 'pattern' [ESCAPE 'c']`` is a regular expression; a pattern that is data has none to check."""
@@ -197,7 +184,7 @@ class ExpressionParser(CallParser):
             written, instead = f"SIMILAR TO '{pattern}' ({problem})", "the whole pattern: SIMILAR TO '[a-z]%'"
             raise self.refuse("FORM_INSTEAD", token, written=written, instead=instead) from problem
         literal = placed(exp.Literal.string(regex), token)
-        return placed(exp.Anonymous(this="REGEXP", expressions=[left, literal]), token)
+        return placed(read_from("SIMILAR TO", "REGEXP", left, literal), token)
 
     def _unary(self) -> exp.Expression:
         if self.take_symbol(TokenType.DASH):
@@ -221,7 +208,7 @@ class ExpressionParser(CallParser):
             elif self.at_words("at", "time", "zone"):
                 token = self._curr
                 self._advance(3)
-                this = placed(exp.Anonymous(this="AT_TIME_ZONE", expressions=[this, self._primary()]), token)
+                this = placed(read_from("AT TIME ZONE", "AT_TIME_ZONE", this, self._primary()), token)
             else:
                 return this
         raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
@@ -373,7 +360,7 @@ _PREDICATE_PARSERS: dict[str, Callable[[ExpressionParser, exp.Expression], exp.E
     "in": ExpressionParser._in,
     "between": ExpressionParser._between,
     "like": ExpressionParser._like,
-    "ilike": ExpressionParser._ilike,
+    "ilike": ExpressionParser._like,
     "similar": ExpressionParser._similar,
 }
 _SYMBOL_PARSERS: dict[TokenType, Callable[[ExpressionParser], exp.Expression]] = {
