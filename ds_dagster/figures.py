@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -89,6 +90,9 @@ class Figures:
     state_bytes: int = _figure(0, "memory of stateful operators", "bytes", "last", "sum", part="state")
     late_rows: int = _figure(0, "rows too late for their window", "rows", "sum", "sum", heading="late")
     bad_records: int = _figure(0, "records left out because they cannot be read", "records", "sum", "sum")
+    violations: Mapping[str, Any] | None = _figure(
+        None, "rows that violate a constraint, by constraint, and where one of them is", "rows", "sum", "sum"
+    )
     lost_records: int = _figure(0, "records that were gone before they were read", "records", "last", "sum")
     progressed: float | None = _figure(
         None, "end of the last batch with rows", "moment", "apart", "max", name="last_rows", stays=True
@@ -119,7 +123,20 @@ FIGURES: Mapping[str, Figure] = _table()
 """Field → what it is, in the order in which they are shown."""
 
 T = TypeVar("T", bound=Figures)
-_FOLDS: Mapping[OverQueries, Callable[[Iterable[Any]], Any]] = {"sum": sum, "max": max, "min": min}
+
+
+def added(old: Any, new: Any) -> Any:
+    """The sum of two values of a figure: of numbers, or of mappings name by name; of texts the newer one."""
+    if isinstance(old, Mapping):
+        return {**old, **{name: added(old[name], value) if name in old else value for name, value in new.items()}}
+    return new if isinstance(new, str) else old + new
+
+
+def _total(values: Iterable[Any]) -> Any:
+    return reduce(added, values)
+
+
+_FOLDS: Mapping[OverQueries, Callable[[Iterable[Any]], Any]] = {"sum": _total, "max": max, "min": min}
 
 
 def after_batch(before: T, batch: Figures) -> T:
@@ -128,7 +145,7 @@ def after_batch(before: T, batch: Figures) -> T:
     for name, figure in FIGURES.items():
         old, new = getattr(before, name), getattr(batch, name)
         if figure.over_batches == "sum":
-            changes[name] = old if new is None else new if old is None else old + new
+            changes[name] = old if new is None else new if old is None else added(old, new)
         elif figure.over_batches == "last" or (figure.over_batches == "known" and new is not None):
             changes[name] = new
     return replace(before, **changes)

@@ -12,7 +12,7 @@ from ds_dagster.catalog.reading.starting import StartingPoint
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
-from ds_dagster.sql.statements import Comment, Origin, RelationKind
+from ds_dagster.sql.statements import Comment, ConstraintDefinition, Origin, RelationKind
 
 ValueFormat = Literal["json", "primitive", "avro", "protobuf", "json_schema", "csv", "parquet"]
 KeyFormat = Literal["none", "json", "primitive", "avro", "protobuf", "json_schema"]
@@ -96,6 +96,7 @@ class Relation:
         value_descriptor, key_descriptor: of Protobuf records whose message is in a descriptor source.
         like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what is
             not written; None for declared relations and where there is no such source.
+        constraints: what its rows satisfy, as written; each name once.
     """
 
     name: QualifiedName
@@ -115,6 +116,7 @@ class Relation:
     like: tuple[str, str] | None = None
     value_descriptor: Descriptor | None = None
     key_descriptor: Descriptor | None = None
+    constraints: tuple[ConstraintDefinition, ...] = ()
 
     @property
     def comment(self) -> Comment:

@@ -195,6 +195,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "query's state; or correct the relation's columns",
     ),
     Condition(
+        "CONSTRAINT_VIOLATED",
+        "user",
+        "{row} violates constraint {constraint} of {relation}",
+        "see the record: `ds print`; a record of a source is passed by `ds skip`; or change ON VIOLATION FAIL to WARN "
+        "or DROP, then `ds restart`, which keeps the query's state",
+        "23514",
+    ),
+    Condition(
         "PRIMITIVE_TYPE_NOT_BUILT",
         "not_yet",
         "a record of {entity} cannot be one {type} alone",

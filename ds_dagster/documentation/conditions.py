@@ -36,6 +36,7 @@ HEADINGS: Mapping[str, str] = {
     "files": "Files",
     "functions": "Functions of your own",
     "row_logs": "Rows left out, and their logs",
+    "constraints": "Constraints",
     "constants": "Constants in expressions",
     "rows": "Totals, UNNEST and sub-selects as values",
     "registry": "Schema registries, descriptors and their formats",

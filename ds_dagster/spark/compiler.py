@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -44,6 +44,7 @@ from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
+from ds_dagster.spark.queries.constraints import constrained
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
@@ -54,7 +55,6 @@ from ds_dagster.spark.records.typed_rows import typed_rows
 from ds_dagster.spark.records.typemap import spark_sql
 from ds_dagster.spark.session import StateStore
 
-OutputMode = Literal["append", "update"]
 Wants = frozenset[str]
 N = TypeVar("N", bound=Node)
 
@@ -63,24 +63,6 @@ TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
 _HOLDS = "__holds"
-
-
-def output_mode(root: Sink) -> OutputMode:
-    """How Spark emits the plan's rows: ``update`` where groups are refined, else ``append``.
-
-    Raises:
-        InternalError: PLAN_NOT_STREAMABLE for a chain that Spark refuses or answers wrongly; the plan's checks let none
-            through.
-    """
-    if has_weights(root):
-        return "append"
-    aggregates = [node for node in root.walk() if isinstance(node, Aggregate)]
-    mode: OutputMode = "update" if any(not node.is_final for node in aggregates) else "append"
-    if mode == "update" and len(aggregates) > 1:
-        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate over an aggregate that is refined")
-    if mode == "update" and root.settles:
-        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate that is refined over a join that waits for time")
-    return mode
 
 
 def state_store(root: Node) -> StateStore:
@@ -101,6 +83,7 @@ class PlanCompiler:
         look_up: gives the rows of a table, of a plan with one.
         logs: of rows the plan leaves out, or None.
         ticks: names the tick source over a node's rows.
+        part: name of the plan, unique in its job.
     """
 
     def __init__(
@@ -113,6 +96,7 @@ class PlanCompiler:
         look_up: Callable[[StaticScan], DataFrame] | None = None,
         logs: RowLogs | None = None,
         ticks: Callable[[Node], str] = tick_source_name,
+        part: str = "",
     ) -> None:
         self.spark = spark
         self.job = job
@@ -122,6 +106,7 @@ class PlanCompiler:
         self.look_up = look_up
         self.logs = logs
         self.ticks = ticks
+        self.part = part
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
         self.intervals: tuple[IntervalJoin, ...] = ()
@@ -146,16 +131,19 @@ class PlanCompiler:
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
         """Decoded records; each reports its time if the clock needs it."""
         is_clocked = node.source_name in self.clocked
-        source = self.read(node)
+        checked = node.checked
+        source = self.read(checked)
         columns = decode if source.rows is None else typed_rows
-        frame = columns(source, node, wants | {names.PARTITION} if is_clocked else wants)
+        beside = frozenset({names.PARTITION} if is_clocked else ()) | ({names.RECORD} if node.constraints else NOTHING)
+        frame = columns(source, checked, wants | beside)
+        frame = constrained(frame, node.constraints, node.relation, node.source_name)
         if is_clocked:
             timestamp = operators(self.spark).seen(
                 self.job, node.source_name, sf.col(names.EVENT_TIME), sf.col(names.PARTITION)
             )
             frame = frame.withColumn(names.EVENT_TIME, timestamp)
-            frame = frame if names.PARTITION in wants else frame.drop(names.PARTITION)
-        return Flow(frame)
+        not_wanted = (beside - wants) | (checked.names - node.names)
+        return Flow(_without(frame, not_wanted))
 
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""
@@ -330,8 +318,11 @@ class PlanCompiler:
         return Flow(joined, left.timed)
 
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
-        """The relation's columns in its order, each in its type."""
-        flow = self.visit(node.input, wants)
+        """The relation's columns in its order, each in its type; rows satisfy the relation's constraints."""
+        placed = frozenset({names.RECORD}) if node.constraints and node.input.is_ordered else NOTHING
+        flow = self.visit(node.input, wants | placed)
+        rows = constrained(flow.frame, node.constraints, node.relation, self.part)
+        flow = replace(flow, frame=_without(rows, placed - wants))
         outputs = [
             field(name).cast(spark_sql(column.type)).alias(column.name)
             for column, name in zip(node.relation.columns, node.columns, strict=True)
@@ -359,6 +350,10 @@ class PlanCompiler:
         input_ = node.right if side else node.left
         flow = self.visit(input_, TIME | POSITION if side else TIME)
         return temporal.side(node, flow.frame, side), flow.timed
+
+
+def _without(frame: DataFrame, columns: frozenset[str]) -> DataFrame:
+    return frame.select(*[field(name) for name in frame.columns if name not in columns]) if columns else frame
 
 
 def _technical(frame: DataFrame) -> list[Column]:

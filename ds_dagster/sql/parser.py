@@ -10,12 +10,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.names import did_you_mean
-from ds_dagster.sql.grammar.query import QueryParser
+from ds_dagster.sql.grammar.constraint import ConstraintParser
 from ds_dagster.sql.hints.refusals import refused
 from ds_dagster.sql.lowering import refuse_in_persistent_query
 from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import (
     ColumnDefinition,
+    ConstraintDefinition,
     CreateAsSelect,
     CreateDatabase,
     CreateDescriptorSource,
@@ -53,7 +54,7 @@ KEYED_KINDS: frozenset[RelationKind] = frozenset({"changelog", "table"})
 MAX_ENTITY_PARTS = 8
 
 
-class DeltaStreamParser(QueryParser):
+class DeltaStreamParser(ConstraintParser):
     """The whole grammar. One instance reads any number of statements, one after the other."""
 
     declares_views = False
@@ -216,14 +217,19 @@ class DeltaStreamParser(QueryParser):
         if_not_exists = self._if_not_exists()
         self.name = name = self.written_name("a relation's name")
         listed = self._curr if self.at_symbol(TokenType.L_PAREN) else None
-        columns, key = self._columns() if listed else ((), ())
+        columns, key, constraints = self._columns() if listed else ((), (), ())
         properties = self._optional_with()
         if self.take("as"):
-            if listed:
+            if columns:
                 raise self.refuse("COLUMNS_AND_SELECT", listed, name=name)
-            body = self._persistent_body()
             return CreateAsSelect(
-                origin=origin, kind=kind, name=name, body=body, properties=properties, if_not_exists=if_not_exists
+                origin=origin,
+                kind=kind,
+                name=name,
+                body=self._persistent_body(),
+                properties=properties,
+                if_not_exists=if_not_exists,
+                constraints=constraints,
             )
         if not listed and not properties:
             raise self.expected("'(', WITH or AS")
@@ -237,6 +243,7 @@ class DeltaStreamParser(QueryParser):
             primary_key=key,
             properties=properties,
             if_not_exists=if_not_exists,
+            constraints=constraints,
         )
 
     def _create_virtual(self, origin: Origin) -> Statement:
@@ -253,11 +260,14 @@ class DeltaStreamParser(QueryParser):
         self.need("as")
         return CreateAsSelect(origin=origin, kind=kind, name=name, body=self._persistent_body(), virtual=True)
 
-    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[WrittenName, ...]]:
+    def _columns(
+        self,
+    ) -> tuple[tuple[ColumnDefinition, ...], tuple[WrittenName, ...], tuple[ConstraintDefinition, ...]]:
         opening = self.need_symbol(TokenType.L_PAREN, "(")
         if self.at_symbol(TokenType.R_PAREN):
             raise self.refuse("COLUMN_LIST_EMPTY", opening, name=self.name)
         columns: dict[str, ColumnDefinition] = {}
+        constraints: dict[str, ConstraintDefinition] = {}
         key: tuple[WrittenName, ...] = ()
         key_token: Token | None = None
         while True:
@@ -265,13 +275,16 @@ class DeltaStreamParser(QueryParser):
                 if key_token:
                     raise self.refuse("PRIMARY_KEY_DUPLICATE", name=self.name, other=self.span(key_token))
                 key_token, key = self._curr, self._primary_key()
+            elif self.at_constraint():
+                self.constraint(constraints)
             else:
                 self._column_definition(columns)
             if not self.take_symbol(TokenType.COMMA):
                 break
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        self._check_key(opening, key_token, columns)
-        return tuple(columns.values()), key
+        if key or not constraints:
+            self._check_key(opening, key_token, columns)
+        return tuple(columns.values()), key, tuple(constraints.values())
 
     def _check_key(self, opening: Token, key: Token | None, columns: dict[str, ColumnDefinition]) -> None:
         kind = self.kind or "stream"

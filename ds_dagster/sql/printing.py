@@ -11,6 +11,7 @@ from ds_dagster.sql.parser import SHOWN_KINDS
 from ds_dagster.sql.statements import (
     Application,
     ColumnDefinition,
+    ConstraintDefinition,
     CreateAsSelect,
     CreateDatabase,
     CreateDescriptorSource,
@@ -102,6 +103,7 @@ def _relation(statement: CreateRelation) -> str:
     items = [_column(column) for column in statement.columns]
     if statement.primary_key:
         items.append("PRIMARY KEY (" + ", ".join(map(_name, statement.primary_key)) + ")")
+    items += map(_constraint, statement.constraints)
     return _words(
         "CREATE",
         SHOWN_KINDS[statement.kind],
@@ -116,13 +118,20 @@ def _column(column: ColumnDefinition) -> str:
     return _words(name_text(column.name), str(column.type), "" if column.nullable else "NOT NULL")
 
 
+def _constraint(constraint: ConstraintDefinition) -> str:
+    condition = constraint.condition.sql(dialect=DeltaStream, comments=False)
+    return f"CONSTRAINT {name_text(constraint.name)} CHECK ({condition}) ON VIOLATION {constraint.on_violation.upper()}"
+
+
 def _as_select(statement: CreateAsSelect) -> str:
+    constraints = ", ".join(map(_constraint, statement.constraints))
     return _words(
         "CREATE",
         "VIRTUAL" if statement.virtual else "",
         SHOWN_KINDS[statement.kind],
         _unless_there(statement.if_not_exists),
         _name(statement.name),
+        constraints and f"({constraints})",
         properties_text(statement.properties),
         "AS",
         print_select(statement.body),

@@ -17,6 +17,7 @@ from ds_dagster.diagnostics import Diagnostic, Span
 
 RelationKind = Literal["stream", "changelog", "materialized_view", "table"]
 ValueKind = Literal["string", "number", "boolean", "word", "identifier"]
+OnViolation = Literal["warn", "drop", "fail", "quarantine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,25 @@ class ColumnDefinition:
     type: DataType
     nullable: bool
     span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintDefinition:
+    """``CONSTRAINT name CHECK (condition) [ON VIOLATION …]`` in a list of columns.
+
+    Attributes:
+        name: folded.
+        condition: what every row of the relation satisfies; a row for which it is NULL does.
+        on_violation: what a row that does not satisfy it causes; ``fail`` where nothing is written.
+        span: of the name.
+        condition_span: of the condition.
+    """
+
+    name: str
+    condition: exp.Expression
+    on_violation: OnViolation
+    span: Span
+    condition_span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +230,8 @@ class CreateEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRelation:
-    """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)]) WITH (…): a relation over an entity that others
-    fill, or a sink of INSERT INTO. In slices of jobs also a view that another query fills."""
+    """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)][, CONSTRAINT …]) WITH (…): a relation over an
+    entity that others fill, or a sink of INSERT INTO. In slices of jobs also a view that another query fills."""
 
     origin: Origin
     kind: RelationKind
@@ -220,12 +240,14 @@ class CreateRelation:
     primary_key: tuple[WrittenName, ...] = ()
     properties: tuple[Property, ...] = ()
     if_not_exists: bool = False
+    constraints: tuple[ConstraintDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAsSelect:
-    """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [WITH (…)] AS select: a relation and the query that fills
-    it. ``virtual``: CREATE VIRTUAL {STREAM|CHANGELOG} name AS select, rows without an entity inside an application."""
+    """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [(CONSTRAINT …, …)] [WITH (…)] AS select: a relation and
+    the query that fills it. ``virtual``: CREATE VIRTUAL {STREAM|CHANGELOG} name AS select, rows without an entity
+    inside an application."""
 
     origin: Origin
     kind: RelationKind
@@ -234,6 +256,7 @@ class CreateAsSelect:
     properties: tuple[Property, ...] = ()
     if_not_exists: bool = False
     virtual: bool = False
+    constraints: tuple[ConstraintDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

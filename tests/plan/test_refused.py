@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ds_dagster.conditions import CONDITIONS, rows
-from ds_dagster.conditions.sql import constants, patterns, query, sets
+from ds_dagster.conditions.sql import constants, constraints, patterns, query, sets
 from ds_dagster.project.load import LoadedProject
 from tests.plan.conftest import Compile
 from tests.tables import check_every
@@ -78,7 +78,7 @@ def check_broken(project: LoadedProject) -> None:
 
 def test_every_condition_of_queries_has_a_case() -> None:
     covered = {name for title, _ in CASES for name in title.split()}
-    topics = (query, constants, patterns, rows, sets)
+    topics = (query, constants, constraints, patterns, rows, sets)
     of_queries = tuple(condition for topic in topics for condition in topic.CONDITIONS)
     assert {condition.name for condition in of_queries} - covered == ELSEWHERE
     assert covered <= set(CONDITIONS)

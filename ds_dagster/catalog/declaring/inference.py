@@ -151,8 +151,7 @@ def infer_sink(
     name = findings.collect(lambda: qualify(statement.name, statement.origin.context, settings))
     if name is None:
         return None, findings.diagnostics
-    index = property_index(kinds)
-    store, values = pull_for_store(statement, "sink", name, settings, catalog, index, findings)
+    store, values = pull_for_store(statement, "sink", name, settings, catalog, property_index(kinds), findings)
     check_kind(statement, changelog, findings)
     draft = Draft(
         str(name),
@@ -192,6 +191,7 @@ def infer_sink(
         properties=MappingProxyType({**values, **_null_keys(statement, draft)}),
         declared=False,
         like=like,
+        constraints=statement.constraints,
     )
     sink = _with_schemas(sink, draft, kind, store, catalog, findings)
     _check_made(sink, draft, kind, findings)

@@ -206,7 +206,9 @@ def declared_relation(
         properties=MappingProxyType(dict(values)),
         value_descriptor=messages[0],
         key_descriptor=messages[1],
+        constraints=statement.constraints,
     )
+    check_constrained(relation, findings)
     if not findings.failed:
         findings.collect(lambda: check_schemas(relation, kind, store, draft))
     findings.collect(lambda: check_files(relation, kind, draft.span_of("value.format")))
@@ -214,6 +216,13 @@ def declared_relation(
     check_names(kind, relation, findings)
     findings.extend(relation_problems(kind, relation))
     return relation
+
+
+def check_constrained(relation: Relation, findings: Findings) -> None:
+    """Rows of a declared table are checked nowhere: others write them, and look-ups do not pass through a query."""
+    if relation.kind in TABLES and relation.constraints:
+        first = relation.constraints[0]
+        findings.add(error("CONSTRAINT_OF_TABLE", span=first.span, name=first.name, relation=relation.name.name))
 
 
 def relation_problems(kind: StoreKind, relation: Relation) -> Sequence[Diagnostic]:

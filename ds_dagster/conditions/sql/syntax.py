@@ -1,9 +1,9 @@
-"""Conditions of the topic: what SQL text may look like (grammar, names, comments, statements that have no meaning
-here)."""
+"""Conditions of the topic: what SQL text may look like (grammar, names, comments, statements without a meaning)."""
 
 from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
+from ds_dagster.conditions.sql.constraints import WRITTEN
 
 _REFERENCE = "the grammar is on the page Dialect of the documentation"
 
@@ -118,7 +118,7 @@ RELATIONS: tuple[Condition, ...] = (
         "COLUMN_CONSTRAINT_UNSUPPORTED",
         "unsupported",
         "column constraint {constraint} is not supported",
-        "NOT NULL and COMMENT 'text' may follow a column's type",
+        "NOT NULL and COMMENT 'text' may follow a column's type; a CONSTRAINT is an item of the list",
         "0A000",
     ),
     Condition("TYPE_UNKNOWN", "user", "unknown type {name}", "did you mean {nearest}?", "42601"),
@@ -397,4 +397,4 @@ STATEMENTS: tuple[Condition, ...] = (
     ),
 )
 
-CONDITIONS: tuple[Condition, ...] = GRAMMAR + PROPERTIES + RELATIONS + QUERIES + STATEMENTS
+CONDITIONS: tuple[Condition, ...] = GRAMMAR + PROPERTIES + RELATIONS + WRITTEN + QUERIES + STATEMENTS

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -19,6 +20,7 @@ from ds_dagster.plan.binding.applications import together
 from ds_dagster.plan.binding.binder import bind_query, bind_virtual
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.binding.virtual import VirtualRelation
+from ds_dagster.plan.checks.constraints import check_constraints
 from ds_dagster.plan.expressions.user_calls import check_names
 from ds_dagster.plan.graph import (
     QueryNode,
@@ -100,6 +102,7 @@ class _Assembly:
 
     def run(self) -> Assembled:
         self.diagnostics += check_names(self.catalog.functions)
+        self._check_constraints()
         order, circles = ordered(reads_by_target(self.nodes))
         self._refuse_circles(circles)
         by_target: dict[QualifiedName, list[QueryNode]] = {}
@@ -119,6 +122,15 @@ class _Assembly:
             depends_on=MappingProxyType(depends_on),
             downstream=MappingProxyType(readers(depends_on, queries)),
         )
+
+    def _check_constraints(self) -> None:
+        """A declared relation whose constraints are wrong fails what reads it."""
+        for name, relation in self.relations.items():
+            findings = Findings()
+            check_constraints(relation, self.catalog.functions, findings)
+            self.diagnostics += findings.diagnostics
+            if findings.failed:
+                self.failed.add(name)
 
     def _fill(self, nodes: Sequence[QueryNode]) -> None:
         """Bind the queries of one relation; the one that creates it first."""

@@ -27,6 +27,7 @@ from ds_dagster.plan.binding.select import SelectBinder
 from ds_dagster.plan.binding.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.binding.virtual import VirtualRelation, virtual_relation
+from ds_dagster.plan.checks.constraints import bound_constraints, output_fields
 from ds_dagster.plan.checks.expiry import STATE_TTL, expiring
 from ds_dagster.plan.checks.kept_types import kept_types
 from ds_dagster.plan.checks.late_rows import keeps_late
@@ -165,7 +166,15 @@ class _Binder:
         self.findings.extend(diagnostics)
         if relation is None or self.findings.failed:
             return None
-        return Sink(_folded(projected), relation, tuple(item.name for item in selected.items))
+        return self._sink(projected, relation, tuple(item.name for item in selected.items))
+
+    def _sink(self, projected: Project, relation: Relation, columns: tuple[str, ...]) -> Sink:
+        """The root, which checks what the relation's rows satisfy."""
+        sink, functions = Sink(_folded(projected), relation, columns), self.world.catalog.functions
+        fields = output_fields(relation, tuple(replace(f, name=n) for f, n in zip(sink.output, columns, strict=True)))
+        is_append = sink.changelog == "append"
+        constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
+        return replace(sink, constraints=constraints)
 
     def _check_view(self, statement: CreateAsSelect, items: Sequence[SelectItem]) -> None:
         if statement.kind != "materialized_view":
@@ -236,7 +245,7 @@ class _Binder:
             self.findings.add(error("INSERT_KEY", span=span, relation=name, key=primary, found=selected.key))
             return None
         projected = replace(projected, columns=tuple(columns), key_names=key)
-        return Sink(_folded(projected), relation, tuple(named.name for named in columns))
+        return self._sink(projected, relation, tuple(named.name for named in columns))
 
     def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
         if not widens(item.expression.type, target.type):

@@ -23,6 +23,7 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.binding.first_rows import first_rows
 from ds_dagster.plan.binding.scope import Scope, Source, Visible, visible
 from ds_dagster.plan.binding.virtual import VirtualRelation, find_virtual
+from ds_dagster.plan.checks.constraints import bound_constraints, output_fields
 from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.field_names import column_of, field_name, internal_alias, is_total_key
 from ds_dagster.plan.expressions.record_fields import record_fields
@@ -169,7 +170,7 @@ class SourceBinder:
         self.findings.extend(check_reading(store, choices, self._place(node)))
         if choices.log is not None:
             check_log(choices.log, relation, self.world.catalog, self.world.kinds)
-        scan = self._scan(relation, alias, choices, store)
+        scan = self._constrained(self._scan(relation, alias, choices, store))
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
         beside = {column_of(f.name): f for f in scan.record_fields}
         source = Source(alias, relation.name.name, columns, scan.rowtime_field, beside)
@@ -224,6 +225,17 @@ class SourceBinder:
             slot=choices.slot,
             log=choices.log,
         )
+
+    def _constrained(self, scan: Scan) -> Scan:
+        """Rows of a declared relation are checked where they are read; those of a result were, when they were
+        written."""
+        relation = scan.relation
+        if not relation.declared or not relation.constraints:
+            return scan
+        fields, functions = output_fields(relation, scan.output), self.world.catalog.functions
+        is_append = scan.changelog == "append"
+        constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
+        return replace(scan, constraints=constraints)
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:
         function: WindowFunction = node.args["function"]

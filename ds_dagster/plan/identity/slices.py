@@ -97,7 +97,9 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
 
 def _read(relation: Relation) -> Relation:
     """A relation as a query reads it: views and tables are looked up, for which their key means nothing; in the text
-    of a relation it would make columns NOT NULL that an outer join or a group made nullable."""
+    of a relation it would make columns NOT NULL that an outer join or a group made nullable. The query that writes a
+    result checks its constraints, so a reader does not."""
+    relation = relation if relation.declared else replace(relation, constraints=())
     return replace(relation, primary_key=()) if relation.kind in LOOKED_UP else relation
 
 
@@ -149,8 +151,10 @@ def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
     """Functions of the user that the query calls, after their sources; jars and modules stay in the project."""
     written = query.statement
     inside = written.statements if isinstance(written, Application) else (written,)
-    bodies = [statement.body for statement in inside if isinstance(statement, CreateAsSelect | InsertInto)]
-    functions = list(dict.fromkeys(function for body in bodies for function in called(body.tree, catalog.functions)))
+    trees = [statement.body.tree for statement in inside if isinstance(statement, CreateAsSelect | InsertInto)]
+    constraints = [c for relation in (*query.inputs, *query.sinks) for c in relation.constraints]
+    trees += [constraint.condition for constraint in constraints]
+    functions = list(dict.fromkeys(function for tree in trees for function in called(tree, catalog.functions)))
     sources = dict.fromkeys(function.source for function in functions if function.source)
     for origin in (
         *(catalog.functions.sources[name].origin for name in sources),
@@ -218,6 +222,7 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
             for c in relation.columns
         ),
         primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
+        constraints=relation.constraints,
         properties=tuple(_property(name, values[name], span) for name in sorted(values)),
     )
     return print_statement(declaration)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.constraint import Constraint, constraints_shape
 from ds_dagster.plan.nodes.describing import changelog_text, named_text, text
 from ds_dagster.plan.nodes.node import (
     BoundExpression,
@@ -170,13 +171,14 @@ class Project(Node):
 @dataclass(frozen=True, slots=True)
 class Sink(Node):
     """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's
-    columns."""
+    columns. ``constraints``: what rows satisfy before they are written."""
 
     passes_time: ClassVar[bool] = True
     only_shows: ClassVar[bool] = True
     input: Node
     relation: Relation
     columns: tuple[str, ...]
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         require(self.input, frozenset(self.columns), "sink")
@@ -203,13 +205,18 @@ class Sink(Node):
 
     def shape(self, shaper: Shaper) -> Shape:
         """The relation, and which field each of its columns is."""
-        columns = places(self.columns, self.input.output)
+        columns = [*places(self.columns, self.input.output), *self._constraints_shape(shaper)]
         return [sink_shape(self.relation, shaper.scope.store_kinds), columns]
+
+    def _constraints_shape(self, shaper: Shaper) -> Shape:
+        texts = shaper.texts([constraint.condition for constraint in self.constraints])
+        return constraints_shape(self.constraints, texts)
 
     def about(self) -> str:
         relation = self.relation
         place = f"{relation.name.name} → {relation.store}.{relation.entity}"
-        return f"{relation.kind.replace('_', ' ')} {place} · {changelog_text(self)}"
+        facts = [f"{relation.kind.replace('_', ' ')} {place}", changelog_text(self)]
+        return " · ".join([*facts, *(constraint.about() for constraint in self.constraints)])
 
     def lineage(self, below: Sources) -> Sources:
         pairs = zip(self.relation.columns, self.columns, strict=True)

@@ -12,6 +12,7 @@ from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT
+from ds_dagster.plan.constraint import Constraint, constraints_shape
 from ds_dagster.plan.expressions.field_names import column_of, field_name, record_field, shown
 from ds_dagster.plan.nodes.describing import changelog_text
 from ds_dagster.plan.nodes.node import ChangelogKind, Field, Names, Node, Sources
@@ -55,6 +56,8 @@ class Scan(Node):
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
     stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
     place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
+
+    ``constraints``: what the relation's rows satisfy; rows are checked before anything else is done with them.
     """
 
     one_by_one: ClassVar[bool] = True
@@ -72,6 +75,7 @@ class Scan(Node):
     record_fields: tuple[Field, ...] = ()
     slot: str = ""
     log: Relation | None = None
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -99,6 +103,16 @@ class Scan(Node):
             return self.relation.columns
         names = frozenset(self.columns)
         return tuple(column for column in self.relation.columns if column.name in names)
+
+    @property
+    def checked(self) -> Scan:
+        """The same with the columns that its constraints read. They are no part of its output: state above would
+        depend on them, and a changed constraint keeps the checkpoint."""
+        if self.columns is None:
+            return self
+        names = {*self.columns}.union(*(constraint.condition.columns() for constraint in self.constraints))
+        columns = tuple(c.name for c in self.relation.columns if c.name in names or self.field_name(c.name) in names)
+        return replace(self, columns=columns)
 
     @property
     def rowtime_field(self) -> str:
@@ -136,7 +150,10 @@ class Scan(Node):
         records = [relation.kind, columns_shape(relation, names), records_shape(relation)]
         rows: Shape = [entity_shape(relation, scope.store_kinds), *records]
         if scope.pace:
-            return [*rows, [column, time.format, time.lateness_millis, time.idle_millis], self._pace()]
+            own = {self.field_name(c.name): c.name for c in relation.columns}
+            texts = [shaper.text(constraint.condition, own) for constraint in self.constraints]
+            pace = [*self._pace(), *constraints_shape(self.constraints, texts)]
+            return [*rows, [column, time.format, time.lateness_millis, time.idle_millis], pace]
         return [*rows, [column, time.format], *([[self.bad_records]] if scope.bad_records else ())]
 
     def _pace(self) -> Shape:
@@ -172,6 +189,7 @@ class Scan(Node):
             facts.append("bad records ignored" if self.log is None else f"bad records logged in {log_name(self.log)}")
         if self.data_loss == "skip":
             facts.append("lost records skipped")
+        facts += [constraint.about() for constraint in self.constraints]
         if self.max_records_per_batch is not None:
             facts.append(f"at most {self.max_records_per_batch} records per batch")
         return " · ".join(facts)

@@ -18,8 +18,9 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.spark.clocks.clock import ClockMode, clock_config, tick_source_name
-from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
+from ds_dagster.spark.compiler import NOTHING, POSITION, PlanCompiler, Wants, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.flow import OutputMode, output_mode
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.application import combined
 from ds_dagster.spark.queries.batch_writers import (
@@ -137,6 +138,7 @@ class Plans:
                 self.look_up,
                 self.logs,
                 tick_source_name if self.names_sources else _unnamed,
+                part.name,
             )
             frame = compiler.compile(part.root, _wants(part, write))
             if write.kind == "stream":

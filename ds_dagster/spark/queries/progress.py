@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.figures import Figures
 from ds_dagster.spark.records.formats import bad_records_metric
 
@@ -70,6 +71,8 @@ LOST = "lost_records"
 reports."""
 _OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
+_VIOLATIONS = "violations_"
+"""Begins the names of observations of constraints, by relation: constraint → rows that violate it, the place of one."""
 _WRITTEN = "rows_written_"
 """Begins the names of observations that count rows on their way into a sink of which Spark itself counts none."""
 
@@ -100,6 +103,7 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
         state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
         late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
         bad_records=sum(_observed(observed, _BAD)),
+        violations=_violations(observed),
         rows_written=_rows_written(int((report.get("sink") or {}).get("numOutputRows", -1)), observed),
         durations=MappingProxyType(durations),
     )
@@ -189,6 +193,23 @@ def _rows_written(by_spark: int, observed: Mapping[str, Any]) -> int | None:
     """Rows a batch has written: as Spark counts them, or :func:`counted`; None where the sink counts by itself."""
     ours = list(_observed(observed, _WRITTEN))
     return by_spark if by_spark >= 0 else sum(ours) if ours else None
+
+
+def violations_metric(query: str, relation: Relation) -> str:
+    """Name of the observation of a relation's constraints in a query or source of this name."""
+    return f"{_VIOLATIONS}{relation.name}|{query}"
+
+
+def _violations(observed: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """``relation.constraint`` → rows, and the place of one of them; None where nothing is violated."""
+    violations: dict[str, Any] = {}
+    for name, row in observed.items():
+        if name.startswith(_VIOLATIONS) and row is not None:
+            relation = name.removeprefix(_VIOLATIONS).partition("|")[0]
+            for constraint, counts in row.items():
+                if counts["rows"]:
+                    violations[f"{relation}.{constraint}"] = {n: value for n, value in counts.items() if value}
+    return violations or None
 
 
 def _observed(observed: Mapping[str, Any], prefix: str) -> Iterator[int]:

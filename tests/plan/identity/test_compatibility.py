@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ds_dagster.plan.identity.compatibility import verdict
@@ -17,6 +19,22 @@ SKIPPING = HANDLING.format("IGNORE")
 LOGGING = HANDLING.format("IGNORE_AND_LOG")
 ROW_ERRORS = " QUERY WITH ('row.error.handling' = '{}');"
 COPY_AT = COPY.replace("clicks", "clicks WITH ('starting.position' = timestamp, 'starting.timestamp' = {})")
+CHECKED = "CREATE STREAM b (a VARCHAR, b VARCHAR, n INTEGER{}) WITH ('topic' = 't', 'value.format' = 'json');"
+CONSTRAINTS = (
+    ", CONSTRAINT c CHECK (n > 1) ON VIOLATION DROP",
+    ", CONSTRAINT c CHECK (n > 2) ON VIOLATION DROP",
+    ", CONSTRAINT c CHECK (n > 2) ON VIOLATION WARN",
+    ", CONSTRAINT c CHECK (n > 2) ON VIOLATION WARN, CONSTRAINT d CHECK (b <> a)",
+    ", CONSTRAINT e CHECK (n > 2) ON VIOLATION WARN, CONSTRAINT d CHECK (b <> a)",
+)
+OF_CHECKED = (
+    "CREATE STREAM s AS SELECT a FROM b;",
+    "CREATE CHANGELOG s AS SELECT a, COUNT(*) AS rows_ FROM b GROUP BY a;",
+    "CREATE CHANGELOG s AS SELECT a, COUNT(DISTINCT b) AS d FROM b GROUP BY a;",
+    "CREATE STREAM s AS SELECT b.a, v.at FROM b JOIN views v WITHIN 1 MINUTE ON b.a = v.userid;",
+    "CREATE STREAM s AS SELECT b.a, u.name FROM b JOIN users u ON b.a = u.userid;",
+)
+"""Results of the stream that do not read the columns of its constraints."""
 CASES = (
     ("unchanged", COPY, COPY.lower()),
     ("keeps_checkpoint", COPY, COPY.replace("WHERE ok", "WHERE NOT ok")),
@@ -46,6 +64,12 @@ CASES = (
     ),
     ("keeps_checkpoint", COUNTS, COUNTS.replace(";", ROW_ERRORS.format("IGNORE"))),
     ("keeps_checkpoint", COUNTS.replace(";", ROW_ERRORS.format("IGNORE_AND_LOG")), COUNTS),
+    *(
+        ("keeps_checkpoint", CHECKED.format(old) + sql, CHECKED.format(new) + sql)
+        for sql in OF_CHECKED
+        for old, new in pairwise(("", *CONSTRAINTS, ""))
+    ),
+    ("keeps_checkpoint", COUNTS, COUNTS.replace("s AS", "s (CONSTRAINT c CHECK (n > 1) ON VIOLATION WARN) AS")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("clicks", SKIPPING).replace("WHERE ok", "WHERE NOT ok")),
     ("needs_new_checkpoint", WINDOW, WINDOW.replace("1 MINUTE", "2 MINUTES")),
     ("keeps_checkpoint", WINDOW, WINDOW.replace("> 1", "> 2")),

@@ -81,6 +81,14 @@ def test_a_batch_changes_a_figure_by_its_rule(name: str, figure: Figure) -> None
     assert found == FOLDS[figure.over_batches](5, 2)
 
 
+def test_violations_add_up_by_constraint_and_show_the_newest_sample() -> None:
+    first = Figures(violations={"s.a": {"rows": 2, "sample": "0/1"}, "s.b": {"rows": 1}})
+    after = after_batch(first, BatchProgress(violations={"s.a": {"rows": 3, "sample": "1/9"}, "s.c": {"rows": 4}}))
+    expected = {"s.a": {"rows": 5, "sample": "1/9"}, "s.b": {"rows": 1}, "s.c": {"rows": 4}}
+    assert after.violations == expected
+    assert after_batch(after, BatchProgress()).violations == expected
+
+
 def test_a_batch_that_does_not_know_a_figure() -> None:
     before = Figures(watermark=5.0, rows_written=3)
     after = after_batch(before, BatchProgress())

@@ -1,0 +1,72 @@
+"""``CONSTRAINT … CHECK``: conditions over the columns of a relation, bound for a query that reads or writes its rows.
+
+A condition is BOOLEAN, reads columns of its relation alone, holds no aggregate and gives the same answer for the same
+row: a batch that is replayed must leave out the same rows. Rows of a changelog are counted or fail the batch; one left
+out would leave its older self in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from ds_dagster.catalog.records import Findings
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.user_function import UserCode
+from ds_dagster.errors import error
+from ds_dagster.functions.table import FUNCTIONS
+from ds_dagster.plan.binding.scope import Scope, Source, Visible
+from ds_dagster.plan.constraint import Constraint
+from ds_dagster.plan.expressions.binder import ExpressionBinder
+from ds_dagster.plan.nodes.node import Field
+from ds_dagster.sql.statements import ConstraintDefinition, OnViolation
+
+LEAVES_OUT: frozenset[OnViolation] = frozenset(("drop", "quarantine"))
+"""Actions after which a row is not among the rows of its relation."""
+
+
+def bound_constraints(
+    relation: Relation, fields: Mapping[str, str], functions: UserCode, *, is_append: bool, findings: Findings
+) -> tuple[Constraint, ...]:
+    """The constraints of a relation over the fields of one node; what is wrong with them goes to the findings.
+
+    Args:
+        relation: whose constraints they are.
+        fields: column → internal name of its field.
+        functions: those of the user.
+        is_append: rows are appended; none replaces another.
+        findings: CONDITION_NOT_BOOLEAN, CONSTRAINT_OF_CHANGELOG, CONSTRAINT_NOT_REPEATABLE, and those of expressions.
+    """
+    columns = {c.name: Visible(c.name, fields[c.name], c.type, c.nullable) for c in relation.columns}
+    source = Source(relation.name.name, relation.name.name, columns)
+    constraints = (
+        findings.collect(lambda written=written: _bound(written, relation, source, functions, is_append))  # type: ignore[misc]
+        for written in relation.constraints
+    )
+    return tuple(constraint for constraint in constraints if constraint is not None)
+
+
+def check_constraints(relation: Relation, functions: UserCode, findings: Findings) -> None:
+    """Report what is wrong with the constraints of a declared relation, whether or not a query reads it."""
+    names = {column.name: column.name for column in relation.columns}
+    bound_constraints(relation, names, functions, is_append=not relation.is_changelog, findings=findings)
+
+
+def _bound(
+    written: ConstraintDefinition, relation: Relation, source: Source, functions: UserCode, is_append: bool
+) -> Constraint:
+    shown = {"name": written.name, "relation": relation.name.name}
+    if not is_append and written.on_violation in LEAVES_OUT:
+        raise error("CONSTRAINT_OF_CHANGELOG", span=written.span, **shown, action=written.on_violation.upper())
+    scope = Scope(written.condition_span, [source], functions=functions)
+    condition = ExpressionBinder(scope, f"CHECK of constraint {written.name}").condition(written.condition)
+    for call in condition.tree.find_all(exp.Anonymous):
+        if not FUNCTIONS[str(call.this)].deterministic:
+            raise error("CONSTRAINT_NOT_REPEATABLE", span=written.condition_span, **shown, function=call.this)
+    return Constraint(written.name, condition, written.on_violation)
+
+
+def output_fields(relation: Relation, output: tuple[Field, ...]) -> Mapping[str, str]:
+    """Column → name of its field, of a node whose first fields are the relation's columns in order."""
+    return {column.name: field.name for column, field in zip(relation.columns, output, strict=False)}
