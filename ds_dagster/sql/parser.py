@@ -274,7 +274,7 @@ class DeltaStreamParser(ConstraintParser):
             if self.at_words("primary", "key") and self.ahead(2).token_type is TokenType.L_PAREN:
                 if key_token:
                     raise self.refuse("PRIMARY_KEY_DUPLICATE", name=self.name, other=self.span(key_token))
-                key_token, key = self._curr, self._primary_key()
+                key_token, key = self._curr, self.primary_key()
             elif self.at_constraint():
                 self.constraint(constraints)
             else:
@@ -292,12 +292,6 @@ class DeltaStreamParser(ConstraintParser):
             raise self.refuse("COLUMN_LIST_EMPTY", opening, name=self.name)
         if key and kind not in KEYED_KINDS:
             self.note("PRIMARY_KEY_NOT_ALLOWED", key, kind=SHOWN_KINDS[kind], name=self.name)
-
-    def _primary_key(self) -> tuple[WrittenName, ...]:
-        self.need("primary", "key")
-        names = tuple(self.listed(lambda: self.simple_name("a column's name")))
-        self.take("not", "enforced")
-        return names
 
     def _column_definition(self, columns: dict[str, ColumnDefinition]) -> None:
         token = self.name_token("a column's name")

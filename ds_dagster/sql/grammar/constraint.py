@@ -1,11 +1,12 @@
-"""``CONSTRAINT name CHECK (condition) ON VIOLATION …``: an item in the list of columns of a relation."""
+"""Items in the list of columns of a relation that are no columns: its primary key, and
+``CONSTRAINT name CHECK (condition) ON VIOLATION …``."""
 
 from __future__ import annotations
 
 from sqlglot.tokenizer_core import TokenType
 
 from ds_dagster.sql.grammar.query import QueryParser
-from ds_dagster.sql.statements import ConstraintDefinition, OnViolation
+from ds_dagster.sql.statements import ConstraintDefinition, OnViolation, WrittenName
 
 ON_VIOLATION: dict[tuple[str, ...], OnViolation] = {
     ("warn",): "warn",
@@ -46,6 +47,13 @@ class ConstraintParser(QueryParser):
         other = constraints.setdefault(name, constraint)
         if other is not constraint:
             self.note("CONSTRAINT_DEFINED_TWICE", token, related=(other.span,), name=name, other=other.span)
+
+    def primary_key(self) -> tuple[WrittenName, ...]:
+        """``PRIMARY KEY (column, …) [NOT ENFORCED]``."""
+        self.need("primary", "key")
+        names = tuple(self.listed(lambda: self.simple_name("a column's name")))
+        self.take("not", "enforced")
+        return names
 
     def _on_violation(self) -> OnViolation:
         """The action; FAIL where none is written, as a CHECK of standard SQL does."""
