@@ -19,8 +19,8 @@ OverBatches = Literal["sum", "last", "known", "apart"]
 since the figure is looked for beside the batches."""
 
 OverQueries = Literal["sum", "max", "min"]
-Unit = Literal["", "rows", "records", "rows/s", "s", "bytes", "moment"]
-"""``moment``: seconds since the epoch, UTC."""
+Unit = Literal["", "rows", "records", "rows/s", "s", "bytes", "moment", "by name"]
+"""``moment``: seconds since the epoch, UTC. ``by name``: no number, but a mapping of figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Figures:
     late_rows: int = _figure(0, "rows too late for their window", "rows", "sum", "sum", heading="late")
     bad_records: int = _figure(0, "records left out because they cannot be read", "records", "sum", "sum")
     violations: Mapping[str, Any] | None = _figure(
-        None, "rows that violate a constraint, by constraint, and where one of them is", "rows", "sum", "sum"
+        None, "rows that violate a constraint, by constraint, and where one of them is", "by name", "sum", "sum"
     )
     lost_records: int = _figure(0, "records that were gone before they were read", "records", "last", "sum")
     progressed: float | None = _figure(

@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic
-from ds_dagster.names import QualifiedName
+from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
 from ds_dagster.sql.annotations import Automation, automations_of
 from ds_dagster.sql.column_comments import column_comments
+from ds_dagster.sql.statements import ConstraintDefinition
 from ds_dagster.sql.thresholds import Threshold, thresholds_of
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
@@ -108,6 +109,12 @@ class RelationProps:
     def thresholds(self) -> tuple[Threshold, ...]:
         """The ``@check`` tags of its comment."""
         return thresholds_of(self.relation.comment) if self.relation and self.is_executable else ()
+
+    @property
+    def constraint_checks(self) -> Mapping[str, ConstraintDefinition]:
+        """Its constraints, by the names of their checks."""
+        constraints = self.relation.constraints if self.relation else ()
+        return {f"constraint_{safe_name(constraint.name)}": constraint for constraint in constraints}
 
     @property
     def is_redeployed(self) -> bool:

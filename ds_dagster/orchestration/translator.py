@@ -20,6 +20,7 @@ from ds_dagster.orchestration.automation import automation_condition
 from ds_dagster.orchestration.health.freshness import freshness
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
 from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of, wrong_tags
+from ds_dagster.sql.printing import print_constraint
 
 KIND_CHIPS: Mapping[str, str] = {
     "stream": "stream",
@@ -170,11 +171,12 @@ class DsTranslator:
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
         """The health checks of a relation that long-lived queries fill; ``fresh`` where it has ``@freshness``; one for
-        each ``@check``, of loads too. Leave some out to go without them."""
+        each ``@check``, of loads too; one for each constraint, of sources too. Leave some out to go without them."""
         key, rule = self.get_asset_key(props.name), freshness(props)
         health = CHECKS if props.is_stream else {}
         fresh = {FRESH: _fresh_text(rule)} if props.is_stream and rule is not None else {}
         about = {**health, **fresh, **{limit.name: f"{limit}." for limit in props.thresholds}}
+        about |= {name: f"{print_constraint(constraint)}." for name, constraint in props.constraint_checks.items()}
         return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in about.items()]
 
     def get_file_spec(self, file: BrokenFile) -> dg.AssetSpec:

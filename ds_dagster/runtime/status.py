@@ -59,6 +59,7 @@ class JobStatus(Figures):
         detail: text of the outside system that failed.
         reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.
         since: when it entered ``state``.
+        parameters: of the condition, as JSON.
     """
 
     name: str
@@ -81,6 +82,7 @@ class JobStatus(Figures):
     detail: str = ""
     reported_generation: int = 0
     since: float | None = None
+    parameters: str = ""
 
 
 def ended_with_engine(status: JobStatus) -> bool:

@@ -48,7 +48,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
     values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     values["reported_generation"] = values.pop("generation")
     values["since"] = values["since"] or None
-    writer, _, _ = values.pop("writer"), values.pop("streak"), values.pop("parameters")
+    writer, _ = values.pop("writer"), values.pop("streak")
     lives = (
         job.name in surroundings.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     )

@@ -103,7 +103,7 @@ def _relation(statement: CreateRelation) -> str:
     items = [_column(column) for column in statement.columns]
     if statement.primary_key:
         items.append("PRIMARY KEY (" + ", ".join(map(_name, statement.primary_key)) + ")")
-    items += map(_constraint, statement.constraints)
+    items += map(print_constraint, statement.constraints)
     return _words(
         "CREATE",
         SHOWN_KINDS[statement.kind],
@@ -118,13 +118,14 @@ def _column(column: ColumnDefinition) -> str:
     return _words(name_text(column.name), str(column.type), "" if column.nullable else "NOT NULL")
 
 
-def _constraint(constraint: ConstraintDefinition) -> str:
+def print_constraint(constraint: ConstraintDefinition) -> str:
+    """A constraint as an item of a list."""
     condition = constraint.condition.sql(dialect=DeltaStream, comments=False)
     return f"CONSTRAINT {name_text(constraint.name)} CHECK ({condition}) ON VIOLATION {constraint.on_violation.upper()}"
 
 
 def _as_select(statement: CreateAsSelect) -> str:
-    constraints = ", ".join(map(_constraint, statement.constraints))
+    constraints = ", ".join(map(print_constraint, statement.constraints))
     return _words(
         "CREATE",
         "VIRTUAL" if statement.virtual else "",

@@ -14,9 +14,10 @@ from ds_dagster.sql.statements import Comment
 
 CHECK_TAG = "check"
 LIMITED: Mapping[str, str] = MappingProxyType(
-    {figure.name: field for field, figure in FIGURES.items() if figure.unit != "moment"}
+    {figure.name: field for field, figure in FIGURES.items() if figure.unit not in ("moment", "by name")}
 )
-"""Figures that may have a limit: name → field of :class:`ds_dagster.figures.Figures`. Moments have ``@freshness``."""
+"""Figures that may have a limit: name → field of :class:`ds_dagster.figures.Figures`. Moments have ``@freshness``,
+constraints a check each."""
 
 Severity = Literal["error", "warn"]
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(

@@ -10,9 +10,12 @@ import dagster as dg
 
 from ds_dagster.errors import error
 from ds_dagster.figures import over_queries
+from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
+from ds_dagster.orchestration.health.constraints import check_constraint
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
+from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.surface import surface_of
@@ -35,24 +38,6 @@ COMING_BACK = frozenset({"BACKING_OFF", "WAITING"})
 
 ROWS = Freshness(0, "rows")
 """What a relation without ``@freshness`` would follow."""
-
-ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Outcome of one check; ``reason`` and ``metadata`` explain it, ``condition`` names the failure."""
-
-    passed: bool
-    reason: str
-    severity: dg.AssetCheckSeverity = ERROR
-    condition: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-
-    @property
-    def mark(self) -> str:
-        """Key of a verdict: a new result is written when the outcome or the failure changes."""
-        return "passed" if self.passed else f"failed {self.condition}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +171,13 @@ class Health:
     Attributes:
         statuses, changes: by query name.
         now: seconds since the epoch.
+        readers: relation → names of the queries that read it.
     """
 
     statuses: Mapping[str, JobStatus]
     changes: Mapping[str, Change]
     now: float
+    readers: Mapping[QualifiedName, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def read(cls, control: Control, project: DsProject) -> "Health":
@@ -198,16 +185,26 @@ class Health:
         statuses = {status.name: status for status in control.statuses()}
         names = [name for name in project.project.queries if name in statuses]
         changes = {change.name: change for change in control.changes(project.project, names)} if names else {}
-        return cls(statuses, changes, control.clock.now())
+        return cls(statuses, changes, control.clock.now(), project.project.downstream)
 
     def of(self, props: RelationProps) -> list[JobStatus]:
         """Statuses of the jobs that fill a relation; of those that were ever asked for."""
         return [self.statuses[query.name] for query in props.queries if query.name in self.statuses]
 
+    def checking(self, props: RelationProps) -> list[JobStatus]:
+        """Statuses of the jobs that check a relation's constraints: those that fill it; of a declared one those that
+        read it too."""
+        is_declared = props.relation is not None and props.relation.declared
+        names = [*(query.name for query in props.queries), *(self.readers.get(props.name, ()) if is_declared else ())]
+        return [self.statuses[name] for name in dict.fromkeys(names) if name in self.statuses]
+
     def verdict(self, name: str, props: RelationProps) -> Verdict:
         """One check over all jobs that fill a relation: the first failure, else the first verdict."""
         if name == COMPILES:
             return compiles(props)
+        constraint = props.constraint_checks.get(name)
+        if constraint is not None:
+            return check_constraint(str(props.name), constraint, self.checking(props))
         statuses = self.of(props)
         threshold = next((limit for limit in props.thresholds if limit.name == name), None)
         if threshold is not None:
@@ -243,7 +240,8 @@ def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetC
     """
     specs = translator.get_check_specs(props)
     for spec in specs:
-        if spec.name not in CHECK_FUNCTIONS and spec.name not in {limit.name for limit in props.thresholds}:
+        own = {limit.name for limit in props.thresholds} | props.constraint_checks.keys()
+        if spec.name not in CHECK_FUNCTIONS and spec.name not in own:
             whose = type(translator).__name__
             raise error("CHECK_UNKNOWN", check=spec.name, relation=props.name, translator=whose, known=CHECK_FUNCTIONS)
     if not props.mistakes or (props.broken is not None and not props.is_stream):  # such an asset fails by itself

@@ -15,9 +15,10 @@ from dagster._core.definitions.data_version import (
 from dagster._core.storage.event_log.base import AssetEntry
 
 from ds_dagster.orchestration.events import status_metadata
-from ds_dagster.orchestration.health.checks import WARN, Health, Verdict, are_running, check_metadata, check_names
+from ds_dagster.orchestration.health.checks import Health, are_running, check_metadata, check_names
 from ds_dagster.orchestration.health.cursor import Cursor, Said
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
+from ds_dagster.orchestration.health.verdict import WARN, Verdict
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.status import JobStatus
@@ -74,7 +75,7 @@ class Reporter:
 
     def report(self, relations: Sequence[RelationProps], cursor: Cursor) -> Report:
         """Everything that is worth saying now; relations that waited longest come first when time is short."""
-        keyed = {"/".join(self.translator.get_asset_key(props.name).path): props for props in relations}
+        keyed = {self._path(props): props for props in relations}
         said = {path: text for path, text in cursor.said.items() if path in keyed}
         waiting = sorted(keyed, key=lambda path: cursor.of(path).checked)
         events: list[Event] = []
@@ -91,12 +92,18 @@ class Reporter:
 
     def _of(self, props: RelationProps, said: Said) -> tuple[Said, list[Event]]:
         statuses = self.health.of(props)
-        if not statuses and not props.mistakes:
+        is_checked = is_checked_source(props) and self.health.checking(props)
+        if not statuses and not props.mistakes and not is_checked:
             return said, []
         key = self.translator.get_asset_key(props.name)
         said, events = self._figures(key, props, statuses, said)
         said, checks = self._checks(key, props, statuses, said)
         return said, [*events, *checks]
+
+    def _path(self, props: RelationProps) -> str:
+        """Its name in the cursor. A source has another entry there, of the watch over entities."""
+        path = "/".join(self.translator.get_asset_key(props.name).path)
+        return f"{path}#checks" if is_checked_source(props) else path
 
     def _figures(
         self, key: dg.AssetKey, props: RelationProps, statuses: Sequence[JobStatus], said: Said
@@ -199,6 +206,11 @@ class Reporter:
     @property
     def _slow(self) -> float:
         return 3.0 if self.many else 1.0
+
+
+def is_checked_source(props: RelationProps) -> bool:
+    """Whether others fill a relation whose constraints queries check."""
+    return not props.is_executable and bool(props.constraint_checks)
 
 
 def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import Health
 from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.health.history import transitions_told
-from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter
+from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter, is_checked_source
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
 from ds_dagster.orchestration.surface import mapper_of, surface_of
@@ -45,7 +45,7 @@ def build_ds_health_sensor(
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
-    shown = [props for props in surface.shown if props.is_stream or props.mistakes]
+    shown = [props for props in surface.shown if props.is_stream or props.mistakes or is_checked_source(props)]
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for spec in surface.specs.values()}
     slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0

@@ -1,0 +1,26 @@
+"""The outcome of one check."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of one check; ``reason`` and ``metadata`` explain it, ``condition`` names the failure."""
+
+    passed: bool
+    reason: str
+    severity: dg.AssetCheckSeverity = ERROR
+    condition: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def mark(self) -> str:
+        """Key of a verdict: a new result is written when the outcome or the failure changes."""
+        return "passed" if self.passed else f"failed {self.condition}".strip()
