@@ -10,9 +10,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from ds_dagster.errors import DsError
+from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import NO_REPLAY, operator_error
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
-from tests.spark.jvm.test_jvm_sink import fill, ids, remove_batches, run, source, write
+from tests.spark.jvm.test_jvm_sink import fill, ids, on_losing_disk, remove_batches, run, source, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 ROWS = 600
@@ -26,7 +28,7 @@ def without_tens(lab: Any, frame: DataFrame) -> DataFrame:
     return frame.where(sf.when(~is_ten, sf.lit(True)).otherwise(lab.operators.log_row(lab.job, LOG, text)))
 
 
-def logged(lab: Any, broker: Any, topic: str) -> None:
+def logged(lab: Any, broker: Any, topic: str, place: str = "") -> None:
     options = {
         "kafka.bootstrap.servers": broker.address,
         "topic": topic,
@@ -35,7 +37,7 @@ def logged(lab: Any, broker: Any, topic: str) -> None:
     }
     lab.operators.remove_row_logs(lab.job)
     lab.operators.register_row_log(lab.job, LOG, options)
-    place = str(lab.root / "sink")
+    place = place or str(lab.root / "sink")
     planned = checkpoint_tip(lab.spark, place).planned
     lab.operators.begin_row_logs(lab.job, place, planned.batch if planned else NO_REPLAY)
 
@@ -57,6 +59,41 @@ def test_a_replayed_batch_is_logged_once(lab: Any, broker: Any, fault: str) -> N
     assert ids(broker, target) == Counter(set(range(ROWS)) - tens)
     assert Counter(json.loads(message.value())["id"] for message in broker.read(log)) == Counter(tens)
     assert broker.ends(log, "read_committed") == broker.ends(log, "read_uncommitted")
+    lab.operators.remove_row_logs(lab.job)
+
+
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_power_failure_loses_and_doubles_no_logged_row(lab: Any, broker: Any, stride: int) -> None:
+    """After every few steps on the disk of the checkpoint the power fails; log and sink are two transactions."""
+    origin, target, log, disk = broker.topic(1), broker.topic(1), broker.topic(1), on_losing_disk(lab)
+    place = f"losing:{disk.folder}/sink"
+    fill(broker, origin, 1, first=0, count=30)
+
+    def attempt() -> bool:
+        try:
+            logged(lab, broker, log, place)
+            frame = without_tens(lab, source(lab, broker, origin, maxOffsetsPerTrigger="10"))
+            query = write(lab, broker, frame, target, place, row_log_job=lab.job).trigger(availableNow=True).start()
+            lab.queries.append(query)
+            query.awaitTermination(120)
+        except (DsError, *SPARK_ERRORS) as problem:
+            assert disk.is_off, problem
+        finally:
+            lab.operators.release_transaction(lab.job)
+        return not disk.is_off
+
+    steps = failures = 0
+    disk.power(steps)
+    while not attempt():
+        failures += 1
+        disk.lose(names=failures % 2 == 1)
+        steps += stride
+        disk.power(steps)
+    disk.power()
+    tens = {number for number in range(30) if number % 10 == 0}
+    assert failures >= 12 / stride
+    assert ids(broker, target) == Counter(set(range(30)) - tens)
+    assert Counter(json.loads(message.value())["id"] for message in broker.read(log)) == Counter(tens)
     lab.operators.remove_row_logs(lab.job)
 
 
