@@ -16,6 +16,8 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 public final class EarlierPatterns {
   private static final int ROWS = 50;
   private static final short[][] WAYS = {{0, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 0, 1}, {}};
+  /** One state, to which three steps lead back. */
+  private static final int[][] STEPS = {{0, 0, 0, 0, 0, 0}};
 
   private EarlierPatterns() {}
 
@@ -65,8 +67,14 @@ public final class EarlierPatterns {
     expect(Arrays.equals(state.rows.list().last().payload(), payload(ROWS - 1)), "bytes of a row");
     TimedRows.Cursor searches = state.searches.between(0, ROWS);
     for (int i = 0; i < WAYS.length; i++) {
-      Search search = Search.read(searches.next());
-      expect(search.start == 20 * i && Arrays.equals(search.choices, WAYS[i]), "search");
+      TimedRow search = searches.next();
+      expect(search.ts() == 20 * i, "begin of a search");
+      Way way = new Way(STEPS, new int[1], new int[1], null);
+      way.begin(search.payload(), null);
+      expect(way.length() == WAYS[i].length, "length of a way");
+      for (int left = WAYS[i].length; left > 0; left--) {
+        expect(way.pop() == WAYS[i][left - 1], "step of a way");
+      }
     }
     expect(!searches.hasNext(), "no more searches");
   }

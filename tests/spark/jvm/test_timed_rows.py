@@ -35,3 +35,8 @@ def test_buckets_equal_a_sorted_list(tmp_path: Path) -> None:
 
 def test_patterns_of_earlier_versions_are_read_on(tmp_path: Path) -> None:
     assert run_model(tmp_path, "EarlierPatterns", package="dsdagster.match.") == "equal"
+
+
+def test_ways_of_searches_equal_a_plain_list(tmp_path: Path) -> None:
+    """In chunks of one step and more, stored and read between steps, back and forth over the ends of chunks."""
+    assert run_model(tmp_path, "WayModel", str(SEED), "200", package="dsdagster.match.") == "equal"

@@ -3,13 +3,18 @@ package dsdagster.match;
 import dsdagster.OperatorFault;
 import java.io.Serializable;
 import java.math.BigDecimal;
+import java.math.BigInteger;
 import java.math.RoundingMode;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.TypeUtils$;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StructType;
 import scala.math.Ordering;
 
 /**
@@ -21,6 +26,14 @@ import scala.math.Ordering;
 final class Aggregate implements Serializable {
   private static final long serialVersionUID = 1L;
 
+  private static final StructType SUM =
+      new StructType()
+          .add("count", DataTypes.LongType)
+          .add("whole", DataTypes.LongType)
+          .add("floating", DataTypes.DoubleType)
+          .add("scale", DataTypes.IntegerType)
+          .add("digits", DataTypes.BinaryType);
+
   private final Value value;
   private final DataType argument;
   private transient Ordering<Object> ordering;
@@ -31,6 +44,34 @@ final class Aggregate implements Serializable {
   }
 
   private record Sum(long count, long whole, double floating, BigDecimal exact) {}
+
+  /** Type of {@link #packed}. */
+  DataType stateType() {
+    return switch (value.function()) {
+      case COUNT -> DataTypes.LongType;
+      case MIN, MAX -> argument;
+      default -> SUM;
+    };
+  }
+
+  /** The state as a value of Spark's. */
+  Object packed(Object state) {
+    if (!(state instanceof Sum sum)) {
+      return state;
+    }
+    byte[] digits = sum.exact().unscaledValue().toByteArray();
+    return new GenericInternalRow(new Object[] {sum.count(), sum.whole(), sum.floating(), sum.exact().scale(), digits});
+  }
+
+  /** The state of which {@link #packed} made a value. */
+  Object unpacked(Object packed) {
+    if (stateType() != SUM) {
+      return packed;
+    }
+    InternalRow sum = (InternalRow) packed;
+    BigDecimal exact = new BigDecimal(new BigInteger(sum.getBinary(4)), sum.getInt(3));
+    return new Sum(sum.getLong(0), sum.getLong(1), sum.getDouble(2), exact);
+  }
 
   /** The state after one more value. */
   Object add(Object state, Object next) {

@@ -17,28 +17,34 @@ import java.util.List;
  */
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
-  private static final byte LAYOUT = 3;
+  private static final byte LAYOUT = 4;
   /** All rows in one value. */
   private static final byte WITHOUT_BUCKETS = 1;
   /** Rows that wait for time in buckets, all else in one value. */
   private static final byte WAITING_IN_BUCKETS = 2;
+  /** The way of a search in one value. */
+  private static final byte WITHOUT_CHUNKS = 3;
   private static final String WHAT = "state of a pattern";
   private static final int WAITING = 0;
   private static final int ROWS = 1;
   private static final int SEARCHES = 2;
+  private static final int CHUNKS = 3;
 
   /** In the order in which they will be looked at; with their position in the source. */
   final TimedRows waiting;
   /** From the first row on that a search needs. */
   final MatchRows rows;
-  /** By the number of the row they begin at, which stands for their time; see {@link Search#written}. */
+  /** By the number of the row they begin at, which stands for their time; the payload is {@link Way#written}. */
   final TimedRows searches;
+  /** The older part of the way of the one search, where searches do not overlap; see {@link Way}. */
+  final TimedRows chunks;
   long alarm;
 
-  private KeyState(TimedRows waiting, MatchRows rows, TimedRows searches, long alarm) {
+  private KeyState(TimedRows waiting, MatchRows rows, TimedRows searches, TimedRows chunks, long alarm) {
     this.waiting = waiting;
     this.rows = rows;
     this.searches = searches;
+    this.chunks = chunks;
     this.alarm = alarm;
   }
 
@@ -60,8 +66,13 @@ final class KeyState {
 
   /** Forgets all searches with their rows. */
   void forget() {
-    searches.clear();
+    endSearches();
     trim();
+  }
+
+  void endSearches() {
+    searches.clear();
+    chunks.clear();
   }
 
   /** Forgets the rows before the first search. */
@@ -73,19 +84,23 @@ final class KeyState {
   static KeyState decode(byte[] bytes, Buckets buckets, Comparator<TimedRow> order) {
     if (bytes == null) {
       TimedRows waiting = new TimedRows(buckets, WAITING, order);
-      return new KeyState(waiting, new MatchRows(empty(buckets, ROWS), 0), empty(buckets, SEARCHES), NO_ALARM);
+      MatchRows rows = new MatchRows(empty(buckets, ROWS), 0);
+      return new KeyState(waiting, rows, empty(buckets, SEARCHES), empty(buckets, CHUNKS), NO_ALARM);
     }
     boolean isEarlier = bytes[0] == WITHOUT_BUCKETS || bytes[0] == WAITING_IN_BUCKETS;
-    ByteBuffer in = Layout.open(bytes, isEarlier ? bytes[0] : LAYOUT, WHAT);
+    boolean isWhole = isEarlier || bytes[0] == WITHOUT_CHUNKS;
+    ByteBuffer in = Layout.open(bytes, isWhole ? bytes[0] : LAYOUT, WHAT);
     long alarm = in.getLong();
     TimedRows waiting = TimedRows.get(in, buckets, WAITING, order);
     if (isEarlier) {
       MatchRows rows = earlierRows(in, buckets);
-      return new KeyState(waiting, rows, earlierSearches(in, buckets), alarm);
+      return new KeyState(waiting, rows, earlierSearches(in, buckets), empty(buckets, CHUNKS), alarm);
     }
     long first = in.getLong();
     MatchRows rows = new MatchRows(TimedRows.get(in, buckets, ROWS, TimedRow.BY_TIME), first);
-    return new KeyState(waiting, rows, TimedRows.get(in, buckets, SEARCHES, TimedRow.BY_TIME), alarm);
+    TimedRows searches = TimedRows.get(in, buckets, SEARCHES, TimedRow.BY_TIME);
+    TimedRows chunks = isWhole ? empty(buckets, CHUNKS) : TimedRows.get(in, buckets, CHUNKS, TimedRow.BY_TIME);
+    return new KeyState(waiting, rows, searches, chunks, alarm);
   }
 
   private static TimedRows empty(Buckets buckets, int list) {
@@ -104,22 +119,20 @@ final class KeyState {
     TimedRows found = empty(buckets, SEARCHES);
     for (int left = in.getInt(); left > 0; left--) {
       int start = in.getInt();
-      short[] choices = new short[in.getInt()];
-      for (int i = 0; i < choices.length; i++) {
-        choices[i] = in.getShort();
-      }
-      found.add(new Search(start, choices).written());
+      byte[] way = StoredWay.ofSteps(in, in.getInt());
+      found.add(new TimedRow(start, null, way));
     }
     return found;
   }
 
   /** Writes the buckets too. */
   byte[] encode() {
-    long lists = waiting.encodedSize() + rows.list().encodedSize() + searches.encodedSize();
+    long lists = waiting.encodedSize() + rows.list().encodedSize() + searches.encodedSize() + chunks.encodedSize();
     ByteBuffer out = Layout.create(1 + 2 * Long.BYTES + lists, LAYOUT, WHAT).putLong(alarm);
     waiting.put(out);
     rows.list().put(out.putLong(rows.first()));
     searches.put(out);
+    chunks.put(out);
     return out.array();
   }
 }

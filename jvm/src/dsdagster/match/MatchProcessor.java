@@ -196,7 +196,7 @@ final class MatchProcessor extends AlarmedProcessor {
       found[i] = key.get(i);
     }
     found[keys] = packing.apply(values).copy().getBytes(); // the projection fills the same row again
-    found[keys + 1] = path.row(path.length() - 1).ts;
+    found[keys + 1] = path.time();
     return RowFactory.create(found);
   }
 

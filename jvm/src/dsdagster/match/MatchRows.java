@@ -46,7 +46,12 @@ final class MatchRows {
 
   /** Time of the last row. */
   long lastTime() {
-    return rows.last().ts();
+    return rows.lastTime();
+  }
+
+  /** Time of a row; that of the first one is known without reading it. */
+  long time(long number) {
+    return number == first ? rows.firstTime() : get(number).ts;
   }
 
   void add(long ts, byte[] payload) {

@@ -103,6 +103,20 @@ record MatchSettings(
     return found;
   }
 
+  /** How many of the first or last rows of each variable values and {@link #skip} ask for. */
+  int[] kept(Value.Function end) {
+    int[] most = new int[tests.size()];
+    for (Value value : values) {
+      if (value.function() == end && value.variable() != Value.ALL) {
+        most[value.variable()] = Math.max(most[value.variable()], value.offset() + 1);
+      }
+    }
+    if (skip == (end == Value.Function.FIRST ? Skip.TO_FIRST : Skip.TO_LAST)) {
+      most[skipVariable] = Math.max(most[skipVariable], 1);
+    }
+    return most;
+  }
+
   boolean isLimited() {
     return withinMicros != NO_LIMIT;
   }

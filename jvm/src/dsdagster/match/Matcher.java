@@ -4,8 +4,7 @@ import dsdagster.Conditions;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
 import java.util.Arrays;
-import java.util.HashSet;
-import java.util.Set;
+import java.util.BitSet;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
@@ -24,23 +23,22 @@ final class Matcher {
     WAITS
   }
 
-  private static final int NO_STEP = -1;
-
   private final MatchSettings settings;
   private final Conditions conditions;
   private final Path path;
   private final GenericInternalRow tested;
   private final boolean isPlain;
-  private final Set<Long> failed = new HashSet<>();
-  private int[] states = new int[17];
-  private short[] choices = new short[16];
+  private final boolean isAlone;
+  private final int fields;
+  /** By state, after how many rows of the path it leads nowhere; null without one. */
+  private BitSet[] failed;
   private KeyState state;
   private long time;
   /** The searches that waited, where each row begins one; then the next row that begins one. */
   private TimedRows.Cursor open;
   private long fresh;
   /** The one search, where the next one begins after it. */
-  private Search only;
+  private TimedRow only;
 
   Matcher(MatchSettings settings, Conditions conditions, StructType row) {
     this.settings = settings;
@@ -48,6 +46,8 @@ final class Matcher {
     path = new Path(settings, row);
     tested = new GenericInternalRow(settings.values().size());
     isPlain = settings.isPlain();
+    isAlone = settings.skip() != MatchSettings.Skip.TO_NEXT;
+    fields = row.size();
   }
 
   /**
@@ -61,14 +61,14 @@ final class Matcher {
     this.time = time;
     fresh = started;
     open = state.searches.between(Long.MIN_VALUE, started - 1);
-    if (settings.skip() != MatchSettings.Skip.TO_NEXT) {
-      only = open.hasNext() ? Search.read(open.next()) : new Search(state.rows.first());
+    if (isAlone) {
+      only = open.hasNext() ? open.next() : begun(state.rows.first());
     }
   }
 
   /** Goes on to the next match, whose path is valid until the next call; null when no more is found. */
   Path next() {
-    boolean isFound = settings.skip() == MatchSettings.Skip.TO_NEXT ? nextTogether() : nextAlone();
+    boolean isFound = isAlone ? nextAlone() : nextTogether();
     if (!isFound) {
       state.trim();
     }
@@ -79,25 +79,24 @@ final class Matcher {
   private boolean nextTogether() {
     while (open.hasNext()) {
       TimedRow known = open.next();
-      Search search = Search.read(known);
-      Outcome outcome = search(search);
+      Outcome outcome = search(known);
       if (outcome != Outcome.WAITS) {
         open.remove();
-      } else if (!search.isWrittenAs(known)) {
-        open.replace(search.written());
+      } else if (!isAt(known)) {
+        open.replace(written(known));
       }
       if (outcome == Outcome.MATCH) {
         return true;
       }
     }
     while (fresh < state.rows.end()) {
-      Search search = new Search(fresh++);
+      TimedRow search = begun(fresh++);
       Outcome outcome = search(search);
       if (outcome == Outcome.MATCH) {
         return true;
       }
       if (outcome == Outcome.WAITS) {
-        state.searches.add(search.written());
+        state.searches.add(written(search));
       }
     }
     return false;
@@ -105,28 +104,42 @@ final class Matcher {
 
   /** Where the next search begins depends on what this one finds. */
   private boolean nextAlone() {
-    while (only.start < state.rows.end()) {
-      state.rows.forgetBefore(only.start);
+    while (only.ts() < state.rows.end()) {
+      state.rows.forgetBefore(only.ts());
       Outcome outcome = search(only);
       if (outcome == Outcome.WAITS) {
         waitFor(only);
         return false;
       }
-      only = new Search(only.start + (outcome == Outcome.MATCH ? skipped() : 1));
+      only = begun(only.ts() + (outcome == Outcome.MATCH ? skipped() : 1));
       if (outcome == Outcome.MATCH) {
         return true;
       }
     }
-    state.searches.clear();
+    state.endSearches();
     return false;
   }
 
-  private void waitFor(Search search) {
+  private void waitFor(TimedRow search) {
     TimedRow known = state.searches.first();
-    if (known == null || !search.isWrittenAs(known)) {
+    if (known == null || known.ts() != search.ts() || !isAt(known)) {
       state.searches.clear();
-      state.searches.add(search.written());
+      state.searches.add(written(search));
     }
+  }
+
+  /** A search that has taken no row. */
+  private static TimedRow begun(long start) {
+    return new TimedRow(start, null, new byte[0]);
+  }
+
+  /** The search with the way that the path has. */
+  private TimedRow written(TimedRow search) {
+    return new TimedRow(search.ts(), null, path.written());
+  }
+
+  private boolean isAt(TimedRow known) {
+    return Arrays.equals(known.payload(), path.written());
   }
 
   /** How many rows of the match are passed over; never none, patterns that could are refused. */
@@ -138,73 +151,49 @@ final class Matcher {
     };
   }
 
-  /** Goes on with a search; on MATCH the path holds its rows, on WAITS the search the way it is on. */
-  private Outcome search(Search search) {
+  /** Goes on with a search; on MATCH the path holds its rows, on WAITS the way it is on. */
+  private Outcome search(TimedRow search) {
     MatchRows rows = state.rows;
-    resume(search);
-    long end = settings.isLimited() ? rows.get(search.start).ts + settings.withinMicros() : Long.MAX_VALUE;
+    path.begin(rows, search.ts(), search.payload(), isAlone ? state.chunks : null);
+    failed = null;
+    long end = settings.isLimited() ? rows.time(search.ts()) + settings.withinMicros() : Long.MAX_VALUE;
     int choice = 0;
     while (true) {
-      int[] steps = settings.steps()[states[path.length()]];
-      int step = NO_STEP;
-      for (; choice < steps.length / 2; choice++) {
-        int variable = steps[2 * choice];
-        if (variable == MatchSettings.ACCEPT) {
+      int[] steps = settings.steps()[path.state()];
+      boolean isTaken = false;
+      for (; !isTaken && choice < steps.length / 2; choice++) {
+        if (steps[2 * choice] == MatchSettings.ACCEPT) {
           return Outcome.MATCH;
         }
-        if (path.next() >= rows.end()) {
-          if (time < end) {
-            search.choices = Arrays.copyOf(choices, path.length());
-            return Outcome.WAITS;
-          }
-        } else if (fits(rows.get(path.next()), variable, steps[2 * choice + 1], end)) {
-          step = choice;
-          break;
+        if (path.next() < rows.end()) {
+          isTaken = take(rows.get(path.next()), choice, end);
+        } else if (time < end) {
+          return Outcome.WAITS;
         }
       }
-      if (step != NO_STEP) {
-        took(step, steps[2 * step + 1]);
+      if (isTaken) {
         choice = 0;
       } else if (path.length() == 0) {
         return Outcome.NONE;
       } else {
         remember();
-        path.pop();
-        choice = choices[path.length()] + 1;
+        choice = path.pop() + 1;
       }
     }
   }
 
-  private void resume(Search search) {
-    path.begin(state.rows, search.start);
-    failed.clear();
-    states[0] = 0;
-    for (short choice : search.choices) {
-      int[] steps = settings.steps()[states[path.length()]];
-      path.push(steps[2 * choice]);
-      took(choice, steps[2 * choice + 1]);
-    }
-  }
-
-  /** Notes the step that the last row of the path was taken by. */
-  private void took(int choice, int state) {
-    int taken = path.length() - 1;
-    if (taken == choices.length) {
-      choices = Arrays.copyOf(choices, 2 * taken);
-      states = Arrays.copyOf(states, 2 * taken + 1);
-    }
-    choices[taken] = (short) choice;
-    states[taken + 1] = state;
-  }
-
-  /** Takes the row if it is one of the variable; leads to a state from which this search has not failed. */
-  private boolean fits(MatchRow row, int variable, int to, long end) {
-    if (row.ts >= end || !failed.isEmpty() && failed.contains(place(to, path.length() + 1))) {
+  /** Takes the row if it fits the step; that leads to a state from which this search has not failed. */
+  private boolean take(MatchRow row, int choice, long end) {
+    int[] steps = settings.steps()[path.state()];
+    if (row.ts >= end || hasFailed(steps[2 * choice + 1], path.length() + 1)) {
       return false;
     }
-    MatchSettings.Test test = settings.tests().get(variable);
-    path.push(variable);
-    if (holds(test)) {
+    MatchSettings.Test test = settings.tests().get(steps[2 * choice]);
+    if (test.field() >= 0 && !row.fields(fields).getBoolean(test.field())) {
+      return false;
+    }
+    path.push(choice);
+    if (test.condition() < 0 || holds(test)) {
       return true;
     }
     path.pop();
@@ -212,27 +201,23 @@ final class Matcher {
   }
 
   private boolean holds(MatchSettings.Test test) {
-    int position = path.length() - 1;
-    if (test.field() >= 0) {
-      return path.fields(position).getBoolean(test.field());
-    }
-    if (test.condition() < 0) {
-      return true;
-    }
     for (int need : test.needs()) {
       tested.update(need, path.value(need));
     }
-    return conditions.holds(test.condition(), path.fields(position), tested);
+    return conditions.holds(test.condition(), path.fields(), tested);
   }
 
   /** No way leads from here to the end. Only where tests look at their row alone that holds however one came here. */
   private void remember() {
     if (isPlain) {
-      failed.add(place(states[path.length()], path.length()));
+      failed = failed == null ? new BitSet[settings.steps().length] : failed;
+      BitSet places = failed[path.state()] == null ? new BitSet() : failed[path.state()];
+      places.set(path.length());
+      failed[path.state()] = places;
     }
   }
 
-  private static long place(int state, int position) {
-    return (long) state << Integer.SIZE | position;
+  private boolean hasFailed(int state, int length) {
+    return failed != null && failed[state] != null && failed[state].get(length);
   }
 }

@@ -1,6 +1,6 @@
 package dsdagster.match;
 
-import java.util.Arrays;
+import dsdagster.state.TimedRows;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.DataType;
@@ -14,14 +14,10 @@ final class Path {
   private final List<Value> values;
   private final DataType[] types;
   private final Aggregate[] aggregates;
-  private final boolean[] isKept;
-  private final int[][] places;
-  private final int[] counts;
-  private final Object[][] states;
+  private final Carried carried;
+  private final Way way;
   private MatchRows rows;
   private long start;
-  private int length;
-  private int[] mapped = new int[16];
 
   Path(MatchSettings settings, StructType row) {
     values = settings.values();
@@ -30,127 +26,114 @@ final class Path {
       types[i] = row.fields()[i].dataType();
     }
     aggregates = new Aggregate[values.size()];
-    isKept = new boolean[values.size()];
-    states = new Object[values.size()][];
     for (int i = 0; i < aggregates.length; i++) {
       Value value = values.get(i);
       if (value.isAggregate()) {
         aggregates[i] = new Aggregate(value, value.field() < 0 ? value.type() : types[value.field()]);
-        isKept[i] = value.isTested();
-        states[i] = new Object[17];
       }
     }
-    int variables = settings.tests().size();
-    places = new int[variables][8];
-    counts = new int[variables];
+    carried = Carried.of(values, aggregates, this::field);
+    way = new Way(settings.steps(), settings.kept(Value.Function.FIRST), settings.kept(Value.Function.LAST), carried);
   }
 
-  /** Starts over. */
-  void begin(MatchRows known, long first) {
+  /** Goes on with a search; {@code written} and {@code chunks} as of {@link Way#begin}. */
+  void begin(MatchRows known, long first, byte[] written, TimedRows chunks) {
     rows = known;
     start = first;
-    length = 0;
-    Arrays.fill(counts, 0);
+    way.begin(written, chunks);
+  }
+
+  /** What {@link #begin} goes on from. */
+  byte[] written() {
+    return way.written();
+  }
+
+  /** Of the automaton. */
+  int state() {
+    return way.state();
   }
 
   int length() {
-    return length;
+    return way.length();
   }
 
   /** Number of the row that comes next. */
   long next() {
-    return start + length;
+    return start + way.length();
   }
 
-  MatchRow row(int position) {
+  private MatchRow row(int position) {
     return rows.get(start + position);
   }
 
-  UnsafeRow fields(int position) {
-    return row(position).fields(types.length);
+  /** Time of the last row. */
+  long time() {
+    return row(way.length() - 1).ts;
   }
 
-  /** Takes the next row as one of a variable. */
-  void push(int variable) {
-    if (length == mapped.length) {
-      mapped = Arrays.copyOf(mapped, 2 * length);
-      for (int i = 0; i < states.length; i++) {
-        states[i] = states[i] == null ? null : Arrays.copyOf(states[i], 2 * length + 1);
-      }
-    }
-    mapped[length] = variable;
-    if (counts[variable] == places[variable].length) {
-      places[variable] = Arrays.copyOf(places[variable], 2 * counts[variable]);
-    }
-    places[variable][counts[variable]++] = length;
-    for (int i = 0; i < isKept.length; i++) {
-      if (isKept[i]) {
-        states[i][length + 1] = advanced(i, states[i][length]);
-      }
-    }
-    length++;
+  /** The fields of the last row. */
+  UnsafeRow fields() {
+    return row(way.length() - 1).fields(types.length);
   }
 
-  /** Gives the last row back. */
-  void pop() {
-    length--;
-    counts[mapped[length]]--;
+  /** Takes the next row by a step of the state. */
+  void push(int choice) {
+    way.push(choice);
   }
 
-  /** The state of an aggregate after the row at {@code length}. */
-  private Object advanced(int index, Object before) {
-    Value value = values.get(index);
-    if (!value.takes(mapped[length])) {
-      return before;
-    }
-    return aggregates[index].add(before, value.field() < 0 ? Boolean.TRUE : field(length, value.field()));
+  /** Gives the last row back; by which step it was taken. */
+  int pop() {
+    return way.pop();
   }
 
   private Object field(int position, int field) {
-    UnsafeRow fields = fields(position);
+    UnsafeRow fields = row(position).fields(types.length);
     return fields.isNullAt(field) ? null : fields.get(field, types[field]);
   }
 
   /** Place in the match of the first or last row of a variable; negative without one. */
   int first(int variable) {
-    return counts[variable] == 0 ? -1 : places[variable][0];
+    return way.count(variable) == 0 ? -1 : way.first(variable, 0);
   }
 
   int last(int variable) {
-    return counts[variable] == 0 ? -1 : places[variable][counts[variable] - 1];
+    return way.count(variable) == 0 ? -1 : way.last(variable, 0);
   }
 
   /** The value for the rows of the path. */
   Object value(int index) {
     Value value = values.get(index);
     return switch (value.function()) {
-      case ROWTIME -> row(length - 1).ts;
-      case FIRST -> at(value, value.offset());
-      case LAST -> at(value, count(value) - 1 - value.offset());
-      default -> aggregate(index);
+      case ROWTIME -> time();
+      case FIRST, LAST -> at(value);
+      default -> aggregates[index].result(aggregated(index));
     };
   }
 
-  private int count(Value value) {
-    return value.variable() == Value.ALL ? length : counts[value.variable()];
-  }
-
-  private Object at(Value value, int number) {
-    if (number < 0 || number >= count(value)) {
+  private Object at(Value value) {
+    boolean isAll = value.variable() == Value.ALL;
+    if (value.offset() >= (isAll ? way.length() : way.count(value.variable()))) {
       return null;
     }
-    return field(value.variable() == Value.ALL ? number : places[value.variable()][number], value.field());
+    if (value.function() == Value.Function.FIRST) {
+      return field(isAll ? value.offset() : way.first(value.variable(), value.offset()), value.field());
+    }
+    int last = way.length() - 1 - value.offset();
+    return field(isAll ? last : way.last(value.variable(), value.offset()), value.field());
   }
 
-  private Object aggregate(int index) {
-    if (isKept[index]) {
-      return aggregates[index].result(states[index][length]);
+  private Object aggregated(int index) {
+    if (carried != null && carried.has(index)) {
+      return carried.state(way.carried(), index);
     }
     Value value = values.get(index);
-    Object state = null;
-    for (int number = 0; number < count(value); number++) {
-      state = aggregates[index].add(state, value.field() < 0 ? Boolean.TRUE : at(value, number));
-    }
-    return aggregates[index].result(state);
+    Object[] state = new Object[1];
+    way.read(
+        (variable, first, count) -> {
+          for (int place = first; value.takes(variable) && place < first + count; place++) {
+            state[0] = aggregates[index].add(state[0], value.field() < 0 ? Boolean.TRUE : field(place, value.field()));
+          }
+        });
+    return state[0];
   }
 }

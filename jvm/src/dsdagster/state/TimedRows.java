@@ -122,10 +122,22 @@ public final class TimedRows {
     return bucket.get(bucket.count() - 1);
   }
 
-  /** The row at a place. */
+  /** Time of the last row, without reading it; {@link #NO_TIME} without one. */
+  public long lastTime() {
+    return isEmpty() ? NO_TIME : buckets.get(buckets.size() - 1).lastTime();
+  }
+
+  /** The row at a place, which is looked for from the nearer end. */
   public TimedRow get(long index) {
     int at = 0;
     long before = 0;
+    if (index > size / 2) {
+      at = buckets.size() - 1;
+      before = size - buckets.get(at).count();
+      while (before > index) {
+        before -= buckets.get(--at).count();
+      }
+    }
     while (before + buckets.get(at).count() <= index) {
       before += buckets.get(at++).count();
     }
