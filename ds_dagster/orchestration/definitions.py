@@ -18,7 +18,7 @@ from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
 from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
-from ds_dagster.project.load import without_collection
+from ds_dagster.project.collecting import without_collection
 from ds_dagster.version import __version__
 
 DagsterLibraryRegistry.register("ds-dagster", __version__, is_dagster_package=False)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
-import gc
 import hashlib
 import importlib.metadata
 import io
@@ -25,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,8 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.aggregate import AggregateCall
-from ds_dagster.plan.nodes.node import BoundExpression, Named
+from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.project.collecting import without_collection
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file, parse_statement
 from ds_dagster.sql.source import SourceText
@@ -105,9 +106,10 @@ def cached(texts: Texts, settings: Settings, build: Callable[[], LoadedProject])
     if loaded is not None:
         return loaded
     begin = time.process_time()
-    project = build()
-    if time.process_time() - begin > WORTH_SECONDS:
-        _save(path, key, project, texts, settings)
+    with without_collection():
+        project = build()
+        if time.process_time() - begin > WORTH_SECONDS:
+            _save(path, key, project, texts, settings)
     return project
 
 
@@ -196,6 +198,15 @@ def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], 
     return kind(**values, body=lazy)
 
 
+def _plan_node(kind: type[Any], names: tuple[str, ...], values: list[Any]) -> object:
+    """A node without what it computes when it is asked for."""
+    node = object.__new__(kind)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(node, name, value)
+    object.__setattr__(node, "_known", {})
+    return node
+
+
 def _reduce_mapping(mapping: Any) -> tuple[Any, ...]:
     return _frozen_mapping, (dict(mapping),)
 
@@ -216,6 +227,19 @@ def _reduce_record(record: Any) -> tuple[Any, ...]:
     return kind, tuple([getattr(record, name) for name in kind.__match_args__])
 
 
+def _reduce_plan_node(names: tuple[str, ...], node: Any) -> tuple[Any, ...]:
+    return _plan_node, (type(node), names, [getattr(node, name) for name in names])
+
+
+def _reducers_below(base: type[Any]) -> dict[Any, Any]:
+    """The reducers of a class of nodes and of all below it."""
+    names = tuple(field.name for field in fields(base) if field.init)
+    reducers: dict[Any, Any] = {base: partial(_reduce_plan_node, names)}
+    for child in base.__subclasses__():
+        reducers |= _reducers_below(child)
+    return reducers
+
+
 _RECORDS = (
     Span, Column, Scalar, PropertyValue, BoundExpression, Named, AggregateCall, QualifiedName, Origin, Comment, Context,
     WrittenName, RecordKey, EventTime,
@@ -232,7 +256,7 @@ _REDUCERS: dict[Any, Any] = {
 class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
-        self.dispatch_table = _REDUCERS
+        self.dispatch_table = _REDUCERS | _reducers_below(Node)
 
 
 def _save(path: Path, key: str, project: LoadedProject, texts: Texts, settings: Settings) -> None:
@@ -273,18 +297,14 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> LoadedProje
             rest = file.read()
     except OSError:
         return None
-    enabled = gc.isenabled()
-    gc.disable()
     try:
-        content = pickle.loads(rest)
-        declared = _declared_stores(texts, content["places"], settings)
-        if _summary(declared) != content["summary"]:
-            return None
-        names = ("relations", "schemas", "descriptors", "functions")
-        catalog = replace(declared.catalog, **{name: content[name] for name in names})
-        return LoadedProject(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
+        with without_collection():
+            content = pickle.loads(rest)
+            declared = _declared_stores(texts, content["places"], settings)
+            if _summary(declared) != content["summary"]:
+                return None
+            names = ("relations", "schemas", "descriptors", "functions")
+            catalog = replace(declared.catalog, **{name: content[name] for name in names})
+            return LoadedProject(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None
-    finally:
-        if enabled:
-            gc.enable()

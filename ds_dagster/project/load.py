@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +25,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.binding.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.identity.slices import slice_pieces
 from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.project.collecting import without_collection
 from ds_dagster.project.connections import with_own_connections
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
@@ -263,18 +262,6 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
 
 
 # compiling
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """No cycle collector while many small records are made: it costs a third of the time and frees nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> LoadedProject:

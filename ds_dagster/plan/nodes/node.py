@@ -93,11 +93,11 @@ class Named:
 
 
 _DERIVED = (
-    *("output", "changelog", "key", "is_final", "only_grows", "is_stateful"),
+    *("output", "changelog", "key", "is_final", "only_grows", "is_stateful", "inputs"),
     *("untimed", "time_fields", "windows", "open_windows", "late_step", "settles", "is_refined"),
     *("is_ordered", "is_plain", "one_source", "is_bounded", "unrepeatable", "is_repeatable"),
 )
-"""Properties that follow from a node and the nodes below it: its output, and its traits."""
+"""Properties that follow from a node and the nodes below it: its output, its traits, and these nodes."""
 
 
 def _once(name: str, compute: Callable[[Any], object]) -> property:
