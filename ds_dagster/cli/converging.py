@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Consent, JobStatus
+from ds_dagster.runtime.versioning import Versions
 
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
@@ -60,8 +61,17 @@ def converge(
     as_json: bool,
     *,
     orphans: Sequence[str] = (),
+    beside: Sequence[str] = (),
 ) -> int:
-    """Ask for each query, start the engine, wait, and say how it ended. Returns the exit code."""
+    """Ask for each query, start the engine, wait, and say how it ended. Returns the exit code.
+
+    Args:
+        project, control, as_json: of the command.
+        wishes: what is asked of each query.
+        wait, timeout: whether to wait, and for how many seconds, until all of them run.
+        orphans: for the report.
+        beside: queries whose changed definition is built beside the running one, and then takes over.
+    """
     generations: dict[str, int] = {}
     outcomes: dict[str, str] = {}
     refused: list[DsError] = []
@@ -72,8 +82,9 @@ def converge(
             refused.append(problem)
         else:
             generations[wish.name], outcomes[wish.name] = ensured.generation, ensured.outcome
+    taking_over = _take_over(project, control, beside, refused)
     began = control.clock.monotonic()
-    if generations:
+    if generations or taking_over:
         control.ensure_engine(timeout if wait else 0.0)
     statuses = {}
     if wait and generations:
@@ -81,6 +92,9 @@ def converge(
         left = max(0.0, timeout - (control.clock.monotonic() - began))
         statuses_now = control.wait(list(generations), generations, left, on_change)
         statuses = {status.name: status for status in statuses_now}
+    for name, job in taking_over.items():
+        left = max(0.0, timeout - (control.clock.monotonic() - began))
+        outcomes[name] = _outcome(control, name, job, left if wait else None, refused)
     bad = [status for status in statuses.values() if status.state not in SETTLED]
     if as_json:
         emit_json(
@@ -99,6 +113,32 @@ def converge(
             + (f" (hint: {status.hint})" if status.hint else "")
         )
     return 1 if bad or refused else 0
+
+
+def _take_over(
+    project: LoadedProject, control: Control, names: Sequence[str], refused: list[DsError]
+) -> Mapping[str, str]:
+    """Build these queries beside the running ones and let them take over; name → job of the new version."""
+    versions, jobs = Versions(control, REQUESTED_BY), {}
+    for name in names:
+        try:
+            versions.stage(project, name)
+            jobs[name] = versions.promote(name)
+        except DsError as problem:
+            refused.append(problem)
+    return jobs
+
+
+def _outcome(control: Control, name: str, job: str, timeout: float | None, refused: list[DsError]) -> str:
+    """What became of a version; without a timeout it takes over by itself."""
+    if timeout is None:
+        return "requested"
+    try:
+        Versions(control, REQUESTED_BY).wait_served(name, job, timeout)
+    except DsError as problem:
+        refused.append(problem)
+        return "staged"
+    return "promoted"
 
 
 def _state(status: JobStatus | None) -> str | None:

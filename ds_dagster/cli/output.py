@@ -84,7 +84,8 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("RUNNING", "FINISHED", "unchanged", "ok"), "green"),
         **dict.fromkeys(
-            ("STARTING", "STOPPING", "BACKING_OFF", "UNKNOWN", "WAITING", "new", "keeps checkpoint"), "yellow"
+            ("STARTING", "STOPPING", "BACKING_OFF", "UNKNOWN", "WAITING", "new", "keeps checkpoint", "new version"),
+            "yellow",
         ),
         **dict.fromkeys(("FAILED", "needs new checkpoint", "would lose data", "orphan"), "red"),
     }

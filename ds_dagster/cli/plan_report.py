@@ -18,8 +18,8 @@ _COLOUR_OF: Mapping[str, str] = MappingProxyType({"+": "green", "-": "red", "@":
 
 
 def plan_json(lines: Sequence[PlannedChange]) -> list[dict[str, object]]:
-    """``[{name, relation, verdict, rule, hint, doubles, readers, state, waits, because, sql, columns, creates,
-    downstream, renamed_from}]``."""
+    """``[{name, relation, verdict, rule, hint, doubles, readers, beside, state, waits, because, sql, columns, creates,
+    downstream, renamed_from, reads_again, staged}]``."""
     rows = ({**asdict(line.change), **asdict(line)} for line in lines)
     return [{name: value for name, value in row.items() if name != "change"} for row in rows]
 
@@ -49,7 +49,14 @@ def plan_markdown(lines: Sequence[PlannedChange]) -> str:
 
 
 def _row(line: PlannedChange) -> tuple[str, str, str, str | None]:
-    return (line.change.name, line.change.verdict.replace("_", " "), line.because, _doubles(line))
+    return (line.change.name, _verdict(line), line.because, _doubles(line))
+
+
+def _verdict(line: PlannedChange) -> str:
+    text = line.change.verdict.replace("_", " ")
+    if not line.change.beside:
+        return text
+    return "new version" if line.change.verdict == "needs_new_checkpoint" else f"new version, {text}"
 
 
 def _doubles(line: PlannedChange) -> str | None:
@@ -62,6 +69,10 @@ def _doubles(line: PlannedChange) -> str | None:
 def _effects(line: PlannedChange) -> Iterator[str]:
     if line.change.hint:
         yield f"to do: {line.change.hint}"
+    if line.reads_again:
+        yield f"reads again: {', '.join(line.reads_again)}"
+    if line.staged:
+        yield f"beside it: {line.staged}"
     if line.creates:
         yield f"creates: {', '.join(line.creates)}"
     yield from (f"column {text}" if not text.startswith("key:") else text for text in line.columns)
@@ -78,5 +89,5 @@ def _folded(line: PlannedChange) -> str:
     effects = [f"- {text}" for text in _effects(line)]
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(line.sql))), default=0))
     sql = [f"{fence}diff", *line.sql, fence] if line.sql else []
-    summary = f"{line.change.name}: {line.change.verdict.replace('_', ' ')}"
+    summary = f"{line.change.name}: {_verdict(line)}"
     return "\n".join(["", f"<details><summary>{summary}</summary>", "", *effects, "", *sql, "", "</details>"])

@@ -252,6 +252,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "drop those foreign keys, or load it by key (a changelog, or GROUP BY) with 'refresh.mode' = 'full'",
     ),
     Condition(
+        "VERSION_TABLE_HELD",
+        "user",
+        "the table {table} cannot give its name to another version: views, foreign keys, indexes, policies, comments "
+        "or settings of yours belong to the table itself",
+        "drop them and make them again afterwards; grants are taken over. Or `ds reset` fills the same table again",
+    ),
+    Condition(
         "TARGET_BUSY",
         "external",
         "batch {epoch} found other writers of {table} {attempts} times in a row",

@@ -19,6 +19,7 @@ from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.versions import KeepsVersions
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.errors import error
@@ -28,7 +29,7 @@ from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
-from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.host import Errand, HostContext, StartOrder
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
@@ -147,8 +148,35 @@ def store_specs(job: Compiled) -> StoreSpecs:
 
 def _write_spec(job: Compiled, part: Part) -> WriteSpec:
     store, kind, _ = job.store(part.sink)
-    write = kind.write_spec(store, part.sink, part.refresh)
+    write = at_version(kind, kind.write_spec(store, part.sink, part.refresh), job.order.place)
     return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
+
+
+def at_version(kind: StoreKind, write: WriteSpec, version: int) -> WriteSpec:
+    """Where a version writes that does not serve; 0 is the one that does."""
+    if not version or write.table is None:
+        return write
+    assert isinstance(kind, KeepsVersions)
+    return replace(write, table=replace(write.table, path=kind.version_path(write.table.path, version)))
+
+
+def run_errand(errand: Errand, context: HostContext) -> None:
+    """Change the public names of views, or drop a version with its checkpoint.
+
+    Raises:
+        DsError: of the stores.
+    """
+    job = compiled(replace(errand.order, progressed=False), context)
+    for part in job.query.parts:
+        store, kind, resolver = job.store(part.sink)
+        assert isinstance(kind, KeepsVersions)
+        write = kind.write_spec(store, part.sink, part.refresh)
+        if errand.kind == "serve":
+            kind.serve_version(write, resolver, errand.former, errand.order.place)
+        else:
+            kind.drop_version(write, resolver, errand.order.place)
+    if errand.kind == "drop":
+        context.checkpoints.delete_all(errand.order.checkpoint_name)
 
 
 def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> PreparedQuery:

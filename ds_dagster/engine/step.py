@@ -113,7 +113,7 @@ class StepRun:
     def _start(self, hosted: HostedQuery, context: HostContext, spark: SparkSession) -> None:
         order = hosted.order
         path = context.checkpoints.verify(
-            order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
+            order.checkpoint_name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
         self._record("STARTING", order, "run in a step")
         definition = compiled(order, context)

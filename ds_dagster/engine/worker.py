@@ -23,10 +23,19 @@ from pyspark.sql import SparkSession
 from ds_dagster import jars
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.query import HostedQuery
-from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence, prepare_query, store_specs
+from ds_dagster.engine.start import (
+    Compiled,
+    StoreSpecs,
+    compiled,
+    empty,
+    fence,
+    prepare_query,
+    run_errand,
+    store_specs,
+)
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime.host import HostContext, Observation, StartOrder
+from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
@@ -66,6 +75,7 @@ class SparkHost:
     _jobs: dict[str, HostedQuery] = field(default_factory=dict, init=False)
     _jvm_lock: Any = field(default=None, init=False)
     _closing: threading.Event = field(default_factory=threading.Event, init=False)
+    _errands: dict[str, Future[DsError | None]] = field(default_factory=dict, init=False)
     _watch: LagWatch = field(init=False)
     _expiry: ExpiryRounds = field(init=False)
 
@@ -151,6 +161,19 @@ class SparkHost:
         """Release readers from what a dead job left open; a failure is only logged."""
         self._stoppers.submit(self._fence, order)
 
+    def run_errand(self, errand: Errand) -> None:
+        """Change the public names of a version, or drop it."""
+        name = errand.order.name
+        if name not in self._errands:
+            self._errands[name] = self._stoppers.submit(self._errand, errand)
+
+    def errands(self) -> Mapping[str, DsError | None]:
+        """Those that have ended."""
+        ended = {name: future.result() for name, future in self._errands.items() if future.done()}
+        for name in ended:
+            del self._errands[name]
+        return ended
+
     def forget(self, name: str) -> None:
         """Its end is recorded."""
         self._jobs.pop(name, None)
@@ -230,7 +253,7 @@ class SparkHost:
     def _start(self, job: HostedQuery) -> None:
         order = job.order
         path = self.context.checkpoints.verify(
-            order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
+            order.checkpoint_name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
         definition = compiled(order, self.context)
         job.rotated, job.places = definition.rotated, definition.places
@@ -334,6 +357,15 @@ class SparkHost:
             fence(self._session.result(), compiled(order, self.context))
         except _SPARK_FAILURES as problem:
             _LOG.warning("%s: what it left open was not fenced: %s", order.name, classify(problem))
+
+    def _errand(self, errand: Errand) -> DsError | None:
+        try:
+            run_errand(errand, self.context)
+        except Exception as problem:  # noqa: BLE001, the boundary of an errand: its outcome
+            if not isinstance(problem, DsError):
+                _LOG.exception("%s: %s failed", errand.order.name, errand.kind)
+            return self._redacted(classify(problem), "")
+        return None
 
     def _end_session(self, spark: SparkSession) -> None:
         gateway = cast(Any, spark.sparkContext._gateway)

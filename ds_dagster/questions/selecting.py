@@ -20,6 +20,7 @@ from ds_dagster.plan.nodes.node import Field
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
+from ds_dagster.questions.serving import serving_relation
 from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
@@ -176,7 +177,9 @@ class BoundSelect:
 
     def _relation(self, node: RelationRef) -> Relation:
         parts = [part.name for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
-        relation = resolve_relation(self.project, ".".join(parts), self.scope.place(node))
+        relation = serving_relation(
+            self.project, resolve_relation(self.project, ".".join(parts), self.scope.place(node))
+        )
         self.relations.setdefault(relation.name, relation)
         return relation
 

@@ -75,6 +75,12 @@ class Checkpoints:
         """Remove one old checkpoint for good."""
         shutil.rmtree(checkpoint.path)
 
+    def delete_all(self, name: str) -> None:
+        """Remove every checkpoint of a job for good, where there are any."""
+        folder = self.root / self.identity.folder / _folder(name)
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
 
 def _folder(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):02x}", name)

@@ -23,6 +23,7 @@ from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, check_consent, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
 from ds_dagster.runtime.deciding.spec import job_spec
+from ds_dagster.runtime.deciding.versions import check_not_underway
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
@@ -388,7 +389,7 @@ class Control:
 
     def old_checkpoints(self) -> Sequence[OldCheckpoint]:
         """Checkpoint folders of former versions, for ``ds gc``."""
-        current = {name: job.checkpoint_version for name, job in self._jobs().items()}
+        current = {job.writes_as: job.checkpoint_version for job in self._jobs().values()}
         return self._checkpoints().old(current) if current else ()
 
     def delete_checkpoint(self, checkpoint: OldCheckpoint) -> None:
@@ -442,7 +443,10 @@ class Control:
             check_consent(project, query, request.allow)
         status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
         demand = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
-        return desired.answer(demand, change, job, status)
+        answer = desired.answer(demand, change, job, status)
+        if answer.row is not None:
+            check_not_underway(query.name, rows.versions(connection, query.name))
+        return answer
 
     def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[Answer]) -> None:
         refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]

@@ -37,6 +37,8 @@ class StartOrder:
         started, progressed: whether the journal knows of an earlier start, and of a finished batch, with this version.
         skips: records it passes.
         begins: see ``schema.JOBS``.
+        writes_as: see ``JobRow``; names its checkpoint.
+        place: version whose place its tables have beside the public ones; 0: it writes the public ones.
     """
 
     name: str
@@ -48,6 +50,13 @@ class StartOrder:
     progressed: bool = False
     skips: tuple[SkippedRecord, ...] = ()
     begins: str = ""
+    writes_as: str = ""
+    place: int = 0
+
+    @property
+    def checkpoint_name(self) -> str:
+        """Whose checkpoint it has."""
+        return self.writes_as or self.name
 
     @property
     def finite(self) -> bool:
@@ -79,6 +88,22 @@ class Observation:
     busy: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something to do in the stores of two versions of a query, or of one.
+
+    Attributes:
+        kind: ``serve``: the tables of ``order`` take the public names, those that have them go to the places of
+            version ``former``; ``drop``: the tables of ``order`` go, with its checkpoint. Both may be done twice.
+        order: of the version, whose query is stopped.
+        former: version that serves until then (kind ``serve``).
+    """
+
+    kind: Literal["serve", "drop"]
+    order: StartOrder
+    former: int = 0
+
+
 class Host(Protocol):
     """Runs incarnations. No method waits for a query: they give orders, :meth:`observe` reports the outcome."""
 
@@ -98,6 +123,12 @@ class Host(Protocol):
 
     def fence(self, order: StartOrder) -> None:
         """Make sure that nothing an ended job left open in its sink blocks readers (best effort)."""
+
+    def run_errand(self, errand: Errand) -> None:
+        """Do it in the background, unless it is under way."""
+
+    def errands(self) -> Mapping[str, DsError | None]:
+        """Errands that ended since the last call, by job: None, or why it failed."""
 
     def forget(self, name: str) -> None:
         """The end of an incarnation was recorded; it need not be observed any more."""

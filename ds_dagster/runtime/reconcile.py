@@ -20,6 +20,7 @@ from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.runtime.deciding.round import Effect, Round, Situation
 from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.handing import HandOvers
 from ds_dagster.runtime.host import Host, Observation, StartOrder
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal, meta
@@ -66,6 +67,13 @@ class Reconciler:
     _healthy_since: dict[str, float] = field(default_factory=dict, init=False)
     _observed: Mapping[str, Observation] = field(default_factory=dict, init=False)
     _written: float = field(default=float("-inf"), init=False)
+    _hand_overs: HandOvers = field(init=False)
+
+    def __post_init__(self) -> None:
+        def order(name: str) -> StartOrder:
+            return self._order(name, is_started=True)
+
+        self._hand_overs = HandOvers(self.journal, self.host, self.lease, self.clock, self.log, order)
 
     def take_over(self) -> None:
         """Once, before the first tick: settle what a former engine left behind. Every row is written again, so that it
@@ -99,6 +107,8 @@ class Reconciler:
             self._keep(decided)
         for effect in decided.effects:
             self._act(effect)
+        if not self.draining and self._hand_overs.tick(self._jobs, self._statuses):
+            self._revision = ""
 
     def ended_by(self, failure: DsError) -> None:
         """The engine ends because of one of its jobs: record which ones it may be.
@@ -204,26 +214,28 @@ class Reconciler:
     def _act(self, effect: Effect) -> None:
         match effect.kind:
             case "start":
-                self.host.start(self._order(effect))
+                self.host.start(self._order(effect.name, is_started=effect.known))
             case "fence":
-                self.host.fence(self._order(effect))
+                self.host.fence(self._order(effect.name, is_started=effect.known))
             case "stop":
                 self.host.stop(effect.name)
             case "forget":
                 self.host.forget(effect.name)
 
-    def _order(self, effect: Effect) -> StartOrder:
-        job, status = self._jobs[effect.name], self._statuses[effect.name]
+    def _order(self, name: str, *, is_started: bool) -> StartOrder:
+        job, status = self._jobs[name], self._statuses[name]
         return StartOrder(
             name=job.name,
             incarnation=status.incarnation,
             spec=self._specs[job.name],
-            identity=self.identity.sink(job.name, job.checkpoint_version),
+            identity=self.identity.sink(job.writes_as, job.checkpoint_version),
             checkpoint_version=job.checkpoint_version,
-            started=effect.known,
-            progressed=effect.known and status.batch is not None,
+            started=is_started,
+            progressed=is_started and status.batch is not None,
             skips=skips_of(job.skips),
             begins=job.begins,
+            writes_as=job.writes_as,
+            place=0 if job.role == "serving" else job.version,
         )
 
 

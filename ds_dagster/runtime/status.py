@@ -12,6 +12,11 @@ JobState = Literal[
 ]  # fmt: skip
 DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
 EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]
+Role = Literal["serving", "staged", "promoting", "kept", "dropping"]
+"""What a version of a query is for: ``serving``: its rows have the public name; ``staged``: it is built beside that;
+``promoting``: it takes over as soon as it has caught up; ``kept``: it served before, and is stopped; ``dropping``: it
+goes with its rows and its checkpoint."""
+
 Action = Literal["ensure", "restart", "stop", "reset"]
 Consent = Literal["duplicates", "from_now", "empty"]
 """What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has; ``from_now``:
@@ -41,6 +46,11 @@ def outlook(state: JobState, next_retry: float | None, now: float) -> str:
     return "not retried" if state == "FAILED" else ""
 
 
+def version_name(query: str, version: int) -> str:
+    """Name of a version of a query that does not serve; no query has an ``@`` in its name."""
+    return f"{query}@{version}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus(Figures):
     """One job as last reported, its figures among it. Times are seconds since the epoch (UTC); None = not known.
@@ -60,6 +70,7 @@ class JobStatus(Figures):
         reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.
         since: when it entered ``state``.
         parameters: of the condition, as JSON.
+        query, version, role: which version of which query it is; see ``JobRow``.
     """
 
     name: str
@@ -83,6 +94,19 @@ class JobStatus(Figures):
     reported_generation: int = 0
     since: float | None = None
     parameters: str = ""
+    query: str = ""
+    version: int = 1
+    role: Role = "serving"
+
+    @property
+    def of(self) -> str:
+        """Name of its query."""
+        return self.query or self.name
+
+    @property
+    def writes_as(self) -> str:
+        """See ``JobRow.writes_as``."""
+        return version_name(self.of, self.version) if self.version > 1 else self.of
 
 
 def ended_with_engine(status: JobStatus) -> bool:
@@ -117,6 +141,7 @@ class Change:
     Attributes:
         doubles: relations that would have their rows twice, where the verdict asks for a reset.
         readers: names of the queries downstream of them.
+        beside: the new definition can be built beside the one that serves, where the verdict asks for a new checkpoint.
     """
 
     name: str
@@ -126,6 +151,7 @@ class Change:
     hint: str = ""
     doubles: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

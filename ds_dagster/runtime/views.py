@@ -60,11 +60,14 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         values |= _lag_since(status, surroundings.now)
     return JobStatus(
         **values,
-        job_id=surroundings.identity.job_id(job.name),
+        job_id=surroundings.identity.job_id(job.writes_as),
         relation=job.relation,
         desired=job.desired,
         generation=job.generation,
         wanted_fingerprint=job.fingerprint,
+        query=job.query,
+        version=job.version,
+        role=job.role,
     )
 
 
@@ -88,6 +91,25 @@ def _lag_since(status: StatusRow, now: float) -> dict[str, float | None]:
     if not status.lag_seconds or status.beat is None:
         return {"lag_records": status.lag_records or None, "lag_seconds": None}
     return {"lag_records": status.lag_records, "lag_seconds": status.lag_seconds + max(0.0, now - status.beat)}
+
+
+def progress_of(status: JobStatus) -> str:
+    """What a version that does not serve is and does, for people; empty of one that serves."""
+    if status.role == "serving":
+        return ""
+    share = ""
+    if status.role in ("staged", "promoting") and status.state == "RUNNING":
+        share = _share(status)
+    return f"{status.role}, {share}" if share else status.role
+
+
+def _share(status: JobStatus) -> str:
+    """How much of its sources it has read since its start."""
+    if status.caught_up is not None:
+        return "caught up"
+    if not status.lag_records:
+        return "reading"
+    return f"{100 * status.rows // (status.rows + status.lag_records)} %"
 
 
 def history(

@@ -16,6 +16,7 @@ OWN = {
     "conformance": "a tier",
     "docs": "the pages of docs/",
     "e2e": "a tier",
+    "e2e/changing": "queries of that tier that change while they run",
     "e2e/sql": "the statements of that tier",
     "nexmark": "benchmarks/nexmark",
     "spark/jvm": "the Java sources of jvm/",

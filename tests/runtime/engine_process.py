@@ -10,9 +10,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures
 from ds_dagster.runtime.engine import run_engine
-from ds_dagster.runtime.host import HostContext, Observation, StartOrder
+from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.settings import Settings
 
 JVM = """
@@ -53,6 +54,12 @@ class WorkingHost:
 
     def fence(self, order: StartOrder) -> None:
         """Nothing is open."""
+
+    def run_errand(self, errand: Errand) -> None:
+        """No job here has versions."""
+
+    def errands(self) -> Mapping[str, DsError | None]:
+        return {}
 
     def forget(self, name: str) -> None:
         self.seen.pop(name, None)

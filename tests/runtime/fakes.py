@@ -24,7 +24,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.host import Observation, StartOrder
+from ds_dagster.runtime.host import Errand, Observation, StartOrder
 from ds_dagster.runtime.journals import rows, schema
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import StatusRow
@@ -65,6 +65,8 @@ class FakeHost:
     seen: dict[str, Observation] = field(default_factory=dict)
     stops: list[str] = field(default_factory=list)
     fenced: list[str] = field(default_factory=list)
+    under_way: list[Errand] = field(default_factory=list)
+    outcomes: dict[str, DsError | None] = field(default_factory=dict)
     problem: DsError | None = None
     stops_at_once: bool = True
 
@@ -85,6 +87,20 @@ class FakeHost:
 
     def fence(self, order: StartOrder) -> None:
         self.fenced.append(order.name)
+
+    def run_errand(self, errand: Errand) -> None:
+        if errand not in self.under_way:
+            self.under_way.append(errand)
+
+    def errands(self) -> Mapping[str, DsError | None]:
+        outcomes, self.outcomes = self.outcomes, {}
+        return outcomes
+
+    def does(self, problem: DsError | None = None) -> Errand:
+        """The errand under way ends."""
+        errand = self.under_way.pop()
+        self.outcomes[errand.order.name] = problem
+        return errand
 
     def forget(self, name: str) -> None:
         self.seen.pop(name, None)
@@ -190,6 +206,6 @@ def as_schema_4(journal: Journal) -> None:
         connection.exec_driver_sql(STATUS_4)
         for added in ("ds_transitions DROP COLUMN parameters", "ds_requests DROP COLUMN parameters"):
             connection.exec_driver_sql(f"ALTER TABLE {added}")
-        for added in ("skips", "begins"):
+        for added in ("skips", "begins", "query", "version", "role", "latest"):
             connection.exec_driver_sql(f"ALTER TABLE ds_jobs DROP COLUMN {added}")
         connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="4"))

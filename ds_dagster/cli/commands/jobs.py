@@ -27,6 +27,8 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.planning.planned import UP
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
+from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.views import progress_of
 from ds_dagster.settings import Settings
 
 ORPHAN = "orphan, no statement of the project makes it"
@@ -78,7 +80,7 @@ def _orphans(settings: Settings, control: Control) -> frozenset[str]:
 
 
 def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
-    parts = (remark, outlook(status.state, status.next_retry, now), status.message)
+    parts = (remark, progress_of(status), outlook(status.state, status.next_retry, now), status.message)
     reason = ": ".join(part for part in parts if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
     state = "STOPPED (engine)" if ended_with_engine(status) else state
@@ -103,6 +105,9 @@ def _job_json(status: JobStatus) -> dict[str, object]:
         **{figure.json: getattr(status, name) for name, figure in FIGURES.items()},
         "details": dict(status.details),
         "checkpoint": status.checkpoint_version,
+        "query": status.of,
+        "version": status.version,
+        "role": status.role,
         "fingerprint": status.fingerprint,
         "next_retry": status.next_retry,
     }
@@ -216,21 +221,26 @@ def reset_command(
 @project_option
 @json_option
 def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
-    """Old checkpoint versions that no job needs any more, and replication slots (with their publications) of jobs that
-    are gone."""
+    """Kept versions of views with their rows (the running engine drops them), old checkpoint versions that no job needs
+    any more, and replication slots (with their publications) of jobs that are gone."""
     settings = settings_of(project, quiet=as_json)
     control, loaded = Control.open(settings), load_project(settings.root, settings=settings)
     checkpoints_left, slots = control.old_checkpoints(), left_over(loaded, control)
+    versions = [status for status in control.statuses() if status.role in ("kept", "dropping")]
     if yes:
+        Versions(control, REQUESTED_BY).drop_kept()
         for item in checkpoints_left:
             control.delete_checkpoint(item)
         for slot in slots:
             drop(loaded, slot)
     if as_json:
         checkpoints = [{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in checkpoints_left]
-        emit_json([*checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
+        names = [{"version": status.name, "deleted": yes} for status in versions]
+        emit_json([*names, *checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
         return 0
     word = "deleted" if yes else "would delete"
+    for status in versions:
+        click.echo(f"{word} version {status.name}")
     for item in checkpoints_left:
         click.echo(f"{word} {item.path} ({item.size / 1e6:.1f} MB)")
     for slot in slots:

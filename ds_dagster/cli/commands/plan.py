@@ -90,8 +90,9 @@ class Permissions(click.ParamType[frozenset[Permission]]):
     type=Permissions(),
     default=frozenset(),
     metavar="LIST",
-    help="What may happen to queries that run, with commas between: restart (go on with the new definition), reset "
-    "(start over), duplicates and loss (of a reset), prune.",
+    help="What may happen to queries that run, with commas between: restart (go on with the new definition), "
+    "new-version (build it beside the running query, and let it take over), reset (start over), duplicates and loss "
+    "(of a reset; loss of a new version, too), prune.",
 )
 @project_option
 @json_option
@@ -122,5 +123,7 @@ def apply_command(
     elif orphans and not as_json:
         note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
     names = [name for name in chosen_queries(loaded, select) if not loaded.queries[name].is_finite]
-    wishes = [Wish(change.name, *action_for(change, allow)) for change in control.changes(loaded, names)]
-    return converge(loaded, control, wishes, wait, timeout, as_json, orphans=orphans)
+    ways = {change.name: action_for(change, allow) for change in control.changes(loaded, names)}
+    wishes = [Wish(name, way, allow_) for name, (way, allow_) in ways.items() if way != "new-version"]
+    beside = [name for name, (way, _) in ways.items() if way == "new-version"]
+    return converge(loaded, control, wishes, wait, timeout, as_json, orphans=orphans, beside=beside)

@@ -104,11 +104,11 @@ class Repair:
     @property
     def _checkpoint(self) -> Path:
         checkpoints = Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
-        return checkpoints.path(self.query.name, self.status.checkpoint_version)
+        return checkpoints.path(self.status.writes_as, self.status.checkpoint_version)
 
     @property
     def _identity(self) -> SinkIdentity:
-        return self.control.journal.identity().sink(self.query.name, self.status.checkpoint_version)
+        return self.control.journal.identity().sink(self.status.writes_as, self.status.checkpoint_version)
 
     def _from_sink(self) -> FromSink | None:
         is_answered = self.status.reported_generation >= self.status.generation

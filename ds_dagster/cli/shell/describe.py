@@ -41,9 +41,10 @@ def describe_store(session: Session, statement: DescribeStore) -> None:
 def describe_relation(session: Session, statement: DescribeRelation) -> None:
     """Everything that is known of a relation after inference, or its columns alone."""
     from ds_dagster.questions.relations import resolve_relation
+    from ds_dagster.questions.serving import serving_relation
 
     project = session.project()
-    relation = resolve_relation(project, str(statement.name), statement.name.span)
+    relation = serving_relation(project, resolve_relation(project, str(statement.name), statement.name.span))
     columns = _columns(relation)
     if statement.columns:
         session.output.table("DESCRIBE_RELATION_COLUMNS", columns)

@@ -12,6 +12,7 @@ from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, kind_of_store, storage_kind
+from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import Change, Consent, JobStatus
@@ -48,7 +49,7 @@ def orphans_of(
     project: LoadedProject, jobs: Mapping[str, JobRow], statuses: Iterable[JobStatus]
 ) -> tuple[JobStatus, ...]:
     """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
-    lost = (status for status in statuses if status.name not in project.queries)
+    lost = (status for status in statuses if status.of not in project.queries)
     live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
     return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
 
@@ -68,11 +69,12 @@ def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
 
 
 def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> Change:
-    """The same change with the relations that a reset would write twice, if it needs a reset."""
+    """The same change with the relations that a reset would write twice, if it needs a reset, and whether a version
+    beside the running one does without it."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
-    doubles = doubled_in(project, query)
-    return replace(change, doubles=doubles.sinks, readers=doubles.readers)
+    doubles, beside = doubled_in(project, query), not why_not_beside(project, query)
+    return replace(change, doubles=doubles.sinks, readers=doubles.readers, beside=beside)
 
 
 def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:

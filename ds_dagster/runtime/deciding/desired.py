@@ -21,6 +21,8 @@ HINTS: dict[str, str] = {
     "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to go on with the new definition",
     "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
     "start",
+    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it beside the running query, `ds promote "
+    "{name}` lets it take over; `reset` (`ds reset {name}`) starts over",
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) goes on with what they still hold",
 }
@@ -135,7 +137,8 @@ def _never_worked(status: StatusRow) -> bool:
 
 
 def _refusal(change: Change) -> Answer:
-    hint = HINTS[_HINT_OF.get(change.verdict, "reset")].format(name=change.name)
+    way = _HINT_OF.get(change.verdict, "reset")
+    hint = HINTS["beside" if way == "reset" and change.beside else way].format(name=change.name)
     if change.doubles:
         hint += CONSENT.format(sinks=", ".join(change.doubles))
     hint += f"; `ds apply --allow {','.join(needed(change))}` applies all such changes"
@@ -165,7 +168,14 @@ def _first(request: Asked) -> JobRow:
 
 def _next(request: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
     """Skipped records belong to a checkpoint: after a reset the query may read another topic of the same name."""
-    first = replace(_first(request), generation=job.generation + 1)
+    first = replace(
+        _first(request),
+        generation=job.generation + 1,
+        query=job.query,
+        version=job.version,
+        role=job.role,
+        latest=job.latest,
+    )
     if new_version:
         return replace(first, checkpoint_version=job.checkpoint_version + 1)
     return replace(first, checkpoint_version=job.checkpoint_version, skips=job.skips, begins=job.begins)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, get_args
 
 from ds_dagster.runtime.status import Action, Change, Consent, Verdict
 
-Permission = Literal["restart", "reset", "duplicates", "loss", "prune"]
-"""``restart``: stop a running query and go on with its new definition; ``reset``: start over from a new checkpoint;
-``duplicates``: a reset may write rows that a stream already has; ``loss``: a reset may leave out rows that cannot be
-read again; ``prune``: stop jobs without a statement."""
+Permission = Literal["restart", "new-version", "reset", "duplicates", "loss", "prune"]
+"""``restart``: stop a running query and go on with its new definition; ``new-version``: build it beside the running one
+and hand over; ``reset``: start over from a new checkpoint; ``duplicates``: a reset may write rows that a stream already
+has; ``loss``: rows may be left out that cannot be read again; ``prune``: stop jobs without a statement."""
+
+Way = Action | Literal["new-version"]
 
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 _NEEDS: Mapping[Verdict, tuple[Action, tuple[Permission, ...]]] = MappingProxyType(
@@ -26,14 +28,23 @@ _NEEDS: Mapping[Verdict, tuple[Action, tuple[Permission, ...]]] = MappingProxyTy
 
 def needed(change: Change) -> tuple[Permission, ...]:
     """The permissions without which ``apply`` refuses a change of a running query."""
-    _, permissions = _NEEDS.get(change.verdict, ("ensure", ()))
-    return (*permissions, "duplicates") if change.doubles else permissions
+    return next((permissions for _, permissions in _ways(change)), ())
 
 
-def action_for(change: Change, permitted: Collection[Permission]) -> tuple[Action, tuple[Consent, ...]]:
+def action_for(change: Change, permitted: Collection[Permission]) -> tuple[Way, tuple[Consent, ...]]:
     """How ``apply`` asks for a query: ``ensure``, which refuses to change one that runs, unless all that the change
-    needs is permitted."""
-    if not needed(change) or not set(needed(change)) <= set(permitted):
-        return "ensure", ()
-    action, _ = _NEEDS[change.verdict]
-    return action, ("duplicates",) if change.doubles else ()
+    needs is permitted. A new version comes before a reset."""
+    for way, permissions in _ways(change):
+        if set(permissions) <= set(permitted):
+            return way, ("duplicates",) if change.doubles else ()
+    return "ensure", ()
+
+
+def _ways(change: Change) -> Iterator[tuple[Way, tuple[Permission, ...]]]:
+    """Ways to apply a change, the best first, with their permissions."""
+    if change.verdict not in _NEEDS:
+        return
+    action, permissions = _NEEDS[change.verdict]
+    if change.beside:
+        yield "new-version", tuple("new-version" if name == "reset" else name for name in permissions)
+    yield action, (*permissions, "duplicates") if change.doubles else permissions

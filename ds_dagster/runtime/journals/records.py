@@ -10,7 +10,7 @@ from sqlalchemy import Row
 
 from ds_dagster.figures import Figures, from_json, to_json
 from ds_dagster.runtime.journals.told import TEXTS, read_texts
-from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
+from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState, Role, version_name
 
 RequestState = Literal["WAITING", "RUNNING", "STEP", "FINISHED", "FAILED", "STOPPED"]
 T = TypeVar("T")
@@ -18,13 +18,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """What is wanted of one job; see ``schema.JOBS``."""
+    """What is wanted of one job; see ``schema.JOBS``.
+
+    A job is one version of a query. The one that serves has the query's name, another one ``query@version``.
+
+    Attributes:
+        query: name of the query; empty: the job's own.
+        version: number of the version, from 1. It names its checkpoint and its ledger for life.
+        role: what the version is for.
+        latest: of the version that serves: the highest number that any version of the query ever had.
+    """
 
     name: str
     relation: str
     desired: DesiredState
     generation: int
-    action: Action | Literal["skip"]
+    action: Action | Literal["skip", "stage", "promote", "rollback", "abandon"]
     requested_by: str
     requested_at: float
     spec: str
@@ -32,6 +41,20 @@ class JobRow:
     checkpoint_version: int
     skips: str = ""
     begins: str = ""
+    query: str = ""
+    version: int = 1
+    role: Role = "serving"
+    latest: int = 1
+
+    @property
+    def of(self) -> str:
+        """Name of its query."""
+        return self.query or self.name
+
+    @property
+    def writes_as(self) -> str:
+        """Name that checkpoint, ledger and transactions of this version have for life."""
+        return version_name(self.of, self.version) if self.version > 1 else self.of
 
 
 @dataclass(frozen=True, slots=True)

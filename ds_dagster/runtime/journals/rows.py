@@ -59,6 +59,34 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
     return before
 
 
+def mark_job(connection: Connection, row: JobRow) -> None:
+    """Change a job's row without asking anything of its query: the generation stays, so that it runs on.
+
+    Raises:
+        InternalError: the generation moved (impossible inside one write transaction).
+    """
+    matches = (schema.JOBS.c.name == row.name) & (schema.JOBS.c.generation == row.generation)
+    if connection.execute(update(schema.JOBS).where(matches).values(values(row))).rowcount != 1:
+        raise error("INTERNAL", where=f"desired state of {row.name}: its generation is not {row.generation}")
+
+
+def insert_jobs(connection: Connection, added: Iterable[JobRow]) -> None:
+    """Write rows of jobs that are not there."""
+    connection.execute(insert(schema.JOBS), [values(row) for row in added])
+
+
+def delete_job(connection: Connection, name: str) -> None:
+    """Forget a job and its status; its history stays."""
+    for table in (schema.JOBS, schema.STATUS):
+        connection.execute(delete(table).where(table.c.name == name))
+
+
+def versions(connection: Connection, query: str) -> Mapping[str, JobRow]:
+    """All versions of a query, by the names of their jobs."""
+    matches = (schema.JOBS.c.name == query) | (schema.JOBS.c.query == query)
+    return {row.name: record(JobRow, row) for row in connection.execute(select(schema.JOBS).where(matches))}
+
+
 def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, writer: str) -> None:
     """Replace the status rows of these jobs. ``writer``: the token of the engine's lease, or ``schema.STEP``."""
     rows = [{**values(status), "writer": writer} for status in changed]

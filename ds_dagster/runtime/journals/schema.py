@@ -24,7 +24,7 @@ from sqlalchemy import (
     table,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 metadata = MetaData()
 
@@ -73,8 +73,14 @@ JOBS = Table(
     Column("checkpoint_version", Integer, nullable=False),
     Column("skips", Text, nullable=False),
     Column("begins", String(64), nullable=False),
+    Column("query", String(255), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("latest", Integer, nullable=False),
 )
-"""What is wanted. Written by people and Dagster only, by compare-and-set on ``generation``. ``skips``: JSON list of
+"""What is wanted. Written by people and Dagster, by compare-and-set on ``generation``; of a query with several versions
+also by the engine, which hands the public name from one to the other. ``query``, ``version``, ``role``, ``latest``: see
+:class:`ds_dagster.runtime.journals.records.JobRow`. ``skips``: JSON list of
 :class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
 :data:`ds_dagster.runtime.status.Consent` with commas between them."""
 
@@ -214,12 +220,27 @@ def _add_parameters_and_skips(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+_ADDED_7 = (
+    "ALTER TABLE ds_jobs ADD COLUMN query VARCHAR(255) NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1",
+    "ALTER TABLE ds_jobs ADD COLUMN role VARCHAR(16) NOT NULL DEFAULT 'serving'",
+    "ALTER TABLE ds_jobs ADD COLUMN latest INTEGER NOT NULL DEFAULT 1",
+)
+
+
+def _add_versions(connection: Connection) -> None:
+    """Version 7: versions of a query beside each other; every job is the first version of its query."""
+    for statement in _ADDED_7:
+        connection.exec_driver_sql(statement)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     1: _add_lost_records,
     2: _add_writer,
     3: _figures_in_one_column,
     4: _add_streak,
     5: _add_parameters_and_skips,
+    6: _add_versions,
 }
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""

@@ -16,6 +16,7 @@ from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.planning.difference import column_changes, sql_diff
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import Change, JobState, JobStatus
+from ds_dagster.runtime.views import progress_of
 
 UP = ("RUNNING", "STARTING")
 """States of a job that needs no start."""
@@ -35,6 +36,8 @@ class PlannedChange:
         creates: entities (``store.entity``) that its first start makes where they do not exist.
         downstream: queries of the project behind it, direct readers first.
         renamed_from: an orphan that runs the same query under another name; empty where there is none.
+        reads_again: sources that a new version or a reset reads (``store.entity``), with the position it begins at.
+        staged: what the version is that is built beside the running one; empty where there is none.
     """
 
     change: Change
@@ -46,6 +49,8 @@ class PlannedChange:
     creates: tuple[str, ...] = ()
     downstream: tuple[str, ...] = ()
     renamed_from: str = ""
+    reads_again: tuple[str, ...] = ()
+    staged: str = ""
 
 
 def planned_changes(
@@ -89,7 +94,24 @@ def _planned(
         creates=_creates(query) if job is None else (),
         downstream=behind([s.name for s in query.sinks], query.name, project.downstream, project.queries),
         renamed_from=renamed_from,
+        reads_again=_reads_again(query) if change.verdict in ("needs_new_checkpoint", "would_lose_data") else (),
+        staged=_staged(query, running),
     )
+
+
+def _reads_again(query: BoundQuery) -> tuple[str, ...]:
+    scans = query.scans
+    places = (f"{s.relation.store}.{s.relation.entity} from {s.reading.starting_position}" for s in scans)
+    return tuple(dict.fromkeys(places))
+
+
+def _staged(query: BoundQuery, running: Running) -> str:
+    """Whether the staged version has the definition that is planned."""
+    status = next((s for s in running.statuses if s.of == query.name and s.role in ("staged", "promoting")), None)
+    if status is None:
+        return ""
+    is_same = running.jobs[status.name].fingerprint == query.fingerprint
+    return f"version {status.version} is {progress_of(status)}" + ("" if is_same else ", of another definition")
 
 
 def _orphan(change: Change, running: Running) -> PlannedChange:

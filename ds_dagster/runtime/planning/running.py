@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.errors import error
@@ -14,6 +15,8 @@ from ds_dagster.runtime.status import JobStatus
 
 FORMAT = 1
 _OF_JOB = ("relation", "desired", "fingerprint", "checkpoint_version")
+_OF_VERSION: Mapping[str, Any] = MappingProxyType({"query": "", "version": 1, "role": "serving"})
+"""Fields of a version → what they are in a state file that does not have them."""
 _OF_STATUS = ("state", "condition", "batch", "rows_per_second")
 
 
@@ -43,13 +46,13 @@ class Running:
         """The text of a state file: the definition of each job and how it is, no secret (see ``plan/identity/slices``).
 
         ``{"version": 1, "taken": seconds, "jobs": [{"name", "relation", "desired", "fingerprint",
-        "checkpoint_version", "state", "condition", "batch", "rows_per_second", "spec"}]}``
+        "checkpoint_version", "query", "version", "role", "state", "condition", "batch", "rows_per_second", "spec"}]}``
         """
         jobs = [
             {
                 "name": status.name,
                 **{field: getattr(self.jobs[status.name], field) for field in _OF_JOB},
-                **{field: getattr(status, field) for field in _OF_STATUS},
+                **{field: getattr(status, field) for field in (*_OF_VERSION, *_OF_STATUS)},
                 "spec": json.loads(self.jobs[status.name].spec),
             }
             for status in self.statuses
@@ -79,7 +82,7 @@ class Running:
 
 def _job(entry: Mapping[str, Any]) -> JobRow:
     """Who asked for it, and when, is no part of a state file."""
-    values = {field: entry[field] for field in _OF_JOB}
+    values = {field: entry[field] for field in _OF_JOB} | _of_version(entry)
     return JobRow(
         entry["name"],
         spec=json.dumps(entry["spec"]),
@@ -93,4 +96,8 @@ def _job(entry: Mapping[str, Any]) -> JobRow:
 
 def _status(entry: Mapping[str, Any]) -> JobStatus:
     values = {field: entry[field] for field in ("relation", "desired", "checkpoint_version", *_OF_STATUS)}
-    return JobStatus(entry["name"], job_id="", **values)
+    return JobStatus(entry["name"], job_id="", **values, **_of_version(entry))
+
+
+def _of_version(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: entry.get(field, default) for field, default in _OF_VERSION.items()}

@@ -179,6 +179,24 @@ class Postgres:
             table=target_table(self, relation, refresh, path, JSON_TYPE),
         )
 
+    def version_path(self, path: tuple[str, ...], version: int) -> tuple[str, ...]:
+        """A table beside the view's."""
+        from ds_dagster.stores.postgres.versions import version_table
+
+        return (*path[:-1], version_table(path[-1], version))
+
+    def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
+        """Both tables are renamed in one transaction."""
+        from ds_dagster.stores.postgres.versions import serve
+
+        serve(write, resolve, former, version)
+
+    def drop_version(self, write: WriteSpec, resolve: Resolver, version: int) -> None:
+        """Its table goes, with its rows of the ledger."""
+        from ds_dagster.stores.postgres.versions import drop
+
+        drop(write, resolve, version)
+
     def entity_plan(self, relation: Relation) -> EntityPlan:
         """The loader makes the table."""
         return EntityPlan(name=".".join(self._path(relation)), used_by=str(relation.name))

@@ -10,8 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.io_spec import TableColumn, TableTarget
+from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
+from ds_dagster.stores.postgres.tables import STAMP_COMMENT
 from ds_dagster.stores.table_sink import column_difference
 
 COLUMNS_QUERY = """
@@ -53,12 +55,15 @@ KEPT_QUERY = """
         OR EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = %(oid)s)
         OR EXISTS (SELECT 1 FROM pg_statistic_ext WHERE stxrelid = %(oid)s)
         OR EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = %(oid)s OR inhrelid = %(oid)s)
-        OR EXISTS (SELECT 1 FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s
+                   AND description <> %(stamp)s)
         OR EXISTS (SELECT 1 FROM pg_seclabel WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s)
         OR EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
+                   AND attname <> %(stamped)s
                    AND (attacl IS NOT NULL OR attoptions IS NOT NULL OR attidentity <> '' OR attgenerated <> ''
                         OR atthasdef))
-        OR (SELECT relkind <> 'r' OR relacl IS NOT NULL OR reloptions IS NOT NULL OR reltablespace <> 0
+        OR (SELECT relkind <> 'r' OR (%(grants)s AND relacl IS NOT NULL)
+                OR reloptions IS NOT NULL OR reltablespace <> 0
                 OR relpersistence <> 'p' OR relrowsecurity OR relreplident <> 'd'
                 OR relowner <> (SELECT oid FROM pg_roles WHERE rolname = current_user)
             FROM pg_class WHERE oid = %(oid)s)
@@ -153,10 +158,18 @@ def find_table(cursor: Any, path: Sequence[str]) -> ExistingTable | None:
     return ExistingTable(oid, columns, unique, bool(cursor.fetchone()[0]))
 
 
-def is_kept(cursor: Any, existing: ExistingTable, target: TableTarget) -> bool:
-    """Whether a table has to stay itself in a full refresh: something hangs on it, or it is not column by column what
-    we would make."""
-    cursor.execute(KEPT_QUERY, {"oid": existing.oid, "own": 1 if target.mode == "upsert" else 0})
+def is_kept(cursor: Any, existing: ExistingTable, target: TableTarget, *, has_grants: bool = True) -> bool:
+    """Whether a table has to stay itself when another one would take its name: something hangs on it that is not ours.
+
+    Args:
+        cursor: of the transaction.
+        existing: the table.
+        target: what we make of it.
+        has_grants: grants count.
+    """
+    own = (1 if target.mode == "upsert" else 0) + (1 if CHANGED_AT in existing.columns else 0)
+    names = {"stamp": STAMP_COMMENT, "stamped": CHANGED_AT}
+    cursor.execute(KEPT_QUERY, {"oid": existing.oid, "own": own, "grants": has_grants, **names})
     return bool(cursor.fetchone()[0])
 
 

@@ -19,6 +19,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.sqlite.loader import has_column, now_millis, view_error
 from ds_dagster.stores.sqlite.statements import shown_rows
+from ds_dagster.stores.sqlite.versions import MARK
 from ds_dagster.stores.sqlite.views import SUFFIX, view_path
 from ds_dagster.stores.without_records import WithoutRecords
 
@@ -56,8 +57,8 @@ def view_columns(folder: Path, view: QualifiedName) -> tuple[ViewColumn, ...]:
 
 
 def view_names(folder: Path) -> list[QualifiedName]:
-    """Views that have a file, sorted."""
-    names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+    """Views that have a file, sorted; not their versions that do not serve."""
+    names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}") if MARK not in path.name)
     return [QualifiedName(*(unquote(part) for part in name.split("."))) for name in names]
 
 

@@ -23,6 +23,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.options import make_options, target_table, word
+from ds_dagster.stores.table_sink import opened
 
 LOADER = "ds_dagster.stores.sqlite.loader:open_loader"
 FOLDER = "folder"
@@ -101,6 +102,26 @@ class SqliteViews:
             loader=LOADER,
             table=target_table(self, relation, refresh, (file_name(relation.name), relation.name.name), "TEXT"),
         )
+
+    def version_path(self, path: tuple[str, ...], version: int) -> tuple[str, ...]:
+        """A file beside the view's."""
+        from ds_dagster.stores.sqlite.versions import version_file
+
+        return (version_file(path[0], version), *path[1:])
+
+    def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
+        """The link with the view's name shows another file."""
+        from ds_dagster.stores.sqlite.versions import serve
+
+        target, settings = opened(write, resolve)
+        serve(Path(settings[FOLDER]), target.path[0], former, version)
+
+    def drop_version(self, write: WriteSpec, resolve: Resolver, version: int) -> None:
+        """Its file goes."""
+        from ds_dagster.stores.sqlite.versions import drop
+
+        target, settings = opened(write, resolve)
+        drop(Path(settings[FOLDER]), target.path[0], version)
 
     def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
         """The view's file and table can have its name."""

@@ -1,0 +1,44 @@
+"""What a store offers that keeps versions of a view beside each other."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from ds_dagster.catalog.io_spec import Resolver, WriteSpec
+
+TablePath = tuple[str, ...]
+
+
+@runtime_checkable
+class KeepsVersions(Protocol):
+    """A store kind whose tables change their public names in one step. Paths are those of ``WriteSpec.table``."""
+
+    def version_path(self, path: TablePath, version: int) -> TablePath:
+        """Where a version of a table is that does not serve. No I/O.
+
+        Args:
+            path: of the public table.
+            version: its number.
+        """
+
+    def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
+        """Give a version the public name; the table that has it becomes version ``former``. Readers see one or the
+        other. A version that has the name already keeps it.
+
+        Args:
+            write: of the public table.
+            resolve: of the store.
+            former: number of the version that serves.
+            version: number of the one that takes over; nobody writes either of them now.
+
+        Raises:
+            UserError: VERSION_TABLE_HELD: something refers to the table itself, not to its name.
+            ExternalError: the store cannot be reached, TARGET_LOCKED; it may be tried again.
+        """
+
+    def drop_version(self, write: WriteSpec, resolve: Resolver, version: int) -> None:
+        """Drop a version that does not serve, with what its ledger says; does nothing where it is gone.
+
+        Raises:
+            DsError: of the store.
+        """

@@ -1,0 +1,165 @@
+"""Commands about versions of a query beside each other: stage, promote, rollback, abandon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS, chosen_queries, opened
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
+from ds_dagster.errors import DsError
+from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.views import progress_of
+
+TAKE_OVER_SECONDS = 600.0
+timeout_option = click.option(
+    "--timeout", default=TAKE_OVER_SECONDS, show_default=True, help="Seconds until a version must have caught up."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionOutcome:
+    """What became of one query: its version and what that is now, as ``--json`` prints it."""
+
+    name: str
+    version: int
+    state: str
+
+
+@click.command("stage")
+@click.argument("queries", nargs=-1)
+@project_option
+@json_option
+def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+    """Build changed QUERIES beside the running ones, which go on; without names all that can be and need it.
+
+    A staged version reads its sources from their starting position. `ds promote` lets it take over.
+    """
+    loaded, control = opened(project, as_json)
+    names = chosen_queries(loaded, queries) if queries else _changed(loaded, control)
+    return each(names, control, as_json, lambda name: stage_one(loaded, control, name, as_json))
+
+
+@click.command("promote")
+@click.argument("queries", nargs=-1)
+@timeout_option
+@project_option
+@json_option
+def promote_command(queries: tuple[str, ...], timeout: float, project: Path | None, as_json: bool) -> int:
+    """Let staged versions of QUERIES take over as soon as they have caught up; without names all that are staged.
+
+    Readers see the version before until the public name changes, in one step. It is kept, stopped, for `ds rollback`.
+    """
+    loaded, control = opened(project, as_json)
+    names = chosen_queries(loaded, queries) if queries else _staged(loaded, control)
+    return each(names, control, as_json, lambda name: promote_one(control, name, timeout, as_json))
+
+
+@click.command("rollback")
+@click.argument("query")
+@click.option("--to", type=int, help="Number of a kept version (default: the one that served last).")
+@timeout_option
+@project_option
+@json_option
+def rollback_command(query: str, to: int | None, timeout: float, project: Path | None, as_json: bool) -> int:
+    """Let a kept version of QUERY take over again: it goes on from its checkpoint, and catches up first."""
+    _, control = opened(project, as_json)
+
+    def back(name: str) -> VersionOutcome:
+        return _taken_over(control, name, Versions(control, REQUESTED_BY).rollback(name, to), timeout, as_json)
+
+    return each([query], control, as_json, back)
+
+
+@click.command("abandon")
+@click.argument("queries", nargs=-1, required=True)
+@project_option
+@json_option
+def abandon_command(queries: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+    """Drop the staged versions of QUERIES with their rows and their checkpoints."""
+    _, control = opened(project, as_json)
+
+    def abandoned(name: str) -> VersionOutcome:
+        versions = Versions(control, REQUESTED_BY)
+        job = versions.abandon(name)
+        return VersionOutcome(name, int(job.rpartition("@")[2]), "abandoned")
+
+    return each(queries, control, as_json, abandoned)
+
+
+def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[str], VersionOutcome]) -> int:
+    """One step for each query, in the project's order; the next one is tried where one is refused."""
+    outcomes: list[VersionOutcome] = []
+    problems: list[DsError] = []
+    if names:
+        control.ensure_engine(WAIT_SECONDS)
+    elif not as_json:
+        note("nothing to do")
+    for name in names:
+        try:
+            outcomes.append(step(name))
+        except DsError as problem:
+            problems.append(problem)
+    if as_json:
+        diagnostics = [problem.diagnostic().json() for problem in problems]
+        emit_json({"ok": not problems, "versions": [asdict(item) for item in outcomes], "diagnostics": diagnostics})
+        return 1 if problems else 0
+    for item in outcomes:
+        click.echo(f"{item.name}: version {item.version} {item.state}")
+    show_diagnostics([problem.diagnostic() for problem in problems])
+    return 1 if problems else 0
+
+
+def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool) -> VersionOutcome:
+    """Stage one query, and wait until its version runs.
+
+    Raises:
+        UserError: as :meth:`Versions.stage`.
+    """
+    versions = Versions(control, REQUESTED_BY)
+    row = versions.jobs(name)[versions.stage(project, name)]
+    on_change = None if as_json else _said
+    (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
+    state = row.role if status.state in SETTLED else f"is {status.state}: {status.message or 'not up in time'}"
+    return VersionOutcome(name, row.version, state)
+
+
+def promote_one(control: Control, name: str, timeout: float, as_json: bool) -> VersionOutcome:
+    """Let the staged version of one query take over, and wait for it.
+
+    Raises:
+        DsError: as :meth:`Versions.promote` and :meth:`Versions.wait_served`.
+    """
+    return _taken_over(control, name, Versions(control, REQUESTED_BY).promote(name), timeout, as_json)
+
+
+def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: bool) -> VersionOutcome:
+    texts: list[str] = []
+
+    def tell(status: JobStatus) -> None:
+        text = f"{status.name}: {progress_of(status)}"
+        if text not in texts[-1:]:
+            note(text)
+            texts.append(text)
+
+    version = Versions(control, REQUESTED_BY).wait_served(name, job, timeout, None if as_json else tell)
+    return VersionOutcome(name, version, "serves")
+
+
+def _said(status: JobStatus) -> None:
+    note(f"{status.name}: {status.state.lower()}")
+
+
+def _changed(project: LoadedProject, control: Control) -> list[str]:
+    return [change.name for change in control.changes(project, list(project.queries)) if change.beside]
+
+
+def _staged(project: LoadedProject, control: Control) -> list[str]:
+    waiting = {status.of for status in control.statuses() if status.role in ("staged", "promoting")}
+    return [name for name in project.queries if name in waiting]

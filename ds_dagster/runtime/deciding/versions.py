@@ -1,0 +1,332 @@
+"""Versions of a query beside each other: what a request leads to, and the next step of a hand-over. Pure.
+
+One version serves: its rows have the public name. Another one is staged: it reads the sources from their starting
+position into tables of its own. To hand over, the serving version stops after its batch, the staged one reads what
+existed then and stops too, the public names change in the stores, and the two jobs change names in one transaction of
+the journal. Every step follows from rows of the journal alone, so whoever finds them goes on; a step done twice changes
+nothing. Going back is the same with a version that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ds_dagster.errors import error
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals.records import JobRow, StatusRow
+from ds_dagster.runtime.status import Role, version_name
+
+NEAR_SECONDS = 10.0
+"""A version that had read everything so short ago may take over: the serving one is stopped now."""
+
+WATERMARK_SECONDS = 15.0
+"""How long event time of the new version may stay below the old one's, after everything is read. Longer than an idle
+timeout; with smaller windows it never gets there, since time moves only while a result waits for it."""
+
+LONGEST_SECONDS = 120.0
+"""How long the serving version may rest before the new one has caught up; then it runs again."""
+
+Step = Literal["wait", "halt", "settle", "serve", "give_up", "resume", "drop"]
+"""``halt``: stop the serving version; ``settle``: stop the new one; ``serve``: change the public names; ``give_up``:
+the new version is only staged again; ``resume``: the version that was stopped for a hand-over runs again; ``drop``: the
+rows and the checkpoint of a version go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is next for a query.
+
+    Attributes:
+        step: what to do.
+        job, status: of the version that serves.
+        other, other_status: of the version that takes over or goes; the serving one itself for ``resume``.
+    """
+
+    step: Step
+    job: JobRow
+    status: StatusRow
+    other: JobRow
+    other_status: StatusRow
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRequest:
+    """Who asks, when, and with which definition (of ``stage`` alone)."""
+
+    by: str
+    at: float
+    spec: JobSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """``rows``: to write, those whose generation moved are restarted by that; ``name``: job of the version."""
+
+    name: str
+    rows: tuple[JobRow, ...] = ()
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+
+def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
+    """Build a definition beside the one that serves. A version with this definition that is there goes on.
+
+    Args:
+        query: name of the query.
+        jobs: its versions.
+        request: with the definition.
+
+    Raises:
+        UserError: STAGE_NOTHING_SERVES, STAGE_NOT_NEEDED, STAGED_OTHERWISE.
+    """
+    spec, serving = request.spec, jobs.get(query)
+    assert spec is not None
+    if serving is None:
+        raise error("STAGE_NOTHING_SERVES", name=query)
+    if serving.fingerprint == spec.fingerprint:
+        raise error("STAGE_NOT_NEEDED", name=query)
+    equal = [row for row in _others(jobs, "staged", "promoting", "kept") if row.fingerprint == spec.fingerprint]
+    other = next((row for row in _others(jobs, "staged", "promoting") if row not in equal), None)
+    if other is not None:
+        raise error("STAGED_OTHERWISE", name=query, version=other.version)
+    if equal:
+        return Staged(equal[-1].name, _again(equal[-1], request))
+    number = serving.latest + 1
+    row = JobRow(
+        name=version_name(query, number),
+        relation=spec.relation,
+        desired="RUNNING",
+        generation=1,
+        action="stage",
+        requested_by=request.by,
+        requested_at=request.at,
+        spec=spec.to_json(),
+        fingerprint=spec.fingerprint,
+        checkpoint_version=1,
+        query=query,
+        version=number,
+        role="staged",
+    )
+    return Staged(row.name, (row, replace(serving, latest=number)))
+
+
+def promote(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
+    """Let the staged version take over as soon as it has caught up.
+
+    Raises:
+        UserError: NOTHING_STAGED.
+    """
+    row = next(iter(_others(jobs, "promoting", "staged")), None)
+    if row is None:
+        raise error("NOTHING_STAGED", name=query)
+    return Staged(row.name, _taking_over(row, "promote", request))
+
+
+def rollback(query: str, jobs: Mapping[str, JobRow], request: VersionRequest, to: int | None = None) -> Staged:
+    """Let a kept version take over again: the one that served last, or the one with this number.
+
+    Raises:
+        UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
+    """
+    underway = next(iter(_others(jobs, "promoting")), None)
+    if underway is not None and underway.version != to:
+        raise error("PROMOTION_UNDERWAY", name=query, version=underway.version)
+    candidates = [row for row in _others(jobs, "kept", "promoting") if to in (None, row.version)]
+    if not candidates:
+        versions = [row.version for row in _others(jobs, "kept")]
+        raise error("NOTHING_KEPT", name=query, version=to or "before", kept=versions or "none")
+    row = max(candidates, key=lambda row: row.requested_at)
+    return Staged(row.name, _taking_over(row, "rollback", request))
+
+
+def abandon(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
+    """Drop the staged version with its rows and its checkpoint; one that served before is kept again.
+
+    Raises:
+        UserError: NOTHING_STAGED, PROMOTION_UNDERWAY: it is taking over at this moment.
+    """
+    row = next(iter(_others(jobs, "promoting", "staged")), None)
+    if row is None:
+        raise error("NOTHING_STAGED", name=query)
+    if is_settled(row):
+        raise error("PROMOTION_UNDERWAY", name=query, version=row.version)
+    return Staged(row.name, (_put_back(row) if row.action == "rollback" else _dropped(row, request),))
+
+
+def withdraw(query: str, jobs: Mapping[str, JobRow]) -> tuple[JobRow, ...]:
+    """Rows after a hand-over that was given up before its end; none where it is over, or cannot be stopped any more."""
+    rows = (row for row in _others(jobs, "promoting") if row.of == query and not is_settled(row))
+    return tuple(_put_back(row) for row in rows)
+
+
+def dropped_versions(jobs: Mapping[str, JobRow], request: VersionRequest) -> tuple[JobRow, ...]:
+    """Rows after all kept versions were told to go."""
+    return tuple(_dropped(row, request) for row in _others(jobs, "kept"))
+
+
+def check_not_underway(query: str, jobs: Mapping[str, JobRow]) -> None:
+    """Refuse to start or change the version that serves while another one takes over.
+
+    Raises:
+        UserError: PROMOTION_UNDERWAY.
+    """
+    row = next(iter(_others(jobs, "promoting")), None)
+    if row is not None:
+        raise error("PROMOTION_UNDERWAY", name=query, version=row.version)
+
+
+def is_settled(row: JobRow) -> bool:
+    """Whether a version has read everything and was stopped to get the public name, which it may have already."""
+    return row.role == "promoting" and row.desired == "STOPPED" and row.action in ("promote", "rollback")
+
+
+# -- the engine's steps ----------------------------------------------------------------------------------------------
+
+
+def turns(jobs: Mapping[str, JobRow], statuses: Mapping[str, StatusRow], now: float) -> Iterator[Turn]:
+    """What is next for each query with more than one version, and for one that was stopped for another's sake."""
+    underway = {row.of for row in jobs.values() if row.role == "promoting"}
+    for name, row in jobs.items():
+        status = statuses.get(name, StatusRow(name))
+        if row.role == "serving" and _is_halted(row) and name not in underway:
+            yield Turn("resume", row, status, row, status)
+        serving = jobs.get(row.of)
+        if row.role not in ("promoting", "dropping") or serving is None:
+            continue
+        turn = Turn("wait", serving, statuses.get(row.of, StatusRow(row.of)), row, status)
+        if row.role == "dropping":
+            yield replace(turn, step="drop" if _is_at_rest(row, status) else "wait")
+        else:
+            yield replace(turn, step=_next_step(turn, now))
+
+
+def _next_step(turn: Turn, now: float) -> Step:
+    row, status = turn.other, turn.other_status
+    if _has_failed(row, status) or (row.desired == "STOPPED" and not is_settled(row)):
+        return "give_up"
+    if turn.job.desired != "STOPPED":
+        return "halt" if _is_near(status, now) else "wait"
+    if not _is_at_rest(turn.job, turn.status):
+        return "wait"
+    if is_settled(row):
+        return "serve" if _is_at_rest(row, status) else "wait"
+    if _has_caught_up(turn, now):
+        return "settle"
+    is_too_long = _is_halted(turn.job) and now - turn.status.since > LONGEST_SECONDS
+    return "give_up" if is_too_long else "wait"
+
+
+def after(turn: Turn, now: float) -> tuple[JobRow, ...]:
+    """Rows to write for a step that changes rows alone."""
+    job, other = turn.job, turn.other
+    if turn.step == "halt":
+        row = replace(job, desired="STOPPED", generation=job.generation + 1, action="promote", requested_at=now)
+        return (replace(row, requested_by=other.requested_by),)
+    if turn.step == "settle":
+        return (replace(other, desired="STOPPED", generation=other.generation + 1),)
+    if turn.step == "resume":
+        return (_resumed(job, now),)
+    if turn.step == "give_up":
+        return (_put_back(other), _resumed(job, now)) if _is_halted(job) else (_put_back(other),)
+    return ()
+
+
+def exchanged(turn: Turn, now: float) -> tuple[tuple[JobRow, JobRow], tuple[StatusRow, StatusRow]]:
+    """After the public names have changed in the stores: the new version's row and status under the query's name, and
+    the old one's under its version's. The new one starts again, under its new name."""
+    job, other = turn.job, turn.other
+    serving = replace(
+        other,
+        name=job.name,
+        role="serving",
+        desired="RUNNING",
+        generation=job.generation + 1,
+        requested_at=now,
+        latest=job.latest,
+    )
+    name = version_name(job.of, job.version)
+    kept_row = replace(job, name=name, query=job.of, role="kept", requested_at=now)
+    new = replace(turn.other_status, name=job.name, generation=job.generation)
+    return (serving, kept_row), (new, replace(turn.status, name=name, generation=kept_row.generation))
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _others(jobs: Mapping[str, JobRow], *roles: Role) -> Sequence[JobRow]:
+    """Versions with these roles, by number."""
+    return sorted((row for row in jobs.values() if row.role in roles), key=lambda row: row.version)
+
+
+def _again(row: JobRow, request: VersionRequest) -> tuple[JobRow, ...]:
+    """A version that is there, staged; one that runs already goes on."""
+    if row.role != "kept" and row.desired == "RUNNING":
+        return ()
+    role: Role = "staged" if row.role == "kept" else row.role
+    return (_asked_to_run(replace(row, role=role, action="stage"), request),)
+
+
+def _taking_over(row: JobRow, action: Literal["promote", "rollback"], request: VersionRequest) -> tuple[JobRow, ...]:
+    if row.role == "promoting":
+        return ()
+    taking = replace(row, role="promoting", action=action, requested_by=request.by, requested_at=request.at)
+    return (taking,) if row.desired == "RUNNING" else (_asked_to_run(taking, request),)
+
+
+def _put_back(row: JobRow) -> JobRow:
+    """A version that does not take over: what it was before."""
+    if row.action == "rollback":
+        return replace(row, role="kept", desired="STOPPED", generation=row.generation + 1)
+    staged = replace(row, role="staged")
+    return replace(staged, desired="RUNNING", generation=row.generation + 1) if is_settled(row) else staged
+
+
+def _asked_to_run(row: JobRow, request: VersionRequest) -> JobRow:
+    return replace(
+        row, desired="RUNNING", generation=row.generation + 1, requested_by=request.by, requested_at=request.at
+    )
+
+
+def _dropped(row: JobRow, request: VersionRequest) -> JobRow:
+    return replace(
+        row,
+        role="dropping",
+        desired="STOPPED",
+        generation=row.generation + 1,
+        action="abandon",
+        requested_by=request.by,
+        requested_at=request.at,
+    )
+
+
+def _resumed(job: JobRow, now: float) -> JobRow:
+    return replace(job, desired="RUNNING", generation=job.generation + 1, action="ensure", requested_at=now)
+
+
+def _is_halted(job: JobRow) -> bool:
+    """Whether a hand-over stopped it, not a person."""
+    return job.desired == "STOPPED" and job.action == "promote"
+
+
+def _is_at_rest(job: JobRow, status: StatusRow) -> bool:
+    return status.state == "STOPPED" and status.generation >= job.generation
+
+
+def _has_failed(job: JobRow, status: StatusRow) -> bool:
+    return status.state == "FAILED" and status.generation >= job.generation and not is_settled(job)
+
+
+def _is_near(status: StatusRow, now: float) -> bool:
+    return status.state == "RUNNING" and status.caught_up is not None and now - status.caught_up <= NEAR_SECONDS
+
+
+def _has_caught_up(turn: Turn, now: float) -> bool:
+    """Whether everything that existed when the serving version ended is read, and event time is as far."""
+    status, rests_since = turn.other_status, turn.status.since
+    if status.state != "RUNNING" or status.caught_up is None or status.caught_up < rests_since:
+        return False
+    is_behind = turn.status.watermark is not None and (status.watermark or 0.0) < turn.status.watermark
+    return not is_behind or now - max(rests_since, turn.other.requested_at) > WATERMARK_SECONDS

@@ -1,0 +1,170 @@
+"""Requests about versions of a query, over :class:`ds_dagster.runtime.control.Control`: the engine carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.control import POLL_SECONDS, Control
+from ds_dagster.runtime.deciding import versions
+from ds_dagster.runtime.deciding.beside import why_not_beside
+from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.desired import transition
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
+from ds_dagster.runtime.deciding.versions import Staged, VersionRequest
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import bump_revision
+from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.journals.told import failure_of
+from ds_dagster.runtime.status import JobStatus
+
+Decision = Callable[[Mapping[str, JobRow]], Staged]
+OnStatus = Callable[[JobStatus], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions of the queries of one project. ``by``: shown in the history."""
+
+    control: Control
+    by: str = ""
+
+    def stage(self, project: LoadedProject, name: str) -> str:
+        """Build the project's definition of a query beside the one that serves; returns the name of the version's job.
+        A version with this definition goes on.
+
+        Raises:
+            UserError: JOB_UNKNOWN, STAGE_REFUSED, and those of :func:`ds_dagster.runtime.deciding.versions.stage`.
+        """
+        query = project.queries.get(name)
+        if query is None:
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
+        serving = self.jobs(name).get(name)
+        if serving is not None:
+            _, old = recompiled(JobSpec.from_json(serving.spec), project.settings)
+            reason = why_not_beside(project, query, old)
+            if reason:
+                raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
+        request = self._request(job_spec(project, query))
+        return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
+
+    def promote(self, name: str) -> str:
+        """Ask that the staged version of a query takes over as soon as it has caught up; returns the name of its job.
+
+        Raises:
+            UserError: NOTHING_STAGED.
+        """
+        return self._decide(name, lambda jobs: versions.promote(name, jobs, self._request()))
+
+    def rollback(self, name: str, to: int | None = None) -> str:
+        """Ask that a kept version takes over again; returns the name of its job.
+
+        Raises:
+            UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
+        """
+        return self._decide(name, lambda jobs: versions.rollback(name, jobs, self._request(), to))
+
+    def abandon(self, name: str) -> str:
+        """Drop the staged version of a query; returns the name of its job.
+
+        Raises:
+            UserError: NOTHING_STAGED, PROMOTION_UNDERWAY.
+        """
+        return self._decide(name, lambda jobs: versions.abandon(name, jobs, self._request()))
+
+    def drop_kept(self) -> Sequence[str]:
+        """Drop all kept versions; returns the names of their jobs."""
+        if not self.control.journal.exists():
+            return ()
+        with self.control.journal.write() as connection:
+            jobs = rows.jobs(connection)
+            dropped = versions.dropped_versions(jobs, self._request())
+            for row in dropped:
+                self._write(connection, jobs, row)
+            bump_revision(connection)
+        return tuple(row.name for row in dropped)
+
+    def withdraw(self, name: str) -> bool:
+        """Take a request to take over back; False where it is over, or cannot be stopped any more."""
+        with self.control.journal.write() as connection:
+            jobs = rows.versions(connection, name)
+            withdrawn = versions.withdraw(name, jobs)
+            for row in withdrawn:
+                self._write(connection, jobs, row)
+            bump_revision(connection)
+        return bool(withdrawn)
+
+    def jobs(self, name: str) -> Mapping[str, JobRow]:
+        """The versions of a query, by the names of their jobs."""
+        if not self.control.journal.exists():
+            return {}
+        with self.control.journal.read() as connection:
+            return rows.versions(connection, name)
+
+    def statuses(self, name: str) -> Sequence[JobStatus]:
+        """The same as people see them, the one that serves first."""
+        statuses = (status for status in self.control.statuses() if status.of == name)
+        return tuple(sorted(statuses, key=lambda status: (status.name != name, status.version)))
+
+    def wait_served(self, name: str, job: str, timeout: float, on_change: OnStatus | None = None) -> int:
+        """Wait until a version serves; returns its number. When time is over the request is taken back.
+
+        Args:
+            name: of the query.
+            job: of the version.
+            timeout: seconds.
+            on_change: gets the status of the version that takes over.
+
+        Raises:
+            UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT.
+        """
+        number, end = self.jobs(name)[job].version, self.control.clock.monotonic() + timeout
+        while True:
+            jobs = self.jobs(name)
+            if name in jobs and jobs[name].version == number:
+                return number
+            row = jobs.get(job)
+            if row is None or row.role != "promoting":
+                raise self._given_up(name, job, number)
+            status = self.control.status(job)
+            if on_change is not None:
+                on_change(status)
+            if self.control.clock.monotonic() > end and self.withdraw(name):
+                raise error(
+                    "PROMOTION_TIMED_OUT", name=name, version=number, seconds=int(timeout), state=status.state.lower()
+                )
+            self.control.clock.sleep(POLL_SECONDS)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _request(self, spec: JobSpec | None = None) -> VersionRequest:
+        return VersionRequest(self.by, self.control.clock.now(), spec)
+
+    def _decide(self, name: str, decision: Decision) -> str:
+        if not self.control.journal.exists():
+            raise error("STAGE_NOTHING_SERVES", name=name)
+        with self.control.journal.write() as connection:
+            jobs = rows.versions(connection, name)
+            staged = decision(jobs)
+            for row in staged.rows:
+                self._write(connection, jobs, row)
+            bump_revision(connection)
+        return staged.name
+
+    def _write(self, connection: Connection, jobs: Mapping[str, JobRow], row: JobRow) -> None:
+        before = jobs.get(row.name)
+        is_same_request = before is not None and before.generation == row.generation
+        (rows.mark_job if is_same_request else rows.save_job)(connection, row)
+        rows.add_transitions(connection, [transition(row, before)])
+
+    def _given_up(self, name: str, job: str, number: int) -> DsError:
+        last = next((t for t in self.control.transitions(job, 5) if t.kind == "desired"), None)
+        failure = failure_of(last.condition, last.parameters) if last else None
+        reason = failure.message if failure else "somebody else has abandoned it, or stopped it"
+        hint = failure.hint if failure else "`ds ps` shows its versions"
+        return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)

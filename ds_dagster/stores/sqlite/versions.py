@@ -1,0 +1,79 @@
+"""Versions of a view beside each other: a file each, and a link that has the public name.
+
+SQLite follows the link when it opens the view and keeps its log beside the file itself, so a reader has one version or
+the other, and what belongs to one never meets the other. The first version is the public file itself until another one
+takes over; then it gets a second name, and the link takes the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from ds_dagster.errors import error
+from ds_dagster.stores.sqlite.loader import BUSY_SECONDS, view_error
+from ds_dagster.stores.sqlite.views import SUFFIX
+
+MARK = "@"
+"""Between a view's file name and the number of a version; in a name itself it is spelled ``%40``."""
+BESIDE = ("-wal", "-shm", "-journal")
+
+
+def version_file(file: str, version: int) -> str:
+    """Name of the file of a version that does not serve."""
+    return f"{file.removesuffix(SUFFIX)}{MARK}{version}{SUFFIX}"
+
+
+def serve(folder: Path, file: str, former: int, version: int) -> None:
+    """See ``catalog.versions.KeepsVersions.serve_version``."""
+    public, new = folder / file, folder / version_file(file, version)
+    try:
+        if public.is_symlink() and public.readlink().name == new.name:
+            return
+        if not new.is_file():
+            raise error("VIEW_MISSING", view=new.name)
+        if public.is_file() and not public.is_symlink():
+            _name_again(public, folder / version_file(file, former))
+        link = folder / f"{file}.next"
+        link.unlink(missing_ok=True)
+        link.symlink_to(new.name)
+        link.replace(public)
+        _to_disk(folder)
+    except (sqlite3.Error, OSError) as problem:
+        raise view_error(problem, public) from problem
+
+
+def drop(folder: Path, file: str, version: int) -> None:
+    """See ``catalog.versions.KeepsVersions.drop_version``."""
+    public, old = folder / file, folder / version_file(file, version)
+    try:
+        if public.is_symlink() and public.readlink().name == old.name:
+            raise error("INTERNAL", where=f"version {version} of {file} serves and is not dropped")
+        for path in (old, *(old.with_name(old.name + suffix) for suffix in BESIDE)):
+            path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise view_error(problem, old) from problem
+
+
+def _name_again(public: Path, path: Path) -> None:
+    """Everything that was written is in the file itself before it has a second name: the log has the first one's."""
+    if path.exists() and path.samefile(public):
+        return
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(public, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise error("TARGET_LOCKED", table=public.name, reason="somebody has been reading it for long")
+    os.link(public, path)
+    _to_disk(public.parent)
+
+
+def _to_disk(folder: Path) -> None:
+    """Names in a folder outlive a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

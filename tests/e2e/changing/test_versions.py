@@ -1,0 +1,225 @@
+"""A changed view is built beside the running one, takes over and gives way again, while it is filled and read and the
+engine is killed at every step. Readers see the answers of a plain count: never fewer rows than before, never more than
+were sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.catalog.versions import KeepsVersions
+from ds_dagster.project.load import kind_of_store, load_project
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.deciding.versions import is_settled
+from ds_dagster.runtime.versioning import Versions
+from tests.e2e.feeding import WAIT, House, Row, Stream, until
+
+VIEWS = ("counted_file", "counted_table", "counted_load")
+WORDS = ("a", "b", "c", "d", "e")
+CHANGED = "COUNT(*) AS n, SUM(size) AS total FROM"
+NUMBERS = count()
+
+
+def counts(rows: list[Row]) -> Counter[str]:
+    return Counter({row["word"]: row["n"] for row in rows})
+
+
+READERS: Mapping[str, Callable[[House], list[Row]]] = {
+    "file": lambda house: house.view("counted_file"),
+    "server": lambda house: house.table("SELECT word, n FROM counted_table"),
+    "table": lambda house: house.table("SELECT word, n FROM counted_load"),
+    "question of the file": lambda house: house.query("SELECT word, n FROM counted_file"),
+    "question of the server": lambda house: house.query("SELECT word, n FROM counted_table"),
+}
+"""Plain clients of the stores, and ``ds query``."""
+
+
+class Reading:
+    """Reads all views all the time. Each answer has every row of the answer before, and none that was not sent."""
+
+    def __init__(self, house: House) -> None:
+        self.house, self.sent, self.failures = house, Counter[str](), list[str]()
+        self.reads = 0
+        self._end = threading.Event()
+        self._threads = [threading.Thread(target=self._read, args=(name,)) for name in READERS]
+
+    def send(self, number: int) -> None:
+        rows = [{"id": next(NUMBERS), "word": WORDS[(number + i) % 5], "size": i} for i in range(10)]
+        self.sent.update(row["word"] for row in rows)
+        self.house.send("counted", rows)
+
+    def _read(self, name: str) -> None:
+        before: Counter[str] = Counter()
+        while not self._end.wait(0.02):
+            try:
+                now = counts(READERS[name](self.house))
+            except Exception as problem:  # noqa: BLE001, a reader never fails
+                self.failures.append(f"{name}: {problem!r}")
+                return
+            sent = Counter(self.sent)
+            if before - now or now - sent:
+                self.failures.append(f"{name}: {dict(before)}, then {dict(now)} of {dict(sent)}")
+                return
+            before, self.reads = now, self.reads + 1
+
+    def __enter__(self) -> Reading:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(WAIT)
+
+    def check(self) -> None:
+        assert not self.failures, self.failures
+        assert self.reads > 100
+
+
+@pytest.fixture
+def written(house: House) -> Iterator[Callable[[str], None]]:
+    """Writes the statements of all views; the old ones are back afterwards."""
+    path = house.root / "sql" / "versions.sql"
+    old = path.read_text()
+
+    def write(select: str) -> None:
+        path.write_text(old.replace("COUNT(*) AS n FROM", select))
+        house.project = load_project(house.root, settings=house.settings, strict=True)
+
+    yield write
+    write("COUNT(*) AS n FROM")
+    house.stop(*(s.name for s in house.control.statuses() if s.of in VIEWS and s.desired == "RUNNING"))
+
+
+def kill_when(house: House, reached: Callable[[], bool], what: str) -> None:
+    until(reached, what, pause=0.002)
+    house.kill_engine()
+    house.recover()
+
+
+def serves(house: House, version: int) -> bool:
+    return all(house.control.status(view).version == version for view in VIEWS)
+
+
+def is_halted(house: House) -> bool:
+    """A version that serves was stopped for another one."""
+    rows = [Versions(house.control).jobs(view)[view] for view in VIEWS]
+    return any(row.desired == "STOPPED" and row.action == "promote" for row in rows)
+
+
+def has_settled(house: House) -> bool:
+    return any(is_settled(row) for view in VIEWS for row in Versions(house.control).jobs(view).values())
+
+
+def change_names(house: House, view: str) -> bool:
+    """What the engine does in the store when both versions rest, without the journal: as if it was killed then."""
+    jobs = Versions(house.control).jobs(view)
+    other = next((row for row in jobs.values() if is_settled(row)), None)
+    if other is None:
+        return False
+    relation = house.project.queries[view].sink
+    kind, store = kind_of_store(house.project, relation), house.project.catalog.store(relation.store)
+    assert isinstance(kind, KeepsVersions)
+    write = kind.write_spec(store, relation, "continuous")
+    kind.serve_version(write, resolver(house.settings, store.name), jobs[view].version, other.version)
+    return True
+
+
+def final(house: House, reading: Reading) -> None:
+    """All views have every record once."""
+    sent = Counter(record.value["word"] for record in house.records("counted") if record.value)
+    assert sent == reading.sent
+    for name, read in READERS.items():
+        until(lambda: counts(read(house)) == sent, f"{name} has every record once")  # noqa: B023
+
+
+def test_views_are_whole_while_versions_change_and_the_engine_dies(
+    house: House, written: Callable[[str], None]
+) -> None:
+    versions = Versions(house.control, "tests")
+    house.start(*VIEWS)
+    reading = Reading(house)
+    reading.send(0)
+    until(lambda: all(counts(read(house)) for read in READERS.values()), "the first rows")
+    with reading, Stream(reading.send, pause=0.1) as flow:
+        written(CHANGED)
+        for view in VIEWS:
+            versions.stage(house.project, view)
+        staged = [f"{view}@2" for view in VIEWS]
+        kill_when(house, lambda: house.control.status(staged[0]).state in ("STARTING", "RUNNING"), "a version starts")
+        house.until_running([*VIEWS, *staged])
+        for view in VIEWS:
+            versions.promote(view)
+        kill_when(house, lambda: is_halted(house) or serves(house, 2), "an old version stops")
+        kill_when(house, lambda: has_settled(house) or serves(house, 2), "a new version stops")
+        until(lambda: serves(house, 2), "the new versions serve")
+        house.until_running(VIEWS)
+        for view in VIEWS:
+            versions.rollback(view)
+        until(lambda: has_settled(house) or serves(house, 1), "a new version stops", pause=0.002)
+        house.kill_engine()
+        changed = [view for view in VIEWS if change_names(house, view)]
+        house.recover()
+        until(lambda: serves(house, 1), "the old versions serve again")
+        house.until_running(VIEWS)
+        flow.end()
+        final(house, reading)
+    reading.check()
+    print(f"{reading.reads} reads, names of {changed} changed without the journal")
+
+
+def ds(house: House, *arguments: str) -> tuple[int, str, str]:
+    command = (str(Path(sys.executable).with_name("ds")), *arguments)
+    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_apply_builds_a_version_and_rollback_returns(house: House, written: Callable[[str], None]) -> None:
+    house.start(*VIEWS)
+    reading = Reading(house)
+    reading.sent.update(record.value["word"] for record in house.records("counted") if record.value)
+    reading.send(1)
+    until(lambda: all(counts(read(house)) for read in READERS.values()), "the first rows")
+    first = house.control.status(VIEWS[0]).version
+    with reading:
+        written(CHANGED.replace("total", "size_total"))
+        code, out, err = ds(house, "plan", *VIEWS)
+        assert code == 0 and out.count("new version") == 3, (out, err)
+        code, out, err = ds(house, "apply", *VIEWS)
+        assert code == 1 and "--allow new-version" in err, (out, err)
+        code, out, err = ds(house, "apply", *VIEWS, "--allow", "new-version", "--json")
+        assert code == 0, (out, err)
+        assert [item["outcome"] for item in json.loads(out)["queries"]] == ["promoted"] * 3
+        code, out, err = ds(house, "query", "SELECT * FROM counted_file ORDER BY word", "--json")
+        assert [column["name"] for column in json.loads(out)["columns"]] == ["word", "n", "size_total"], (out, err)
+        code, out, err = ds(house, "ps", "--json")
+        roles = {job["name"]: job["role"] for job in json.loads(out)["jobs"] if job["query"] in VIEWS}
+        assert roles[VIEWS[0]] == "serving" and roles[f"{VIEWS[0]}@{first}"] == "kept", roles
+        code, out, err = ds(house, "plan", *VIEWS)
+        assert out.count("unchanged") == 3, (out, err)
+        for view in VIEWS:
+            code, out, err = ds(house, "rollback", view)
+            assert code == 0 and f"version {first} serves" in out, (out, err)
+        reading.send(2)
+        final(house, reading)
+        code, out, err = ds(house, "query", "SELECT * FROM counted_file ORDER BY word", "--json")
+        assert [column["name"] for column in json.loads(out)["columns"]] == ["word", "n"], (out, err)
+        code, out, err = ds(house, "gc", "--yes")
+        assert code == 0 and "deleted version counted_file@" in out, (out, err)
+        until(lambda: not any(s.of in VIEWS and s.role != "serving" for s in house.control.statuses()), "they are gone")
+        final(house, reading)
+    reading.check()
+    public = house.state / "views" / "clickstream_db.public.counted_file.db"
+    assert list(public.parent.glob("*counted_file@*.db")) == [public.resolve()] * public.is_symlink()
+    names = house.table("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'counted_%'")
+    assert sorted(row["relname"] for row in names) == ["counted_load", "counted_table"]

@@ -1,0 +1,245 @@
+"""Hand-overs on a host and a clock that do as they are told: the engine is killed after every step, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime import versioning
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.versioning import Versions
+from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock, project, query
+from tests.runtime.test_reconcile import House
+
+
+class Stores:
+    """What has the public name, and what is beside it: names of jobs by version; as idempotent as a store has to be."""
+
+    def __init__(self) -> None:
+        self.public, self.beside = 1, {2}
+
+    def serve(self, former: int, version: int) -> None:
+        if version in self.beside:
+            self.beside = self.beside - {version} | {self.public}
+            assert self.public == former
+            self.public = version
+
+
+@pytest.fixture
+def house(control: Control, clock: FakeClock, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(versioning, "why_not_beside", lambda *_: "")
+    monkeypatch.setattr(versioning, "recompiled", lambda *_: (None, None))
+    house = House(control, clock, settings)
+    house.run("v")
+    yield house
+    house.lock.release()
+
+
+def changed(meaning: str = "2") -> BoundQuery:
+    return query("v", "t", meaning)
+
+
+def staged(house: House, meaning: str = "2") -> Versions:
+    versions = Versions(house.control, "ann")
+    versions.stage(project(house.settings, changed(meaning)), "v")
+    house.tick()
+    return versions
+
+
+def shown(house: House) -> list[tuple[str, str, str]]:
+    return [(s.name, s.role, s.state) for s in house.control.statuses()]
+
+
+def works(house: House) -> None:
+    """All queries run, and have read what exists now."""
+    for name in [name for name, job in house.host.seen.items() if job.phase in ("starting", "running")]:
+        house.host.works(name, caught_up=house.clock.now())
+
+
+def drive(house: House, stores: Stores, *, kill_after: int | None = None, most: int = 40) -> int:
+    """Tick until nothing takes over any more, doing errands; kill the engine after so many ticks. Returns the ticks."""
+    for number in range(most):
+        if not any(status.role == "promoting" for status in house.control.statuses()):
+            return number
+        works(house)
+        house.tick()
+        if house.host.under_way and number != kill_after:
+            errand = house.host.does()
+            stores.serve(errand.former, errand.order.place)
+        if number == kill_after:
+            if house.host.under_way:  # the store has changed its names, and nobody heard of it
+                errand = house.host.under_way[0]
+                stores.serve(errand.former, errand.order.place)
+            house.begin()
+    raise AssertionError("the hand-over does not end")
+
+
+def test_a_staged_version_runs_beside_with_its_own_checkpoint_and_place(house: House) -> None:
+    staged(house)
+    order = house.host.orders[-1]
+    assert (order.name, order.checkpoint_name, order.place, order.checkpoint_version) == ("v@2", "v@2", 2, 1)
+    assert order.identity.job.endswith(".v-402")
+    assert (order.started, order.progressed) == (False, False)
+    assert [o.place for o in house.host.orders if o.name == "v"] == [0]
+    assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "STARTING")]
+
+
+@pytest.mark.parametrize("kill_after", [None, *range(12)])
+def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after: int | None) -> None:
+    versions, stores = staged(house), Stores()
+    versions.promote("v")
+    drive(house, stores, kill_after=kill_after)
+    assert (stores.public, stores.beside) == (2, {1})
+    works(house)
+    house.tick(times=2)
+    order = house.host.orders[-1]
+    assert (order.name, order.checkpoint_name, order.place, order.started, order.progressed) == (
+        "v", "v@2", 0, True, True
+    )  # fmt: skip
+    assert shown(house)[1] == ("v@1", "kept", "STOPPED")
+    assert house.control.status("v").version == 2
+    versions.rollback("v")
+    drive(house, stores, kill_after=kill_after)
+    assert (stores.public, stores.beside) == (1, {2})
+    house.tick()
+    order = house.host.orders[-1]
+    assert (order.name, order.checkpoint_name, order.place) == ("v", "v", 0)
+    assert [(s.name, s.role) for s in house.control.statuses()] == [("v", "serving"), ("v@2", "kept")]
+
+
+def test_the_old_version_runs_until_the_new_one_has_read_everything(house: House) -> None:
+    versions = staged(house)
+    versions.promote("v")
+    house.host.works("v@2")
+    house.tick(times=20)
+    assert ("v", "serving", "RUNNING") in shown(house) and not house.host.stops
+    works(house)
+    house.tick()
+    house.tick()
+    assert house.host.stops == ["v"]
+    house.tick(times=8)
+    assert house.host.stops == ["v"]  # what it had read before the old one ended is not enough
+    works(house)
+    house.tick(times=3)
+    assert house.host.stops == ["v", "v@2"]
+
+
+def test_one_that_fails_gives_up_and_the_old_one_serves(house: House) -> None:
+    versions = staged(house)
+    job = versions.promote("v")
+    works(house)
+    house.tick(times=3)
+    assert house.host.stops == ["v"]
+    house.host.says("v@2", "failed", failure=error("TARGET_DIFFERS", table="v__ds_v2", difference="n"))
+    house.tick(times=3)
+    works(house)
+    house.tick()
+    assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "FAILED")]
+    with pytest.raises(DsError) as refused:
+        versions.wait_served("v", job, 1.0)
+    assert refused.value.condition == "PROMOTION_GIVEN_UP"
+
+
+def test_a_table_that_is_held_gives_up_with_its_reason(house: House) -> None:
+    versions = staged(house)
+    job = versions.promote("v")
+    for _ in range(20):
+        works(house)
+        house.tick()
+        if house.host.under_way:
+            house.host.does(error("VERSION_TABLE_HELD", table="public.v"))
+            house.tick(times=2)
+            break
+    works(house)
+    house.tick(times=2)
+    assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "RUNNING")]
+    with pytest.raises(DsError) as refused:
+        versions.wait_served("v", job, 1.0)
+    assert "public.v cannot give its name" in refused.value.message
+
+
+def test_a_store_that_does_not_answer_is_asked_again(house: House) -> None:
+    versions, stores = staged(house), Stores()
+    versions.promote("v")
+    failures = 0
+    for _ in range(60):
+        works(house)
+        house.tick()
+        if house.host.under_way and failures < 3:
+            house.host.does(error("TARGET_LOCKED", table="v", reason="busy"))
+            failures += 1
+        elif house.host.under_way:
+            break
+    assert failures == 3
+    drive(house, stores)
+    assert stores.public == 2
+
+
+def test_when_time_is_over_the_version_stays_staged(house: House) -> None:
+    versions = staged(house)
+    job = versions.promote("v")
+    with pytest.raises(DsError) as refused:
+        versions.wait_served("v", job, 5.0)
+    assert refused.value.condition == "PROMOTION_TIMED_OUT"
+    assert shown(house)[1][:2] == ("v@2", "staged")
+
+
+def test_an_abandoned_version_goes_with_its_rows(house: House) -> None:
+    versions = staged(house)
+    versions.promote("v")
+    works(house)
+    house.tick(times=3)
+    assert house.host.stops == ["v"]
+    versions.abandon("v")
+    house.tick(times=4)
+    assert house.host.does().kind == "drop"
+    house.tick()
+    works(house)
+    house.tick()
+    assert shown(house) == [("v", "serving", "RUNNING")]
+    assert staged(house).jobs("v")["v@3"].role == "staged"
+
+
+def test_kept_versions_go_with_gc_and_no_other(house: House) -> None:
+    versions, stores = staged(house), Stores()
+    versions.promote("v")
+    drive(house, stores)
+    assert versions.drop_kept() == ("v@1",)
+    house.tick(times=2)
+    errand = house.host.does()
+    assert (errand.kind, errand.order.place, errand.order.checkpoint_name) == ("drop", 1, "v")
+    house.tick()
+    assert [s.name for s in house.control.statuses()] == ["v"]
+
+
+def test_nothing_else_changes_a_query_that_is_handed_over(house: House) -> None:
+    versions = staged(house)
+    versions.promote("v")
+    works(house)
+    house.tick(times=3)
+    with pytest.raises(DsError) as refused:
+        house.control.ensure(project(house.settings, changed("1")), ["v"], "restart", "bob")
+    assert refused.value.condition == "PROMOTION_UNDERWAY"
+    with pytest.raises(DsError) as refused:
+        house.control.ensure(project(house.settings, changed("3")), ["v"], "reset", "bob", allow=["duplicates"])
+    assert refused.value.condition == "PROMOTION_UNDERWAY"
+
+
+def test_two_people_stage_one_version(house: House) -> None:
+    staged(house)
+    staged(house)
+    assert [o.name for o in house.host.orders] == ["v", "v@2"]
+    with pytest.raises(DsError) as refused:
+        staged(house, meaning="3")
+    assert refused.value.condition == "STAGED_OTHERWISE"
+
+
+def test_a_version_is_an_orphan_only_with_its_query(house: House) -> None:
+    staged(house)
+    assert not house.control.orphans(project(house.settings, changed()))
+    names = [status.name for status in house.control.orphans(project(house.settings))]
+    assert names == ["v", "v@2"]
