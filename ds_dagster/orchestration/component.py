@@ -47,6 +47,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         select, exclude: the relations to show, as asset selections, see :class:`DsProject`.
         op: ``pool`` and ``tags`` of the steps that start queries and load tables.
         health_sensor: whether the sensor is part of it.
+        engine_asset: whether the engine is an asset.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 
     Override :meth:`get_asset_spec` to change the mapping in Python.
@@ -59,6 +60,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     exclude: str = ""
     op: OpSpec | None = None
     health_sensor: bool = True
+    engine_asset: bool = True
     translation: (
         Annotated[
             TranslationFn[RelationProps],
@@ -82,7 +84,13 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         """Called by Dagster."""
         translator = ComponentTranslator(self)
         op = OpOptions(self.op.pool, self.op.tags or {}) if self.op else PLAIN_OPS
-        return build_ds_definitions(self.project, translator=translator, health_sensor=self.health_sensor, op=op)
+        return build_ds_definitions(
+            self.project,
+            translator=translator,
+            health_sensor=self.health_sensor,
+            engine_asset=self.engine_asset,
+            op=op,
+        )
 
 
 class ComponentTranslator(DsTranslator):

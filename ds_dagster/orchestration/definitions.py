@@ -1,6 +1,7 @@
 """The whole Dagster surface of a project in one call."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -11,6 +12,7 @@ from ds_dagster.orchestration.automation import build_automation_sensor
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import build_ds_checks
+from ds_dagster.orchestration.health.engine import build_engine_asset, build_engine_checks
 from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, DsControlResource, build_pyspark_resource
@@ -31,6 +33,7 @@ def build_ds_definitions(
     resources: Mapping[str, Any] | None = None,
     health_sensor: bool = True,
     observe_sources: bool = True,
+    engine_asset: bool = True,
     op: OpOptions = PLAIN_OPS,
 ) -> dg.Definitions:
     """Assets, checks, the health sensor, the control job and the resources of a project.
@@ -43,6 +46,8 @@ def build_ds_definitions(
         health_sensor: leave it out to observe in another way.
         observe_sources: the sensor looks at the entities that others fill every quarter of an hour; they can be
             observed by hand in any case.
+        engine_asset: show the engine as an asset ``ds_engine``, observed by the health sensor: whether it lives, where
+            and since when, with checks for that and for jobs without a definition.
         op: pool, tags and retries of the steps that start queries and load tables.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
@@ -52,19 +57,26 @@ def build_ds_definitions(
         UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, ASSET_KEY_COLLISION.
         ProjectError: the project is strict and has mistakes.
     """
+    parts = _Parts(health_sensor, observe_sources, engine_asset, op)
     with without_collection():
-        return _definitions(
-            project, mapper_of(project, translator), dict(resources or {}), health_sensor, observe_sources, op
-        )
+        return _definitions(project, mapper_of(project, translator), dict(resources or {}), parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Choices of :func:`build_ds_definitions`."""
+
+    health_sensor: bool
+    observe_sources: bool
+    engine_asset: bool
+    op: OpOptions
 
 
 def _definitions(
     project: DsProject,
     mapper: DsTranslator,
     resources: dict[str, Any],
-    health_sensor: bool,
-    observe_sources: bool,
-    op: OpOptions,
+    parts: _Parts,
 ) -> dg.Definitions:
     values = store_values(resources)
     bound = project.with_store_values(values) if values else project
@@ -74,14 +86,20 @@ def _definitions(
     ours[CONTROL_KEY] = resources.get(CONTROL_KEY, ours[CONTROL_KEY])
     others = {key: resource for key, resource in resources.items() if key not in ours}
     built = {**others, **{bound.named(key): resource for key, resource in ours.items()}}
-    health = [_health_sensor(bound, mapper, observe_sources)] if health_sensor else []
+    health = [_health_sensor(bound, mapper, parts)] if parts.health_sensor else []
     surface = surface_of(bound, mapper)
     automation = build_automation_sensor(
         bound, [surface.specs[props.name] for props in surface.shown if props.automations]
     )
     return dg.Definitions(
-        assets=build_ds_assets(bound, mapper, observe_sources=observe_sources, op=op),
-        asset_checks=build_ds_checks(bound, mapper),
+        assets=[
+            *build_ds_assets(bound, mapper, observe_sources=parts.observe_sources, op=parts.op),
+            *([build_engine_asset(bound)] if parts.engine_asset else []),
+        ],
+        asset_checks=[
+            *build_ds_checks(bound, mapper),
+            *([build_engine_checks(bound)] if parts.engine_asset else []),
+        ],
         sensors=[*health, *([automation] if automation else [])],
         jobs=[build_ds_control_job(bound)],
         resources=built,
@@ -89,5 +107,6 @@ def _definitions(
     )
 
 
-def _health_sensor(project: DsProject, mapper: DsTranslator, observe_sources: bool) -> dg.SensorDefinition:
-    return build_ds_health_sensor(project, mapper, observe_seconds=OBSERVE_SECONDS if observe_sources else None)
+def _health_sensor(project: DsProject, mapper: DsTranslator, parts: _Parts) -> dg.SensorDefinition:
+    seconds = OBSERVE_SECONDS if parts.observe_sources else None
+    return build_ds_health_sensor(project, mapper, observe_seconds=seconds, engine_asset=parts.engine_asset)

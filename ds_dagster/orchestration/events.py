@@ -47,7 +47,7 @@ def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
     }
     for name, value in over_queries(statuses).items():
         figure = FIGURES[name]
-        metadata[figure.name] = _timestamp(value) if figure.unit == "moment" else value
+        metadata[figure.name] = timestamp(value) if figure.unit == "moment" else value
     metadata |= _of_sources(statuses)
     return state_metadata(statuses) | {f"{PREFIX}/{name}": value for name, value in metadata.items()}
 
@@ -58,7 +58,7 @@ def transition_metadata(moved: Transition) -> dict[str, Any]:
         "query": moved.name,
         "from": moved.source,
         "to": moved.target,
-        "at": _timestamp(moved.at),
+        "at": timestamp(moved.at),
         "reason": moved.reason,
         "condition": moved.condition,
         "message": moved.message,
@@ -124,7 +124,8 @@ def failure_of(problem: DsError) -> dg.Failure:
     )
 
 
-def _timestamp(seconds: float) -> dg.TimestampMetadataValue:
+def timestamp(seconds: float) -> dg.TimestampMetadataValue:
+    """A moment in seconds since the epoch, as metadata."""
     return dg.MetadataValue.timestamp(datetime.fromtimestamp(seconds, tz=timezone.utc))
 
 

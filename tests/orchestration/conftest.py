@@ -192,9 +192,13 @@ class Bench:
 
         return BenchControl()
 
-    def definitions(self, translator: DsTranslator | None = None) -> dg.Definitions:
+    def definitions(self, translator: DsTranslator | None = None, *, engine_asset: bool = False) -> dg.Definitions:
         return build_ds_definitions(
-            self.project, translator=translator, resources={"ds_control": self.resource()}, observe_sources=False
+            self.project,
+            translator=translator,
+            resources={"ds_control": self.resource()},
+            observe_sources=False,
+            engine_asset=engine_asset,
         )
 
     def materialize(

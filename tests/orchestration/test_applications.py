@@ -42,7 +42,7 @@ def test_one_op_with_several_assets(folder: Path) -> None:
     definitions = build_ds_definitions(DsProject(folder))
     dg.Definitions.validate_loadable(definitions)
     nodes = {node.name for node in definitions.resolve_implicit_global_asset_job_def().graph.node_defs}
-    assert nodes == {"ds_streams", "ds_application_shop_front", "ds_sources", "ds_checks"}
+    assert nodes == {"ds_streams", "ds_application_shop_front", "ds_sources", "ds_checks", "ds_engine_checks"}
     specs = {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
     assert {dep.asset_key for dep in specs[key("phone_counts")].deps} == {key("clicks")}
     assert specs[key("phone_clicks")].owners == ["team:web"]

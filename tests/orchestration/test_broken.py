@@ -44,7 +44,7 @@ def run(definitions: dg.Definitions, *path: str) -> dg.ExecuteInProcessResult:
 
 
 def test_everything_loads(broken: Path) -> None:
-    definitions = build_ds_definitions(DsProject(broken))
+    definitions = build_ds_definitions(DsProject(broken), engine_asset=False)
     dg.Definitions.validate_loadable(definitions)
     names = {"/".join(spec.key.path) for spec in definitions.resolve_all_asset_specs()}
     right = {f"shop/public/{name}" for name in ("clicks", "desktop", "counts", "visits")}
@@ -70,7 +70,7 @@ def test_a_mistake_is_a_failing_asset_and_a_failing_check(broken: Path, path: tu
 
 
 def test_a_source_with_a_wrong_tag_stays_a_source(broken: Path) -> None:
-    definitions = build_ds_definitions(DsProject(broken))
+    definitions = build_ds_definitions(DsProject(broken), engine_asset=False)
     node = definitions.resolve_asset_graph().get(key("c2"))
     assert (node.is_observable, node.is_materializable) == (True, False)
     job = dg.define_asset_job("look", dg.AssetSelection.checks(dg.AssetCheckKey(key("c2"), "compiles")))
@@ -110,7 +110,7 @@ def test_what_only_the_translator_refuses_is_strict_too(tmp_path: Path) -> None:
 
 
 def test_an_empty_project_loads(tmp_path: Path) -> None:
-    definitions = build_ds_definitions(DsProject(write_project(tmp_path)))
+    definitions = build_ds_definitions(DsProject(write_project(tmp_path)), engine_asset=False)
     dg.Definitions.validate_loadable(definitions)
     assert list(definitions.resolve_all_asset_specs()) == []
 

@@ -31,7 +31,7 @@ def load(component: type[DsProjectComponent], **attributes: Any) -> dict[str, dg
 
 def test_a_folder_becomes_assets() -> None:
     specs = load(DsProjectComponent)
-    assert set(specs) == {"clicks", "desktop", "counts", "visits"}
+    assert set(specs) == {"clicks", "desktop", "counts", "visits", "ds_engine"}
     assert specs["desktop"].key.path == ["shop", "public", "desktop"]
 
 

@@ -70,8 +70,8 @@ def test_one_op_for_all_streams(tmp_path: Path) -> None:
     project = DsProject(write_project(tmp_path, stores=STORES, streams=source + queries))
     definitions = build_ds_definitions(project)
     nodes = {node.name for node in definitions.resolve_implicit_global_asset_job_def().graph.node_defs}
-    assert nodes == {"ds_streams", "ds_sources", "ds_checks"}
-    assert len(list(definitions.resolve_all_asset_specs())) == count + 1
+    assert nodes == {"ds_streams", "ds_sources", "ds_checks", "ds_engine_checks"}
+    assert len(list(definitions.resolve_all_asset_specs())) == count + 2, "clicks, and the engine"
 
 
 def test_dagsters_own_validation_tells_mistakes(folder: Path) -> None:

@@ -25,7 +25,7 @@ def names(specs: list[dg.AssetSpec]) -> set[str]:
 
 
 def shown(project: DsProject) -> set[str]:
-    definitions = build_ds_definitions(project)
+    definitions = build_ds_definitions(project, engine_asset=False)
     dg.Definitions.validate_loadable(definitions)
     return {key.path[-1] for definition in definitions.assets or () for key in definition.keys}  # type: ignore[union-attr]
 
@@ -52,7 +52,7 @@ def test_a_part_is_shown(project: DsProject, select: str, exclude: str, expected
     part = project.narrowed(select, exclude)
     assert names(build_ds_asset_specs(part)) == expected
     assert shown(part) == expected
-    checks = build_ds_definitions(part).resolve_asset_graph().asset_check_keys
+    checks = build_ds_definitions(part, engine_asset=False).resolve_asset_graph().asset_check_keys
     assert {check.asset_key.path[-1] for check in checks} <= expected
 
 
@@ -91,6 +91,10 @@ def test_steps_have_a_pool_and_tags(project: DsProject) -> None:
 
 def test_the_component_takes_the_same(tmp_path: Path) -> None:
     specs = load(
-        DsProjectComponent, select="kind:kafka", exclude="kind:changelog", op={"pool": "p", "tags": {"a": "b"}}
+        DsProjectComponent,
+        select="kind:kafka",
+        exclude="kind:changelog",
+        engine_asset=False,
+        op={"pool": "p", "tags": {"a": "b"}},
     )
     assert set(specs) == {"clicks", "desktop"}

@@ -20,7 +20,7 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
 
 
 def test_keys_groups_owners_kinds(project: DsProject) -> None:
-    found = specs(build_ds_definitions(project))
+    found = specs(build_ds_definitions(project, engine_asset=False))
     assert {name: spec.key.path for name, spec in found.items()} == {
         name: ["shop", "public", name] for name in ("clicks", "desktop", "counts", "visits", "loaded")
     }
@@ -37,7 +37,7 @@ def test_keys_groups_owners_kinds(project: DsProject) -> None:
 
 
 def test_graph_follows_the_queries(project: DsProject) -> None:
-    found = specs(build_ds_definitions(project))
+    found = specs(build_ds_definitions(project, engine_asset=False))
     deps = {name: {dep.asset_key.path[-1] for dep in spec.deps} for name, spec in found.items()}
     assert deps == {
         "clicks": set(),
@@ -49,14 +49,14 @@ def test_graph_follows_the_queries(project: DsProject) -> None:
 
 
 def test_description_shows_comment_and_sql(project: DsProject) -> None:
-    text = specs(build_ds_definitions(project))["desktop"].description or ""
+    text = specs(build_ds_definitions(project, engine_asset=False))["desktop"].description or ""
     assert text.startswith("Clicks from desktop computers.\n\n```sql\nCREATE STREAM desktop AS SELECT url")
     assert text.endswith("'desktop';\n```")
     assert "@owner" not in text
 
 
 def test_column_schema_and_lineage(project: DsProject) -> None:
-    found = specs(build_ds_definitions(project))
+    found = specs(build_ds_definitions(project, engine_asset=False))
     schema = found["counts"].metadata["dagster/column_schema"]
     assert isinstance(schema, dg.TableSchema)
     assert [(column.name, column.type) for column in schema.columns] == [("url", "VARCHAR"), ("n", "BIGINT")]
@@ -68,7 +68,7 @@ def test_column_schema_and_lineage(project: DsProject) -> None:
 
 
 def test_storage_and_code_version(project: DsProject) -> None:
-    found = specs(build_ds_definitions(project))
+    found = specs(build_ds_definitions(project, engine_asset=False))
     metadata = found["desktop"].metadata
     assert metadata["dagster/uri"] == "kafka://localhost:9092/shop.public.desktop" or str(
         metadata["dagster/uri"]
@@ -79,7 +79,7 @@ def test_storage_and_code_version(project: DsProject) -> None:
 
 
 def test_freshness_policy(project: DsProject) -> None:
-    policy = specs(build_ds_definitions(project))["desktop"].freshness_policy
+    policy = specs(build_ds_definitions(project, engine_asset=False))["desktop"].freshness_policy
     assert policy == dg.FreshnessPolicy.time_window(fail_window=timedelta(minutes=10))
 
 
@@ -96,7 +96,7 @@ def code_reference(spec: dg.AssetSpec) -> tuple[str, int]:
 
 
 def test_code_references_at_load(project: DsProject, folder: Path) -> None:
-    found = specs(build_ds_definitions(project))
+    found = specs(build_ds_definitions(project, engine_asset=False))
     lines = (folder / "sql" / "streams.sql").read_text(encoding="utf-8").splitlines()
     for name in ("clicks", "desktop", "counts", "visits"):
         file, line = code_reference(found[name])
@@ -140,7 +140,9 @@ def test_names_that_dagster_does_not_take_are_spelled_safely(tmp_path: Path) -> 
     odd = """CREATE STREAM "odd-näme" (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.partitions'=1,
       'topic.replicas'=1);"""
     project = DsProject(write_project(tmp_path, stores=STORES, odd=odd))
-    assert [spec.key.path[-1] for spec in build_ds_definitions(project).resolve_all_asset_specs()] == ["odd_n_me"]
+    assert [
+        spec.key.path[-1] for spec in build_ds_definitions(project, engine_asset=False).resolve_all_asset_specs()
+    ] == ["odd_n_me"]
 
 
 def test_two_relations_with_one_key_are_refused_with_both_places(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_two_relations_with_one_key_are_refused_with_both_places(tmp_path: Path)
         write_project(tmp_path, stores=STORES, one=one, two=one.replace("a-b", "a.b").replace("'t'", "'u'"))
     )
     with pytest.raises(DsError) as refused:
-        build_ds_definitions(project)
+        build_ds_definitions(project, engine_asset=False)
     assert refused.value.condition == "ASSET_KEY_COLLISION"
     assert "one.sql:1" in str(refused.value)
     assert "two.sql:1" in str(refused.value)
@@ -160,7 +162,7 @@ def test_kinds_of_the_comment_are_added(tmp_path: Path) -> None:
     text = """-- @kinds redpanda, json
 CREATE STREAM s (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.partitions'=1, 'topic.replicas'=1);"""
     project = DsProject(write_project(tmp_path, stores=STORES, s=text))
-    (spec,) = build_ds_definitions(project).resolve_all_asset_specs()
+    (spec,) = build_ds_definitions(project, engine_asset=False).resolve_all_asset_specs()
     assert spec.kinds == {"kafka", "stream", "redpanda", "json"}
 
 

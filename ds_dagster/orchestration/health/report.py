@@ -3,6 +3,7 @@ materialization."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.data_version import (
@@ -140,7 +141,9 @@ class Reporter:
         all_due = is_after_run or now - said.checked >= CHECK_SECONDS
         due = [name for name, verdict in verdicts.items() if all_due or said.verdicts.get(name) != verdict.mark]
         marks = {name: verdict.mark for name, verdict in verdicts.items()}
-        events: list[Event] = [_check(key, name, verdicts[name], statuses) for name in due]
+        events: list[Event] = [
+            evaluation(key, name, verdicts[name], check_metadata(verdicts[name], statuses)) for name in due
+        ]
         checked, settled = (now if all_due else said.checked), (run if is_after_run else said.settled)
         return replace(said, verdicts=marks, checked=checked, run=run, settled=settled), events
 
@@ -222,12 +225,13 @@ def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mappin
     }
 
 
-def _check(key: dg.AssetKey, name: str, verdict: Verdict, statuses: Sequence[JobStatus]) -> dg.AssetCheckEvaluation:
+def evaluation(key: dg.AssetKey, name: str, verdict: Verdict, metadata: Mapping[str, Any]) -> dg.AssetCheckEvaluation:
+    """A verdict as the sensor reports it."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=name,
         passed=verdict.passed,
         severity=verdict.severity,
-        metadata=check_metadata(verdict, statuses),
+        metadata=metadata,
         description=verdict.reason,
     )

@@ -10,6 +10,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import Health
 from ds_dagster.orchestration.health.cursor import Cursor
+from ds_dagster.orchestration.health.engine import EngineHealth, engine_events, engine_key, is_needed
 from ds_dagster.orchestration.health.history import transitions_told
 from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter, is_checked_source
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
@@ -35,6 +36,7 @@ def build_ds_health_sensor(
     name: str | None = None,
     minimum_interval_seconds: int = TICK_SECONDS,
     observe_seconds: float | None = OBSERVE_SECONDS,
+    engine_asset: bool = False,
 ) -> dg.SensorDefinition:
     """The sensor; running by default, since nothing is watched otherwise.
 
@@ -42,12 +44,14 @@ def build_ds_health_sensor(
         project, translator, name: as everywhere.
         minimum_interval_seconds: between two ticks.
         observe_seconds: between two looks at the entities that others fill; None leaves their stores alone.
+        engine_asset: report the engine on its asset (``build_engine_asset``), too.
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     shown = [props for props in surface.shown if props.is_stream or props.mistakes or is_checked_source(props)]
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for spec in surface.specs.values()}
+    engine_path = "/".join(engine_key(project).path)
     slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0
     watch = SourceWatch(project, mapper, sources, OBSERVE_SECONDS if observe_seconds is None else observe_seconds, slow)
 
@@ -62,20 +66,24 @@ def build_ds_health_sensor(
         try:
             control = control_resource(context, project).control(project)
             health = Health.read(control, project)  # as it is, before anything is mended
+            engine_before = EngineHealth.read(control, project) if engine_asset else None
             transitions = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
-            cursor, engine = heal(control, transitions.cursor)
+            memory, engine = heal(control, transitions.cursor)
         except DsError as problem:
             reason = f"{problem.message} [{problem.condition}]; {problem.hint}"
             return dg.SensorResult(skip_reason=reason, cursor=context.cursor)
         many = len(shown) > MANY_RELATIONS
         reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic, parents)
-        report = reporter.report(shown, cursor)
+        report = reporter.report(shown, memory)
         left = f"; {report.left} relations wait for the next tick" if report.left else ""
-        looked = watch.tick(kept_of_sources(report.cursor, cursor, watch), health.now, control.clock.monotonic)
+        looked = watch.tick(kept_of_sources(report.cursor, memory, watch), health.now, control.clock.monotonic)
         troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
         summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}{troubles}"
-        events = [*transitions.events, *report.events, *looked.events]
-        return dg.SensorResult(asset_events=events, cursor=looked.cursor.dump(), skip_reason=summary)
+        cursor, events = looked.cursor, [*transitions.events, *report.events, *looked.events]
+        if engine_before is not None:
+            said, of_engine = engine_events(engine_before, engine_key(project), memory.of(engine_path), health.now)
+            cursor, events = replace(cursor, said={**cursor.said, engine_path: said}), [*of_engine, *events]
+        return dg.SensorResult(asset_events=events, cursor=cursor.dump(), skip_reason=summary)
 
     return ds_health
 
@@ -113,15 +121,6 @@ def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:
     except DsError as problem:
         return tried, f"engine is gone and could not be started: {problem.message} [{problem.condition}]"
     return tried, "engine was gone, started again" + (f" (pid {started.pid})" if started.pid else "")
-
-
-def is_needed(control: Control) -> bool:
-    """Whether some job shall run, or a load was asked for."""
-    statuses = control.statuses()
-    if any(status.desired == "RUNNING" for status in statuses):
-        return True
-    finite = (status.name for status in statuses if status.desired == "FINISHED")
-    return any(outcome is None for name in finite for outcome in control.requests(name, 1))
 
 
 def summary_of(health: Health, orphans: Sequence[JobStatus]) -> str:

@@ -1,0 +1,157 @@
+"""The engine as an asset: whether it lives, where, since when, its starts, and jobs without a definition."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dagster as dg
+
+from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.events import PREFIX, timestamp
+from ds_dagster.orchestration.health.cursor import Said
+from ds_dagster.orchestration.health.report import Event, evaluation
+from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict
+from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import EngineStatus
+
+ENGINE_NAME = "ds_engine"
+CHECKS = {
+    "up": "The engine lives, or none is needed.",
+    "orphans": "Every job that runs has a definition in the project.",
+}
+AGAIN_SECONDS = 900.0
+"""Verdicts that did not change are written again so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHealth:
+    """The engine at one moment.
+
+    Attributes:
+        status: of the engine that is there, or was last.
+        is_needed: some job shall run, or a load was asked for.
+        orphans: names of jobs that run without a definition.
+        log: path of its log on its machine.
+    """
+
+    status: EngineStatus
+    is_needed: bool
+    orphans: Sequence[str]
+    log: str
+
+    @classmethod
+    def read(cls, control: Control, project: DsProject) -> "EngineHealth":
+        """Read the journal."""
+        orphans = tuple(orphan.name for orphan in control.orphans(project.project))
+        return cls(control.engines()[0], is_needed(control), orphans, str(control.places.engine_log))
+
+    @property
+    def mark(self) -> str:
+        """Changes with everything an observation is worth for."""
+        status = self.status
+        return "|".join((status.state, str(status.pid), str(status.started), str(self.is_needed), *self.orphans))
+
+    def verdict(self, name: str) -> Verdict:
+        """One of :data:`CHECKS`."""
+        return self._orphans() if name == "orphans" else self._up()
+
+    def metadata(self) -> dict[str, Any]:
+        """What people ask first: state, since when, where; then the rest."""
+        status = self.status
+        values: dict[str, Any] = {
+            "state": status.state,
+            "started": None if status.started is None else timestamp(status.started),
+            "host": status.host,
+            "pid": status.pid,
+            "orphans": ", ".join(self.orphans),
+            "version": status.version,
+            "log": dg.MetadataValue.path(self.log),
+            "condition": status.condition,
+            "message": status.message,
+        }
+        return {f"{PREFIX}/{name}": value for name, value in values.items() if value not in (None, "")}
+
+    def _up(self) -> Verdict:
+        status = self.status
+        where = f"pid {status.pid} on {status.host}" if status.pid else "no process"
+        if status.state == "RUNNING":
+            return Verdict(True, f"running: {where}")
+        if status.state in ("STARTING", "STOPPING"):
+            return Verdict(False, f"{status.state.lower()}: {where}", WARN, status.state)
+        if status.state == "GONE" and not self.is_needed:
+            return Verdict(True, "no engine, none needed")
+        reason = "it is gone" if status.state == "GONE" else f"it does not answer: {where}"
+        return Verdict(False, f"{reason}. {status.message}".strip(" ."), ERROR, f"{status.state} {status.condition}")
+
+    def _orphans(self) -> Verdict:
+        if not self.orphans:
+            return Verdict(True, "none", WARN)
+        reason = f"run without a definition: {', '.join(self.orphans)}; ds apply --prune stops them"
+        return Verdict(False, reason, WARN, ",".join(self.orphans))
+
+
+def is_needed(control: Control) -> bool:
+    """Whether some job shall run, or a load was asked for."""
+    statuses = control.statuses()
+    if any(status.desired == "RUNNING" for status in statuses):
+        return True
+    finite = (status.name for status in statuses if status.desired == "FINISHED")
+    return any(outcome is None for name in finite for outcome in control.requests(name, 1))
+
+
+def engine_events(engine: EngineHealth, key: dg.AssetKey, said: Said, now: float) -> tuple[Said, tuple[Event, ...]]:
+    """What the sensor reports of the engine: an observation when something changed, verdicts that changed, all of them
+    now and then; and the memory after it."""
+    has_changed, all_due = engine.mark != said.position, now - said.checked >= AGAIN_SECONDS
+    verdicts = {name: engine.verdict(name) for name in CHECKS}
+    marks = {name: verdict.mark for name, verdict in verdicts.items()}
+    due = [name for name in CHECKS if all_due or said.verdicts.get(name) != marks[name]]
+    events: list[Event] = []
+    if has_changed:
+        events.append(dg.AssetObservation(key, description=verdicts["up"].reason, metadata=engine.metadata()))
+    events += [evaluation(key, name, verdicts[name], engine.metadata()) for name in due]
+    checked = now if all_due else said.checked
+    return replace(said, position=engine.mark, verdicts=marks, checked=checked), tuple(events)
+
+
+def engine_key(project: DsProject) -> dg.AssetKey:
+    """Of the engine's asset."""
+    return dg.AssetKey([*project.key_prefix, project.named(ENGINE_NAME)])
+
+
+def build_engine_asset(project: DsProject) -> dg.AssetSpec:
+    """The asset: observed by the health sensor, never materialized."""
+    return dg.AssetSpec(
+        engine_key(project),
+        description="The process that runs the streaming queries. The health sensor starts it again when it is gone.",
+        group_name="ds",
+        kinds={"spark"},
+    )
+
+
+def build_engine_checks(project: DsProject) -> dg.AssetChecksDefinition:
+    """The runnable bodies of its checks."""
+    key = engine_key(project)
+
+    @dg.multi_asset_check(
+        name=project.named("ds_engine_checks"),
+        specs=[dg.AssetCheckSpec(name, asset=key, description=text) for name, text in CHECKS.items()],
+        can_subset=True,
+        description="Health of the engine.",
+        required_resource_keys={project.named(CONTROL_KEY)},
+    )
+    def ds_engine_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        engine = EngineHealth.read(control_resource(context, project).control(project), project)
+        for check in sorted(context.selected_asset_check_keys, key=lambda check: check.name):
+            verdict = engine.verdict(check.name)
+            yield dg.AssetCheckResult(
+                asset_key=key,
+                check_name=check.name,
+                passed=verdict.passed,
+                severity=verdict.severity,
+                description=verdict.reason,
+                metadata=engine.metadata(),
+            )
+
+    return ds_engine_checks
