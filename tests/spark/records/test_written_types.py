@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -19,6 +20,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.engine.schemas import with_schemas
+from ds_dagster.local.servers import down, up
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.spark.compiler import PlanCompiler
@@ -26,7 +28,9 @@ from ds_dagster.spark.queries.batch_writers import table_rows
 from ds_dagster.spark.queries.sources import PROVIDED
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.sinks import encode_records
+from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.registry import KINDS
+from tests import snowflake_server
 from tests.avro_registry import AvroRegistry
 from tests.spark.conftest import settings_in
 from tests.spark.functions.calls_of_types import COLUMNS
@@ -74,6 +78,16 @@ TABLES: Mapping[str, str] = {
     },
 }
 """The same for tables and files."""
+POSTGRES = "'store' = 'pg', 'postgresql.schema.name' = 'public'"
+SNOWFLAKE = f"'store' = 'sf', 'snowflake.db.name' = '{snowflake_server.DATABASE}', 'snowflake.schema.name' = 'WRITTEN'"
+SERVERS: Mapping[str, str] = {
+    "Postgres": f"CREATE TABLE {{name}} WITH ({POSTGRES}) AS SELECT {{columns}} FROM s;",
+    "Postgres keys": f"CREATE TABLE {{name}} WITH ({POSTGRES}) AS SELECT {{columns}}, COUNT(*) AS n FROM s GROUP BY {{columns}};",
+    "Postgres views": f"CREATE MATERIALIZED VIEW {{name}} WITH ({POSTGRES}) AS SELECT {{columns}}, COUNT(*) AS n FROM s GROUP BY {{columns}};",
+    "Snowflake": f"CREATE TABLE {{name}} WITH ({SNOWFLAKE}) AS SELECT {{columns}} FROM s;",
+    "Snowflake keys": f"CREATE TABLE {{name}} WITH ({SNOWFLAKE}) AS SELECT {{columns}}, COUNT(*) AS n FROM s GROUP BY {{columns}};",
+}
+"""The same for servers."""
 
 
 def plain(value: PropertyValue) -> str:
@@ -87,6 +101,7 @@ class Written:
     spark: SparkSession
     folder: Path
     registry: AvroRegistry
+    stores: str = ""
 
     @property
     def source(self) -> SourceFrame:
@@ -103,6 +118,7 @@ class Written:
           CREATE STORE ki WITH ('type' = KINESIS, 'access_region' = 'us-east-1');
           CREATE STORE dl WITH ('type' = DELTA, 'uris' = '{(self.folder / "lake").as_uri()}');
           CREATE STORE f WITH ('type' = S3, 'uris' = '{(self.folder / "files").as_uri()}');
+          {self.stores}
           CREATE STREAM s ({DECLARED}) WITH ('store' = 'm', 'topic' = 's', 'value.format' = 'json');"""
         return compile_texts([("sources", sql), *statements], settings_in(self.folder))
 
@@ -152,7 +168,7 @@ class Written:
         store = project.catalog.store(query.sink.store)
         spec = KINDS[store.kind].write_spec(store, query.sink, query.refresh)
         assert spec.table is not None
-        loader = open_loader(spec, SinkIdentity("job", 1), plain)
+        loader = open_loader(spec, SinkIdentity(f"job/{form}", 1), plain)
         try:
             loader.prepare(CheckpointTip())
             loader.load(table_rows(self.frame(query), spec.table, query.sink.event_time.format).toArrow(), Tip(0))
@@ -167,6 +183,51 @@ def written(spark: SparkSession, tmp_path: Path) -> Iterator[Written]:
     registry.start()
     yield Written(spark, tmp_path, registry)
     registry.stop()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of tables: CREATE STORE, and a statement → its rows."""
+
+    store: str
+    run: Callable[[str], list[tuple[object, ...]]]
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    state = tmp_path_factory.mktemp("postgres")
+    try:
+        addresses = up(state, only=["postgres"])
+        password = Path(str(addresses.postgres_password_file)).read_text(encoding="utf-8").strip()
+        address = PostgresAddress("pg", str(addresses.postgres), str(addresses.postgres_user), password, "disable")
+
+        def run(statement: str) -> list[tuple[object, ...]]:
+            with closing(address.control()) as connection, connection, connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall()) if cursor.description else []
+
+        store = (
+            f"CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = '{addresses.postgres}', 'postgres.sslmode' = 'disable', "
+            f"'postgres.username' = '{addresses.postgres_user}', 'postgres.password' = '{password}');"
+        )
+        yield Server(store, run)
+    finally:
+        down(state)
+
+
+@pytest.fixture(scope="module")
+def snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with (
+        snowflake_server.running(tmp_path_factory.mktemp("snowflake")) as address,
+        snowflake_server.sql(address) as run,
+    ):
+        run(f"CREATE SCHEMA {snowflake_server.DATABASE}.WRITTEN")
+        store = (
+            f"CREATE STORE sf WITH ('type' = SNOWFLAKE, 'uris' = '{address.url}', 'tls.disabled' = TRUE, "
+            f"'snowflake.account_id' = '{address.account_id}', 'snowflake.username' = 'local', "
+            "'snowflake.password' = 'local', 'snowflake.warehouse_name' = 'FAKESNOW_WAREHOUSE');"
+        )
+        yield Server(store, run)
 
 
 def shown(frame: DataFrame, column: str) -> DataFrame:
@@ -208,3 +269,17 @@ def test_keys_of_one_column_are_read_as_they_are_written(written: Written) -> No
 def test_tables(written: Written, name: str) -> None:
     columns = written.accepted(TABLES[name])
     assert written.load(TABLES[name], columns) == 1
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("name", SERVERS)
+def test_tables_of_servers(written: Written, request: pytest.FixtureRequest, name: str) -> None:
+    kind = name.split()[0]
+    server: Server = request.getfixturevalue(kind.lower())
+    written.stores = server.store
+    columns = written.accepted(SERVERS[name])
+    assert written.load(SERVERS[name], columns) == 1
+    table = "written" if kind == "Postgres" else f"{snowflake_server.DATABASE}.WRITTEN.WRITTEN"
+    (row,) = server.run(f"SELECT {', '.join(columns)} FROM {table}")
+    assert None not in row
+    server.run(f"DROP TABLE {table}")
