@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 MODE = re.compile(r"^\s*(lax|strict)\s+", re.IGNORECASE)
-_STEP = re.compile(
+STEP = re.compile(
     r"""\.(?P<name>[^.\[\]\s'"*()?@$]+)|"""
     r"""\[\s*(?:'(?P<quoted>[^']+)'|"(?P<double>[^"']+)"|(?P<at>\d{1,9})|(?P<all>\*))\s*\]"""
 )
@@ -30,7 +30,7 @@ def canonical(text: str) -> str:
         raise PathError(f"begin with $: '{_begun(path)}'")
     at, steps = 1, ["$"]
     while at < len(path):
-        step = _STEP.match(path, at)
+        step = STEP.match(path, at)
         if step is None:
             raise PathError(_advice(path, at))
         steps.append(_spelled(step))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql import types as spark_types
 
+MOST_PLACES = 2**31 - 1
 Functions = Any
 """The module ``pyspark.sql.functions``."""
 
@@ -58,6 +59,23 @@ class OfCall:
 def by_java(method: str) -> OfCall:
     """A method of our jar over the arguments, see :meth:`Java.scalar`."""
     return OfCall(lambda _, call: call.java.scalar(method, *call.columns))
+
+
+def limited(f: Functions, number: Column) -> Any:
+    """A whole number as the nearest INTEGER."""
+    most = f.lit(MOST_PLACES)
+    return f.when(number > most, most).when(number < -most, -most).otherwise(number).cast("int")
+
+
+def of_places(meaning: str | Callable[..., Any]) -> OfCall:
+    """A meaning whose whole numbers are places or lengths: a BIGINT beyond INTEGER is as far as the largest INTEGER."""
+
+    def build(f: Functions, call: SparkCall) -> Any:
+        is_long = [call.type_of(position).typeName() == "long" for position in range(len(call.columns))]
+        columns = [limited(f, column) if long else column for column, long in zip(call.columns, is_long, strict=True)]
+        return f.call_function(meaning, *columns) if isinstance(meaning, str) else meaning(f, *columns)
+
+    return OfCall(build)
 
 
 SparkMeaning = str | Callable[..., Any] | OfCall

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR, ArrayType
 from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import Computed, nullable, strict
-from ds_dagster.functions.spark import Functions, OfCall, SparkCall, SparkMeaning
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall, SparkMeaning, limited, of_places
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 TEXTS = ArrayType(VARCHAR)
 
@@ -35,7 +38,14 @@ def _spark_split(f: Functions, call: SparkCall) -> Any:
 
 def _spark_split_index(f: Functions, call: SparkCall) -> Any:
     text, _, position = call.columns
-    return f.get(f.split(text, _literally(f, call, 1), -1), position)
+    place = limited(f, position)
+    return f.when(text != "", f.get(f.split(text, _literally(f, call, 1), -1), place))
+
+
+def _spark_substring(f: Functions, text: Column, start: Column, *length: Column) -> Any:
+    """NULL for a length below 0, nothing for a start before the first character."""
+    part = f.when(start < -f.length(text), f.lit("")).otherwise(f.call_function("substring", text, start, *length))
+    return f.when(length[0] >= 0, part) if length else part
 
 
 def _spark_all_of(pattern: str) -> SparkMeaning:
@@ -46,11 +56,12 @@ def _spark_all_of(pattern: str) -> SparkMeaning:
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def _substring(text: str, start: int, length: int | None = None) -> str:
+def _substring(text: str, start: int, length: int | None = None) -> str | None:
     """From a position counted from 1; negative from the end."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
-    end = len(text) if length is None else begin + max(length, 0)
-    return text[max(begin, 0) : max(end, 0)]
+    if length is not None and length < 0:
+        return None
+    return text[begin:][:length] if begin >= 0 else ""
 
 
 def _located(part: str, text: str, start: int = 1) -> int:
@@ -63,7 +74,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 def _part(text: str, separator: str, position: int) -> str | None:
     parts = text.split(separator) if separator else [text]
-    return parts[position] if 0 <= position < len(parts) else None
+    return parts[position] if text and 0 <= position < len(parts) else None
 
 
 def _all_of(test: Callable[[str], bool]) -> Computed:
@@ -108,7 +119,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         VARCHAR,
         "the first characters",
         ("LEFT('stream', 3)", "'str'"),
-        spark="left",
+        spark=of_places("left"),
         question=strict(lambda text, count: text[: max(count, 0)]),
     ),
     scalar(
@@ -117,17 +128,18 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         VARCHAR,
         "the last characters",
         ("RIGHT('stream', 3)", "'eam'"),
-        spark="right",
+        spark=of_places("right"),
         question=strict(lambda text, count: text[max(len(text) - count, 0) :] if count > 0 else ""),
     ),
     scalar(
         "SUBSTRING",
         "text integer integer?",
         VARCHAR,
-        "from a position counted from 1 (negative: from the end), to the end or for a length",
+        "from a position counted from 1 (negative: from the end), to the end or for a length; NULL for one below 0",
         ("SUBSTRING('stream', 2, 3)", "'tre'"),
+        nulls="always",
         aliases=("SUBSTR",),
-        spark="substring",
+        spark=of_places(_spark_substring),
         question=strict(_substring),
     ),
     scalar(
@@ -184,7 +196,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         INTEGER,
         "POSITION, searched from a position on",
         ("LOCATE('a', 'banana', 3)", "4"),
-        spark="locate",
+        spark=of_places("locate"),
         question=strict(_located),
     ),
     scalar(

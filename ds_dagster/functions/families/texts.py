@@ -12,7 +12,7 @@ from ds_dagster.datatypes import VARCHAR
 from ds_dagster.functions.constants import Constant
 from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import Call, Computed, Native, nullable, strict
-from ds_dagster.functions.spark import Functions, SparkMeaning
+from ds_dagster.functions.spark import Functions, of_places
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -27,7 +27,17 @@ def _spark_translate(f: Functions, text: Column, *characters: Column) -> Any:
     return f.call_function("translate", text, *[f.coalesce(character, f.lit("")) for character in characters])
 
 
-def _spark_padded(name: str) -> SparkMeaning:
+def _spark_overlay(f: Functions, text: Column, other: Column, start: Column, *length: Column) -> Any:
+    """Unchanged where there is no such position; a length below 0 is 0."""
+    widths = [f.least(f.greatest(width, f.lit(0)), f.length(text)) for width in length]
+    placed = f.call_function("overlay", text, other, start, *widths)
+    result = f.when((start > 0) & (start <= f.length(text)), placed).otherwise(text)
+    for argument in (other, start, *length):
+        result = f.when(argument.isNotNull(), result)
+    return result
+
+
+def _spark_padded(name: str) -> Callable[..., Any]:
     """NULL for a length below zero and without anything to fill with."""
 
     def build(f: Functions, text: Column, length: Column, fill: Column) -> Any:
@@ -71,9 +81,11 @@ def _padded(text: str, width: int, fill: str, *, left: bool) -> str | None:
     return missing + text if left else text + missing
 
 
-def _overlaid(text: str, other: str, start: int, length: int = -1) -> str:
-    width = len(other) if length < 0 else length
-    return text[: max(start - 1, 0)] + other + text[start - 1 + width :]
+def _overlaid(text: str, other: str, start: int, length: int | None = None) -> str:
+    if not 0 < start <= len(text):
+        return text
+    width = len(other) if length is None else max(length, 0)
+    return text[: start - 1] + other + text[start - 1 + width :]
 
 
 def _translated(text: str | None, old: str | None, new: str | None) -> str | None:
@@ -159,7 +171,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         ("LPAD('7', 3, '0')", "'007'"),
         ("LPAD('12345', 3, '0')", "'123'"),
         nulls="always",
-        spark=_spark_padded("lpad"),
+        spark=of_places(_spark_padded("lpad")),
         question=strict(lambda text, width, fill: _padded(text, width, fill, left=True)),
     ),
     scalar(
@@ -169,7 +181,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "LPAD on the right",
         ("RPAD('7', 3, '-')", "'7--'"),
         nulls="always",
-        spark=_spark_padded("rpad"),
+        spark=of_places(_spark_padded("rpad")),
         question=strict(lambda text, width, fill: _padded(text, width, fill, left=False)),
     ),
     scalar(
@@ -177,10 +189,10 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "text text integer integer?",
         VARCHAR,
         "the first with the second from a position (counted from 1), instead of as many characters (its own number); "
-        "also `OVERLAY(a PLACING b FROM p FOR n)`",
+        "unchanged for a position that the first has not; also `OVERLAY(a PLACING b FROM p FOR n)`",
         ("OVERLAY('xxxxxtest' PLACING 'yyyy' FROM 6)", "'xxxxxyyyy'"),
         ("OVERLAY('xxxxxtest', 'yyyy', 6, 2)", "'xxxxxyyyyst'"),
-        spark="overlay",
+        spark=of_places(_spark_overlay),
         question=strict(_overlaid),
     ),
     scalar(
@@ -207,7 +219,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         VARCHAR,
         "that many times",
         ("REPEAT('ab', 3)", "'ababab'"),
-        spark="repeat",
+        spark=of_places("repeat"),
         question=strict(lambda text, count: text * max(count, 0)),
     ),
     scalar(
@@ -227,7 +239,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         ("ELT(2, 'a', 'b')", "'b'"),
         ("ELT(3, 'a', 'b')", "NULL"),
         nulls="always",
-        spark=lambda f, position, *texts: f.get(f.array(*texts), position - 1),
+        spark=of_places(lambda f, position, *texts: f.get(f.array(*texts), position - 1)),
         question=nullable(_chosen),
     ),
     scalar(

@@ -53,8 +53,19 @@ def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
     return f.when(precision[0] == 0, f.timestamp_seconds(number)).otherwise(millis) if precision else millis
 
 
+LEAST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""First and last second of the years 0001 to 9999, since 1970."""
+
+
+def _shown(f: Functions, seconds: Column, text: Column) -> Any:
+    """A text of a time; the row fails for one in a year without four digits."""
+    fails = f.raise_error(f.lit("a time as text needs a year from 0001 to 9999"))
+    return f.when((seconds < LEAST_SECOND) | (seconds > LAST_SECOND), fails).otherwise(text)
+
+
 def _spark_from_unixtime(f: Functions, seconds: Column, *pattern: Column) -> Any:
-    return f.call_function("from_unixtime", seconds, pattern[0] if pattern else f.lit(DEFAULT_PATTERN))
+    text = f.call_function("from_unixtime", seconds, pattern[0] if pattern else f.lit(DEFAULT_PATTERN))
+    return _shown(f, seconds, text)
 
 
 def _spark_unix_timestamp(f: Functions, call: SparkCall) -> Any:
@@ -73,7 +84,8 @@ def _spark_date_format(f: Functions, call: SparkCall) -> Any:
 def _spark_convert_tz(f: Functions, call: SparkCall) -> Any:
     text, source, target = call.columns
     moment = f.to_utc_timestamp(_at_the_start(f, call, text, f.lit(DEFAULT_PATTERN)), source)
-    return f.date_format(f.from_utc_timestamp(moment, target), DEFAULT_PATTERN)
+    clock = f.from_utc_timestamp(moment, target)
+    return _shown(f, f.unix_seconds(clock), f.date_format(clock, DEFAULT_PATTERN))
 
 
 def _spark_at_time_zone(f: Functions, call: SparkCall) -> Any:

@@ -14,10 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.functions.json_path import STEP, PathError, canonical
 from ds_dagster.functions.values.casts import double_text, in_utc
 
 ABSENT = object()
-_STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]|\[(\d+)\]")
+EACH = object()
+"""A step to all elements of an array."""
 
 
 class Number(str):
@@ -37,34 +39,31 @@ def _refuse(name: str) -> Any:
 
 
 @lru_cache(maxsize=64)
-def steps(path: str) -> tuple[str | int, ...]:
-    """A path ``$.name[0]['other']`` as names and places.
+def steps(path: str) -> tuple[object, ...] | None:
+    """A path ``$.name[0]['other'][*]`` as names, places and :data:`EACH`; None if it is not a valid path."""
+    try:
+        rest = canonical(path)
+    except PathError:
+        return None
+    return tuple(map(_step, STEP.finditer(rest, 1)))
 
-    Raises:
-        ValueError: it is not a path.
-    """
-    rest = path.strip().removeprefix("lax").strip()
-    if not rest.startswith("$"):
-        raise ValueError(f"'{path}' is not a valid JSON path")
-    parts: list[str | int] = []
-    position = 1
-    while position < len(rest):
-        step = _STEP.match(rest, position)
-        if step is None:
-            raise ValueError(f"'{path}' is not a valid JSON path")
-        name, quoted, place = step.groups()
-        parts.append(int(place) if place is not None else name if name is not None else quoted)
-        position = step.end()
-    return tuple(parts)
+
+def _step(step: re.Match[str]) -> object:
+    if step["all"]:
+        return EACH
+    return int(step["at"]) if step["at"] else step["name"] or step["quoted"] or step["double"]
 
 
 def at(text: str, path: str) -> Any:
-    """The value at a path of a JSON text, :data:`ABSENT` if there is none."""
-    return _below(read(text), path)
+    """The value at a path of a JSON text, :data:`ABSENT` if there is none, or the path is not valid."""
+    path_steps = steps(path)
+    return ABSENT if path_steps is None else _below(read(text), path_steps)
 
 
-def _below(value: Any, path: str) -> Any:
-    for step in steps(path):
+def _below(value: Any, path_steps: Sequence[object]) -> Any:
+    for position, step in enumerate(path_steps):
+        if step is EACH:
+            return _each(value, path_steps[position + 1 :])
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else ABSENT
         else:
@@ -72,6 +71,14 @@ def _below(value: Any, path: str) -> Any:
         if value is ABSENT:
             return ABSENT
     return value
+
+
+def _each(value: Any, path_steps: Sequence[object]) -> Any:
+    """What all elements of an array have at a path."""
+    if not isinstance(value, list):
+        return ABSENT
+    parts = (_below(element, path_steps) for element in value)
+    return [part for part in parts if part is not ABSENT]
 
 
 def scalar(text: str, path: str) -> str | None:
@@ -91,13 +98,7 @@ def exists(text: str, path: str) -> bool:
 
 def nested(text: str, path: str) -> str | None:
     """JSON_QUERY: the object or array at a path; ``[*]`` gives what all elements of an array have there."""
-    array, every, rest = path.partition("[*]")
-    value = at(text, array)
-    if every and isinstance(value, list):
-        parts = (_below(element, "$" + rest) for element in value)
-        value = [part for part in parts if part is not ABSENT]
-    elif every:
-        return None
+    value = at(text, path)
     return written(value) if isinstance(value, dict | list) else None
 
 

@@ -89,10 +89,9 @@ public final class JsonTexts implements Serializable {
     return UTF8String.fromString(written.toString());
   }
 
-  /** Whether there is a value at a path; null if it is not a valid path. */
-  public Boolean existsAt(UTF8String text, UTF8String path) {
-    List<Object> steps = JsonPath.of(path.toString());
-    return steps == null ? null : at(text, steps) != ABSENT;
+  /** Whether there is a value at a path; not at one that is not valid. */
+  public boolean existsAt(UTF8String text, UTF8String path) {
+    return at(text, JsonPath.of(path.toString())) != ABSENT;
   }
 
   /** Whether a text is JSON. */
