@@ -37,9 +37,12 @@ class DsRunConfig(ResetConfig):
     ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept;
     ``reset`` starts over from a new checkpoint; ``stop`` stops until the next materialization. A reset that would write
     rows a sink already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``.
+    ``cancel_on_termination``: by default (null) a run that is terminated takes back the requests that have not led to a
+    running query; true stops the queries it has started, too; false leaves every request.
     """
 
     action: Literal["ensure", "restart", "stop", "reset"] = "ensure"
+    cancel_on_termination: bool | None = None
     start_timeout_seconds: int | None = None
 
 
@@ -99,7 +102,7 @@ def ensure_streams(
     Yields a materialization per relation that was started. One that was adopted or stopped has no new data: it yields
     a plain output, so that what depends on it goes on, and no event that would make it look fresh. Raises
     ``dg.Failure`` at the end for those that did not come up. Interrupted before its queries are up, it takes back the
-    requests that have not led to a running query.
+    requests that have not led to a running query, unless ``config.cancel_on_termination`` says otherwise.
 
     Args:
         context, project, config, ds_control, translator: as the asset has them.
@@ -154,7 +157,8 @@ def _interruptible(
     try:
         yield from launch.run(selected, config.action, timeout, config.consents())
     except DagsterExecutionInterruptedError:
-        launch.withdraw()
+        if config.cancel_on_termination is not False:
+            launch.withdraw(stop=config.cancel_on_termination is True)
         raise
 
 

@@ -78,10 +78,13 @@ class Launch:
             if outcome is not None:
                 yield key, outcome
 
-    def withdraw(self) -> None:
-        """Take back requests of this run that have not led to a running query yet."""
+    def withdraw(self, *, stop: bool = False) -> None:
+        """Take back requests of this run that have not led to a running query yet; with ``stop`` the queries that it
+        started run no more."""
         fresh = {name: e.generation for name, e in self.asked.items() if e.outcome == "requested"}
-        if fresh:
+        if fresh and stop:
+            self.control.stop(list(fresh), self.requested_by)
+        elif fresh:
             self.control.withdraw(list(fresh), fresh, self.requested_by)
 
     def failure(self) -> dg.Failure | None:

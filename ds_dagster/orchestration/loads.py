@@ -31,9 +31,12 @@ class DsLoadConfig(ResetConfig):
     ``allow_duplicates``, ``empty``: a reset may write rows that the table already has, or that its row logs have.
     ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
     ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
+    ``cancel_on_termination``: a run that is terminated ends its load; false leaves it to the engine. A load in the
+    step always ends with it.
     """
 
     action: Literal["ensure", "reset"] = "ensure"
+    cancel_on_termination: bool = True
     catch_up_seconds: int = 60
     timeout_seconds: int = 3600
 
@@ -118,7 +121,8 @@ def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
     try:
         return control.wait_run(request, config.timeout_seconds)
     except DagsterExecutionInterruptedError:
-        control.withdraw_run(request)
+        if config.cancel_on_termination:
+            control.withdraw_run(request)
         raise
 
 

@@ -162,6 +162,29 @@ def test_cancelling_while_launching_takes_the_request_back(bench: Bench) -> None
     assert bench.control.status("counts").desired == "RUNNING", "what ran before is left alone"
 
 
+@pytest.mark.parametrize(
+    ("choice", "starting", "running"),
+    [(None, "STOPPED", "RUNNING"), (True, "STOPPED", "STOPPED"), (False, "RUNNING", "RUNNING")],
+)
+def test_what_a_terminated_run_takes_back(bench: Bench, choice: bool | None, starting: str, running: str) -> None:
+    """``counts`` comes up before the run ends, ``desktop`` does not, ``visits`` ran before."""
+    bench.apply("visits")
+    bench.answers["desktop"] = {"state": "STARTING"}
+    slept = 0
+
+    def terminate() -> None:
+        nonlocal slept
+        slept += 1
+        bench.work()
+        if slept > 3:
+            raise DagsterExecutionInterruptedError
+
+    bench.clock.on_sleep = terminate
+    assert not bench.materialize("desktop", "counts", "visits", ds_streams={"cancel_on_termination": choice}).success
+    wanted = {status.name: status.desired for status in bench.control.statuses()}
+    assert wanted == {"desktop": starting, "counts": running, "visits": "RUNNING"}
+
+
 def test_a_broken_insert_keeps_the_relation_from_being_green(bench: Bench) -> None:
     more = """
 CREATE STREAM merged (url VARCHAR) WITH ('topic'='merged', 'value.format'='json', 'topic.partitions'=1,

@@ -195,3 +195,21 @@ def test_columns_have_the_comments_of_the_sql(tmp_path: Path) -> None:
     props = next(p for p in DsProject(tmp_path).props if p.name.name == "clicks")
     schema = DsTranslator().get_metadata(props)["dagster/column_schema"]
     assert {column.name: column.description for column in schema.columns} == described["clicks"]
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+def test_code_references_can_lead_to_git(folder: Path) -> None:
+    """Dagster's own function takes all assets of a project: those that run, loads and sources."""
+    defs = build_ds_definitions(DsProject(folder), engine_asset=False)
+    linked = dg.link_code_references_to_git(
+        list(defs.assets or ()),  # type: ignore[arg-type]
+        git_url="https://github.com/acme/streams",
+        git_branch="main",
+        file_path_mapping=dg.AnchorBasedFilePathMapping(folder, "streams"),
+    )
+    urls = {
+        spec.key.path[-1]: spec.metadata["dagster/code_references"].code_references[0].url
+        for spec in dg.Definitions(assets=linked, resources=defs.resources).resolve_all_asset_specs()
+    }
+    assert set(urls) == {"clicks", "desktop", "counts", "visits", "loaded"}
+    assert urls["loaded"] == "https://github.com/acme/streams/tree/main/streams/sql/tables.sql#L2"
