@@ -243,13 +243,13 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STAGE_REFUSED",
         "user",
-        "{name} cannot be built beside the running query: {reason}",
+        "{name} cannot be built next to the running query: {reason}",
         "`ds reset {name}` starts it over; or give the changed query another name and move its readers",
     ),
     Condition(
         "STAGE_NOTHING_SERVES",
         "user",
-        "{name} was never started, so there is nothing to build a version beside",
+        "{name} was never started, so no version serves yet",
         "`ds apply {name}` starts it",
     ),
     Condition(
@@ -268,7 +268,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "NOTHING_STAGED",
         "user",
         "no version of {name} is staged",
-        "`ds stage {name}` builds the changed definition beside the running one",
+        "`ds stage {name}` builds the changed definition next to the running one",
     ),
     Condition(
         "NOTHING_KEPT",
