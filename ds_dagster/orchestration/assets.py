@@ -35,13 +35,14 @@ class DsRunConfig(ResetConfig):
     """What a materialization does. Shift-click *Materialize* to choose.
 
     ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept;
-    ``reset`` starts over from a new checkpoint; ``stop`` stops until the next materialization. A reset that would write
-    rows a sink already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``.
+    ``reset`` starts over from a new checkpoint; ``new_version`` builds a changed view beside the one that serves, waits
+    until it takes over, and is ``ensure`` for all others; ``stop`` stops until the next materialization. A reset that
+    would write rows a sink already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``.
     ``cancel_on_termination``: by default (null) a run that is terminated takes back the requests that have not led to a
     running query; true stops the queries it has started, too; false leaves every request.
     """
 
-    action: Literal["ensure", "restart", "stop", "reset"] = "ensure"
+    action: Literal["ensure", "restart", "new_version", "stop", "reset"] = "ensure"
     cancel_on_termination: bool | None = None
     start_timeout_seconds: int | None = None
 

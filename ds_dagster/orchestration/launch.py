@@ -3,7 +3,7 @@ up."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -14,11 +14,13 @@ from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus, consents
+from ds_dagster.runtime.versioning import Versions
 
 LOG_TAIL_LINES = 40
 DOWN_STATES = frozenset({"FAILED", "BACKING_OFF", "STOPPED"})
 RESTING_STATES = frozenset({"STOPPED", "ABSENT", "FINISHED", "FAILED"})
 UP_STATES = frozenset({"RUNNING"})
+LaunchAction = Action | Literal["new_version"]
 Selected = Mapping[dg.AssetKey, RelationProps]
 
 
@@ -40,6 +42,7 @@ class Launch:
         requested_by: what the journal's history shows.
         log: gets a line per change of state.
         asked: answers to the requests of this run, by query; an application is asked for once.
+        taking_over: query → job of the version that is to serve before this run ends.
         is_automatic: an automation condition asked, not a person: a query that was stopped on request stays so.
         declined: queries that were not granted.
         refused, failed, late: what went wrong so far.
@@ -51,13 +54,14 @@ class Launch:
     log: Callable[[str], None]
     is_automatic: bool = False
     asked: dict[str, Ensured] = field(default_factory=dict)
+    taking_over: dict[str, str] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     failed: list[JobStatus] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
 
     def run(
-        self, selected: Selected, action: Action, timeout: float, allow: Collection[Consent] = ()
+        self, selected: Selected, action: LaunchAction, timeout: float, allow: Collection[Consent] = ()
     ) -> Iterator[tuple[dg.AssetKey, LaunchedRelation]]:
         """Ask and wait; yields the relations that are as asked, in the given order (sources first).
 
@@ -86,6 +90,8 @@ class Launch:
             self.control.stop(list(fresh), self.requested_by)
         elif fresh:
             self.control.withdraw(list(fresh), fresh, self.requested_by)
+        for name in self.taking_over:
+            Versions(self.control, self.requested_by).withdraw(name)
 
     def failure(self) -> dg.Failure | None:
         """Every query that was refused, failed or did not come up in time; None when all is well."""
@@ -96,7 +102,7 @@ class Launch:
         metadata = failure_metadata(self.failed, [(name, text) for name, text in tails if text])
         return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
 
-    def _ask(self, props: RelationProps, action: Action, allow: Collection[Consent]) -> None:
+    def _ask(self, props: RelationProps, action: LaunchAction, allow: Collection[Consent]) -> None:
         if props.broken is not None and action != "stop":
             self.refused.append(text_of(props.broken.diagnostics))
         for query in props.queries:
@@ -116,28 +122,58 @@ class Launch:
         self.log(f"{', '.join(names)}: stopped on request, so an automation does not start it")
         return True
 
-    def _action(self, props: RelationProps, name: str, action: Action) -> Action:
+    def _action(self, props: RelationProps, name: str, action: LaunchAction) -> LaunchAction:
         """A restart where ``@automation on_change`` asks for a changed definition that keeps the checkpoint."""
         if action != "ensure" or not props.is_redeployed:
             return action
         (change,) = self.control.changes(self.project, [name])
         return "restart" if change.verdict == "keeps_checkpoint" else action
 
-    def _ask_one(self, name: str, action: Action, allow: Collection[Consent]) -> None:
+    def _ask_one(self, name: str, action: LaunchAction, allow: Collection[Consent]) -> None:
         if action == "stop" and self.control.status(name).job_id == "":
             self.log(f"{name}: was never started")
             return
+        if action == "new_version":
+            if self._takes_over(name):
+                return
+            action = "ensure"
         (ensured,) = self.control.ensure(
             self.project, [name], action=action, requested_by=self.requested_by, allow=allow
         )
         self.asked[name] = ensured
         self.log(f"{name}: {ensured.outcome}")
 
-    def _wait(self, timeout: float, action: Action) -> Mapping[str, JobStatus]:
+    def _takes_over(self, name: str) -> bool:
+        """Build the changed definition of a query beside the one that serves; False where that is not what it needs."""
+        (change,) = self.control.changes(self.project, [name])
+        if not change.beside:
+            return False
+        versions = Versions(self.control, self.requested_by)
+        versions.stage(self.project, name)
+        self.taking_over[name] = versions.promote(name)
+        self.asked[name] = Ensured(name, "nothing", 0)
+        self.log(f"{name}: {self.taking_over[name]} is built beside it, and takes over")
+        return True
+
+    def _wait_for_versions(self, timeout: float) -> None:
+        """Those that do not take over leave the version before in place, and their query is refused."""
+        end = self.control.clock.monotonic() + timeout
+        for name, job in self.taking_over.items():
+            left = max(0.0, end - self.control.clock.monotonic())
+            try:
+                Versions(self.control, self.requested_by).wait_served(name, job, left)
+            except DsError as problem:
+                del self.asked[name]
+                self.refused.append(str(problem))
+            else:
+                self.asked[name] = Ensured(name, "nothing", self.control.status(name).generation)
+
+    def _wait(self, timeout: float, action: LaunchAction) -> Mapping[str, JobStatus]:
         if action != "stop":
             self.control.ensure_engine(timeout)
         elif all(engine.state == "GONE" for engine in self.control.engines()):
             return {}
+        self._wait_for_versions(timeout)
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
         lines: dict[str, str] = {}
 

@@ -149,7 +149,10 @@ def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: 
             texts.append(text)
 
     version = Versions(control, REQUESTED_BY).wait_served(name, job, timeout, None if as_json else tell)
-    return VersionOutcome(name, version, "serves")
+    generation = control.status(name).generation
+    (status,) = control.wait([name], {name: generation}, WAIT_SECONDS)
+    reason = "" if status.state in SETTLED else f", and is {status.state}: {status.message or 'not up in time'}"
+    return VersionOutcome(name, version, f"serves{reason}")
 
 
 def _said(status: JobStatus) -> None:

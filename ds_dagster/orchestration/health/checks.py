@@ -113,7 +113,7 @@ def check_definition_current(job: Job) -> Verdict:
     change = job.change
     if change is None or change.verdict in ("new", "unchanged") or job.status.desired == "STOPPED":
         return Verdict(True, "current" if change and change.verdict == "unchanged" else "nothing runs", WARN)
-    verb = "restart" if change.verdict == "keeps_checkpoint" else "reset"
+    verb = "restart" if change.verdict == "keeps_checkpoint" else "new_version" if change.beside else "reset"
     reason = f"the SQL file has another definition ({change.rule}): materialize with action {verb}"
     return Verdict(False, reason, WARN, change.verdict, {f"{PREFIX}/verdict": change.verdict})
 
