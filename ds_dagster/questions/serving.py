@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from ds_dagster.runtime.journals.records import JobRow
+
+_JOBS: dict[tuple[Path, str], tuple[object, JobRow | None]] = {}
+"""State folder and query → the journal's mark when its job was read, and the job."""
 
 
 def serving_relation(project: LoadedProject, relation: Relation) -> Relation:
@@ -32,10 +41,30 @@ def serving_relation(project: LoadedProject, relation: Relation) -> Relation:
 
 def _running(settings: Settings, query: BoundQuery) -> BoundQuery | None:
     """The query that serves; None where it is the given one, or none is known."""
-    if settings.journal == "sqlite" and not (settings.state / "journal.db").is_file():
+    job = _job(settings, query.name)
+    if job is None or job.fingerprint == query.fingerprint:
         return None
     from ds_dagster.runtime.deciding.changes import recompiled
     from ds_dagster.runtime.deciding.spec import JobSpec
+
+    return recompiled(JobSpec.from_json(job.spec), settings)[1]
+
+
+def _job(settings: Settings, name: str) -> JobRow | None:
+    """What the journal wants of a query; a local journal is read again only after a write."""
+    is_local = settings.journal == "sqlite"
+    if is_local and not (settings.state / "journal.db").is_file():
+        return None
+    from ds_dagster.runtime.journals.journal import mark_of
+
+    mark = mark_of(settings.state / "journal.db") if is_local else None
+    place = (settings.state, name)
+    if mark is None or _JOBS.get(place, (None, None))[0] != mark:
+        _JOBS[place] = (mark, _read(settings, name))
+    return _JOBS[place][1]
+
+
+def _read(settings: Settings, name: str) -> JobRow | None:
     from ds_dagster.runtime.journals import rows
     from ds_dagster.runtime.journals.journal import Journal
     from ds_dagster.runtime.processes.environment import engine_environment
@@ -45,9 +74,6 @@ def _running(settings: Settings, query: BoundQuery) -> BoundQuery | None:
         if not journal.exists():
             return None
         with journal.read() as connection:
-            job = rows.jobs(connection, [query.name]).get(query.name)
+            return rows.jobs(connection, [name]).get(name)
     finally:
         journal.close()
-    if job is None or job.fingerprint == query.fingerprint:
-        return None
-    return recompiled(JobSpec.from_json(job.spec), settings)[1]

@@ -65,7 +65,7 @@ def test_a_changed_view_takes_over(bench: Bench, folder: Path, engine: Works) ->
     refused = bench.materialize("visits")
     assert "ds promote visits" in failure_text(refused)
     result = bench.materialize("visits", "desktop", ds_streams={"action": "new_version"})
-    assert sorted(materialized(result)) == ["visits"] and result.success
+    assert "visits" in materialized(result) and result.success
     assert checks(result)["visits", "definition_current"]
     roles = {status.name: (status.version, status.role, status.state) for status in bench.control.statuses()}
     assert roles["visits"] == (2, "serving", "RUNNING")

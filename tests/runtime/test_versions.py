@@ -11,6 +11,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime import versioning
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.views import progress_of
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, project, query
 from tests.runtime.test_reconcile import House
@@ -243,3 +244,15 @@ def test_a_version_is_an_orphan_only_with_its_query(house: House) -> None:
     assert not house.control.orphans(project(house.settings, changed()))
     names = [status.name for status in house.control.orphans(project(house.settings))]
     assert names == ["v", "v@2"]
+
+
+def test_how_far_a_version_is(house: House) -> None:
+    staged(house)
+    assert progress_of(house.control.status("v")) == ""
+    assert progress_of(house.control.status("v@2")) == "staged"
+    house.host.works("v@2", rows=83, lag_records=17)
+    house.tick()
+    assert progress_of(house.control.status("v@2")) == "staged, 83 %"
+    works(house)
+    house.tick()
+    assert progress_of(house.control.status("v@2")) == "staged, caught up"

@@ -108,10 +108,7 @@ class Journal:
     def mark(self) -> object:
         """Something that is another after every write to a local journal; looking costs microseconds. Always the same
         for one on a server."""
-        if self.local is None:
-            return None
-        files = (self.local, self.local.with_name(self.local.name + "-wal"))
-        return [(facts.st_mtime_ns, facts.st_size) for path in files if (facts := _stat(path))]
+        return None if self.local is None else mark_of(self.local)
 
     def close(self) -> None:
         """Give up connections that are kept."""
@@ -223,6 +220,12 @@ class Journal:
         if name == "JOURNAL_UNREADABLE" and _is_full(self.local.parent):
             name = "JOURNAL_DISK_FULL"
         return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=said)
+
+
+def mark_of(path: Path) -> object:
+    """:meth:`Journal.mark` of a file; false where there is none."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return [(facts.st_mtime_ns, facts.st_size) for file in files if (facts := _stat(file))]
 
 
 def _stat(path: Path) -> os.stat_result | None:

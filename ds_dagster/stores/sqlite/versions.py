@@ -13,11 +13,13 @@ from contextlib import closing
 from pathlib import Path
 
 from ds_dagster.errors import error
-from ds_dagster.stores.sqlite.loader import BUSY_SECONDS, view_error
+from ds_dagster.stores.sqlite.loader import view_error
 from ds_dagster.stores.sqlite.views import SUFFIX
 
 MARK = "@"
 """Between a view's file name and the number of a version; in a name itself it is spelled ``%40``."""
+READER_SECONDS = 5.0
+"""How long to wait for a reader that is inside a transaction; afterwards the hand-over is tried again."""
 BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -59,13 +61,13 @@ def drop(folder: Path, file: str, version: int) -> None:
 
 def _name_again(public: Path, path: Path) -> None:
     """Everything that was written is in the file itself before it has a second name: the log has the first one's."""
-    if path.exists() and path.samefile(public):
-        return
-    path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(public, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(public, timeout=READER_SECONDS, isolation_level=None)) as connection:
         is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:
         raise error("TARGET_LOCKED", table=public.name, reason="somebody has been reading it for long")
+    if path.exists() and path.samefile(public):
+        return
+    path.unlink(missing_ok=True)
     os.link(public, path)
     _to_disk(public.parent)
 
