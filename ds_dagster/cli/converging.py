@@ -123,7 +123,7 @@ def _take_over(
     for name in names:
         try:
             versions.stage(project, name)
-            jobs[name] = versions.promote(name)
+            jobs[name] = versions.promote(name, may_break=True)
         except DsError as problem:
             refused.append(problem)
     return jobs

@@ -277,6 +277,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "`ds ps` shows all versions; an old definition that is gone is built again by `ds stage {name}`",
     ),
     Condition(
+        "PROMOTION_CHANGES_COLUMNS",
+        "user",
+        "version {version} of {name} has other columns than its readers know: {changes}",
+        "`ds promote {name} --yes` lets it take over all the same",
+    ),
+    Condition(
         "PROMOTION_UNDERWAY",
         "user",
         "version {version} of {name} is taking over",

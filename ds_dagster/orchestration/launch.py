@@ -150,7 +150,7 @@ class Launch:
             return False
         versions = Versions(self.control, self.requested_by)
         versions.stage(self.project, name)
-        self.taking_over[name] = versions.promote(name)
+        self.taking_over[name] = versions.promote(name, may_break=True)
         self.asked[name] = Ensured(name, "nothing", 0)
         self.log(f"{name}: {self.taking_over[name]} is built beside it, and takes over")
         return True

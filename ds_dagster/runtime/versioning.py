@@ -21,6 +21,7 @@ from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import bump_revision
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.journals.told import failure_of
+from ds_dagster.runtime.planning.difference import breaking_changes
 from ds_dagster.runtime.status import JobStatus
 
 Decision = Callable[[Mapping[str, JobRow]], Staged]
@@ -53,12 +54,18 @@ class Versions:
         request = self._request(job_spec(project, query))
         return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
 
-    def promote(self, name: str) -> str:
+    def promote(self, name: str, *, may_break: bool = False) -> str:
         """Ask that the staged version of a query takes over as soon as it has caught up; returns the name of its job.
 
+        Args:
+            name: of the query.
+            may_break: columns may go or have other types, and the key may change.
+
         Raises:
-            UserError: NOTHING_STAGED.
+            UserError: NOTHING_STAGED, PROMOTION_CHANGES_COLUMNS.
         """
+        if not may_break:
+            self._check_columns(name)
         return self._decide(name, lambda jobs: versions.promote(name, jobs, self._request()))
 
     def rollback(self, name: str, to: int | None = None) -> str:
@@ -141,6 +148,17 @@ class Versions:
             self.control.clock.sleep(POLL_SECONDS)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _check_columns(self, name: str) -> None:
+        jobs = self.jobs(name)
+        staged = next((row for row in jobs.values() if row.role == "staged"), None)
+        if staged is None or name not in jobs:
+            return
+        settings = self.control.settings
+        old, new = (recompiled(JobSpec.from_json(row.spec), settings)[1] for row in (jobs[name], staged))
+        changes = breaking_changes(old, new)
+        if changes:
+            raise error("PROMOTION_CHANGES_COLUMNS", name=name, version=staged.version, changes="; ".join(changes))
 
     def _request(self, spec: JobSpec | None = None) -> VersionRequest:
         return VersionRequest(self.by, self.control.clock.now(), spec)

@@ -34,6 +34,7 @@ class Stores:
 def house(control: Control, clock: FakeClock, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(versioning, "why_not_beside", lambda *_: "")
     monkeypatch.setattr(versioning, "recompiled", lambda *_: (None, None))
+    monkeypatch.setattr(versioning, "breaking_changes", lambda *_: ())
     house = House(control, clock, settings)
     house.run("v")
     yield house
@@ -251,8 +252,8 @@ def test_how_far_a_version_is(house: House) -> None:
     assert progress_of(house.control.status("v")) == ""
     assert progress_of(house.control.status("v@2")) == "staged"
     house.host.works("v@2", rows=83, lag_records=17)
-    house.tick()
+    house.tick(2.0)
     assert progress_of(house.control.status("v@2")) == "staged, 83 %"
     works(house)
-    house.tick()
+    house.tick(2.0)
     assert progress_of(house.control.status("v@2")) == "staged, caught up"

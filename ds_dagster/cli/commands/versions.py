@@ -48,17 +48,18 @@ def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool)
 
 @click.command("promote")
 @click.argument("queries", nargs=-1)
+@click.option("--yes", is_flag=True, help="Even if columns go, or have other types, or the key changes.")
 @timeout_option
 @project_option
 @json_option
-def promote_command(queries: tuple[str, ...], timeout: float, project: Path | None, as_json: bool) -> int:
+def promote_command(queries: tuple[str, ...], yes: bool, timeout: float, project: Path | None, as_json: bool) -> int:
     """Let staged versions of QUERIES take over as soon as they have caught up; without names all that are staged.
 
     Readers see the version before until the public name changes, in one step. It is kept, stopped, for `ds rollback`.
     """
     loaded, control = opened(project, as_json)
     names = chosen_queries(loaded, queries) if queries else _staged(loaded, control)
-    return each(names, control, as_json, lambda name: promote_one(control, name, timeout, as_json))
+    return each(names, control, as_json, lambda name: promote_one(control, name, timeout, as_json, yes))
 
 
 @click.command("rollback")
@@ -130,13 +131,14 @@ def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool
     return VersionOutcome(name, row.version, state)
 
 
-def promote_one(control: Control, name: str, timeout: float, as_json: bool) -> VersionOutcome:
+def promote_one(control: Control, name: str, timeout: float, as_json: bool, may_break: bool) -> VersionOutcome:
     """Let the staged version of one query take over, and wait for it.
 
     Raises:
         DsError: as :meth:`Versions.promote` and :meth:`Versions.wait_served`.
     """
-    return _taken_over(control, name, Versions(control, REQUESTED_BY).promote(name), timeout, as_json)
+    job = Versions(control, REQUESTED_BY).promote(name, may_break=may_break)
+    return _taken_over(control, name, job, timeout, as_json)
 
 
 def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: bool) -> VersionOutcome:

@@ -28,6 +28,11 @@ def column_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
     return tuple(line for sink in new.sinks if sink.name in before for line in _column_lines(before[sink.name], sink))
 
 
+def breaking_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
+    """Those of :func:`column_changes` that a reader of the old columns notices: all but new columns."""
+    return tuple(line for line in column_changes(old, new) if ": added, " not in line)
+
+
 def _column_lines(old: Relation, new: Relation) -> Iterator[str]:
     before, after = _types(old), _types(new)
     for name in dict.fromkeys((*before, *after)):

@@ -66,3 +66,22 @@ def test_a_version_that_cannot_be_is_refused_with_its_reason(tmp_path: Path) -> 
     assert refused.value.condition == "STAGE_REFUSED"
     assert "only materialized views" in refused.value.message
     control.journal.close()
+
+
+def test_a_version_that_takes_columns_away_asks_first(tmp_path: Path) -> None:
+    in_file, *_ = QUERIES
+    project, _ = compiled(tmp_path, in_file)
+    control = Control.open(project.settings, clock=FakeClock(), environment={})
+    control.ensure(project, ["v"])
+    versions = Versions(control)
+    changed, _ = compiled(tmp_path, in_file.replace("COUNT(*) AS c", "CAST(SUM(n) AS VARCHAR) AS c"))
+    versions.stage(changed, "v")
+    with pytest.raises(DsError) as refused:
+        versions.promote("v")
+    assert refused.value.condition == "PROMOTION_CHANGES_COLUMNS"
+    assert "c: BIGINT" in refused.value.message and "ds promote v --yes" in refused.value.hint
+    assert versions.promote("v", may_break=True) == "v@2"
+    versions.abandon("v")
+    added, _ = compiled(tmp_path, in_file.replace("COUNT(*) AS c", "COUNT(*) AS c, SUM(n) AS total"))
+    assert versions.stage(added, "v") == versions.promote("v") == "v@3"
+    control.journal.close()
