@@ -457,6 +457,10 @@ class Operators:
         """Forget the clock of a job that has ended."""
         self._jvm.time.Clocks.remove(job)
 
+    def close_ended_stores(self) -> None:
+        """Write and close the state of runs that have ended, before anybody changes their checkpoints."""
+        self._jvm.checkpoint.EndedStores.close(self.spark._jsparkSession)
+
     def advance_clock(self, job: str, micros: int) -> None:
         """All rows before ``micros`` (since 1970) have been sent; never moves time back."""
         self._jvm.time.Clocks.advance(job, micros)

@@ -109,7 +109,7 @@ def finish(prepared: PreparedQuery) -> int | None:
 
 
 def close(prepared: PreparedQuery) -> None:
-    """Give back what a query held that has ended: clock, transaction, loader. Never raises."""
+    """Give back what a query held that has ended: clock, transaction, state, loader. Never raises."""
     try:
         if prepared.clock:
             operators(prepared.session).remove_clock(prepared.job_name)
@@ -118,6 +118,7 @@ def close(prepared: PreparedQuery) -> None:
         for sink in prepared.sinks:
             if sink.write.transactional:
                 operators(prepared.session).release_transaction(sink.identity.job)
+        operators(prepared.session).close_ended_stores()
     except SPARK_ERRORS:
         _LOG.warning("job %s: its operators were not released", prepared.job_name, exc_info=True)
     for loader in prepared.loaders:
