@@ -14,6 +14,7 @@ from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.calls import Aggregates
 from ds_dagster.plan.expressions.field_names import column_of, record_field
+from ds_dagster.plan.expressions.forms import written_name
 from ds_dagster.plan.expressions.printing import AGGREGATES
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.over import Over, OverCall
@@ -83,7 +84,7 @@ class RunningCalls:
         ExpressionBinder(self.binder.scope, "OVER", collected).bind(node)
         call = next(iter(collected.calls.values()))
         if call.distinct:
-            raise error("OVER_FUNCTION", span=span, function=f"{call.function} DISTINCT")
+            raise error("OVER_FUNCTION", span=span, function=f"{written_name(node, call.function)} DISTINCT")
         name = self._name(call.function)
         return OverCall(name, call.function, call.argument, call.type, call.filter, call.nullable)
 

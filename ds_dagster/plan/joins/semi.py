@@ -94,7 +94,7 @@ class SemiJoinBinder:
         """The rows of a node for which one such condition holds.
 
         Raises:
-            UserError: IN_COLUMN_COUNT, JOIN_KEY_TYPES, JOIN_KEY_NESTED. UnsupportedError: SUBQUERY_MISPLACED,
+            UserError: IN_COLUMN_COUNT, OPERATOR_TYPES. UnsupportedError: SUBQUERY_MISPLACED,
                 EXISTS_WITHOUT_EQUALITY, NOT_IN_NULLABLE. NotYetError: STATEFUL_CHAIN.
         """
         test, negated = _test(tree)
@@ -119,19 +119,19 @@ class SemiJoinBinder:
             selected = self.inner.bind(tree)  # type: ignore[arg-type]
             self._check_count(test, len(selected.items))
             inner_item = selected.items[0].expression
-            return Keys(selected.node, (self._pair(test, value, inner_item),), inner_item)
+            return Keys(selected.node, (self._pair(test, "IN", value, inner_item),), inner_item)
         scope = Scope(self.scope.span, functions=self.scope.functions)
         node = self.inner.sources(tree, scope)
         pairs, rest = self._split(tree, scope)
         node = self.inner.where(rest, scope, node)
         if value is None and not pairs:
             raise self.binder.refuse("EXISTS_WITHOUT_EQUALITY", test)
-        key_pairs = [self._pair(test, outer, inner) for outer, inner in pairs]
+        key_pairs = [self._pair(test, "=", outer, inner) for outer, inner in pairs]
         if value is None:
             return Keys(node, tuple(key_pairs))
         self._check_count(test, len(tree.expressions))
         inner_item = self._item(tree, scope, rest)
-        return Keys(node, (self._pair(test, value, inner_item), *key_pairs), inner_item)
+        return Keys(node, (self._pair(test, "IN", value, inner_item), *key_pairs), inner_item)
 
     def _check_count(self, test: exp.Expression, count: int) -> None:
         if count != 1:
@@ -177,14 +177,11 @@ class SemiJoinBinder:
         return not _resolves(node, scope) and _resolves(node, self.scope)
 
     def _pair(
-        self, test: exp.Expression, outer: BoundExpression, inner: BoundExpression
+        self, test: exp.Expression, operator: str, outer: BoundExpression, inner: BoundExpression
     ) -> tuple[BoundExpression, BoundExpression]:
         shared = common_type(outer.type, inner.type)
-        if shared is None:
-            shown = {"left": "the outer value", "right": "the sub-select's"}
-            raise self.binder.refuse("JOIN_KEY_TYPES", test, left_type=outer.type, right_type=inner.type, **shown)
-        if not is_hashable(shared):
-            raise self.binder.refuse("JOIN_KEY_NESTED", test, type=shared)
+        if shared is None or not is_hashable(shared):
+            raise self.binder.refuse("OPERATOR_TYPES", test, operator=operator, left=outer.type, right=inner.type)
         operands = [
             BoundExpression(widened(Typed(side.tree, side.type, side.nullable), shared), shared, side.nullable)
             for side in (outer, inner)

@@ -161,7 +161,8 @@ class CallParser(OverParser):
         while self.take_symbol(TokenType.COMMA):
             arguments.append(self.expr())
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        return placed(exp.Anonymous(this=token.text.upper(), expressions=arguments), token)
+        name = token.text.upper()
+        return placed(read_from(name, name, *arguments), token)
 
     def _rounding(self) -> exp.Expression:
         """``FLOOR(number)``, ``FLOOR(time TO unit)``, the same of CEIL."""

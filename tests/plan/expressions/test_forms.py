@@ -124,6 +124,11 @@ def test_forms_are_shown_as_they_are_written(scope):
     assert accepted > 50
 
 
+def test_a_unit_is_shown_as_it_is_written():
+    text = "TIMESTAMPDIFF(DAY, moment, moment)"
+    assert expression_text(tree_of(text), str) == text
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
