@@ -41,7 +41,6 @@ SOURCES = "".join(
 FRAMES: Mapping[str, str] = {
     "until_now": "OVER (PARTITION BY id ORDER BY at)",
     "rows": "OVER (PARTITION BY id ORDER BY at ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
-    "all_rows": "OVER (PARTITION BY id ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
     "seconds": "OVER (PARTITION BY id ORDER BY at RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND CURRENT ROW)",
 }
 
@@ -104,12 +103,6 @@ def steps(columns: Sequence[str]) -> Mapping[str, Step]:
             same_values(comparable),
             1,
         ),
-        "groups": Step(
-            f"CHANGELOG {{}} AS SELECT id, {elements} FROM "
-            f"(SELECT id, {listed_comparable}, COUNT(*) AS n FROM s GROUP BY id, {listed_comparable}) q GROUP BY id",
-            same_values(comparable),
-            1,
-        ),
         "changing_groups": Step(
             f"CHANGELOG {{}} AS SELECT id, {elements} FROM "
             f"(SELECT id, {listed_comparable}, COUNT(*) AS n FROM c GROUP BY id, {listed_comparable}) q GROUP BY id",
@@ -124,17 +117,6 @@ def steps(columns: Sequence[str]) -> Mapping[str, Step]:
         "picked": Step(
             f"CHANGELOG {{}} AS SELECT id, {listed('FIRST_VALUE({}) AS {}', columns)} FROM s GROUP BY id",
             same_values(columns),
-            1,
-        ),
-        "chosen": Step(
-            f"CHANGELOG {{}} AS SELECT id, {listed('MAX_BY({}, at) AS {}', columns)} FROM s GROUP BY id",
-            same_values(columns),
-            1,
-        ),
-        "sessions": Step(
-            f"CHANGELOG {{}} AS SELECT window_start, window_end, {listed_scalars}, COUNT(*) AS n "
-            f"FROM SESSION(s, GAP 1 HOUR) GROUP BY window_start, window_end, {listed_scalars}",
-            {**same_values(scalars), "n": 2},
             1,
         ),
         "window_pairs": Step(
