@@ -26,6 +26,8 @@ NODE_NEEDED = 16
 SHARD_LIMIT = 1000
 INSTALL_SECONDS = 600
 _LOCK = Path(__file__).parent / "kinesalite"
+_HANG_UPS = _LOCK / "hang_ups.js"
+"""Keeps the server alive when a client hangs up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
     home.data.mkdir(parents=True, exist_ok=True)
     times = [f"--{step}StreamMs=50" for step in ("create", "delete", "update")]
     options = [f"--port={home.port}", f"--path={home.data}", f"--shardLimit={SHARD_LIMIT}", *times]
-    return ServerCommand(argv=(node.node, str(script), *options), cwd=home.folder, environment=clean_environment())
+    command = (node.node, "--require", str(_HANG_UPS), str(script))
+    return ServerCommand(argv=(*command, *options), cwd=home.folder, environment=clean_environment())
 
 
 def ailment(home: Home) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from ds_dagster.errors import UserError
@@ -34,3 +36,16 @@ def test_endpoint_of_the_region_comes_from_botocore():
 
     assert url("us-east-2") == "https://kinesis.us-east-2.amazonaws.com/"
     assert url("cn-north-1") == "https://kinesis.cn-north-1.amazonaws.com.cn/"
+
+
+@pytest.mark.servers
+def test_the_local_server_outlives_a_client_that_hangs_up(kinesalite, tools):
+    """A read that times out, or an engine that is killed, leaves a request without its end."""
+    host, port = kinesalite.removeprefix("http://").split(":")
+    for _ in range(3):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nHost: kinesis\r\nContent-Length: 9\r\n\r\n{")
+    client = KinesisClient(tools.connection_to(kinesalite), RetryPolicy(budget=0.1))
+    for _ in range(3):
+        assert client.call("ListStreams", {}).body["StreamNames"] is not None
+    client.close()

@@ -68,10 +68,7 @@ def test_large_ranges_are_read_from_the_stream(stream, read_from, tools, monkeyp
     monkeypatch.setattr(source, "SHIP_BYTES", 1000)
     stream.put(tools.numbered(300, keys=30))
     batches = read_from(stream, ship_records=True)
-    tools.eventually(lambda: batches.reader._prefetcher or batches.plan(), "a start")
-    batches.until(0)
-    start = batches.position
-    end = tools.eventually(batches.plan, "a planned batch")
+    start, end = batches.position, tools.eventually(batches.plan, "a planned batch")
     partitions = batches.reader.partitions(start, end)
     assert not any(wanted.payload for partition in partitions for wanted in partition.value)
     shutil.rmtree(batches.options.spool)
