@@ -49,10 +49,15 @@ def named(lab: Any, frame: DataFrame) -> DataFrame:
     return frame
 
 
-def test_only_ticks_close_windows_and_make_rows_late(lab: Any, memory: Callable[[], Any], late_rows: Any) -> None:
+def counting(lab: Any, memory: Callable[[], Any]) -> tuple[Any, Any]:
+    """A topic, and the query that counts it by windows on a clock moved by hand."""
     manual(lab)
     source = memory()
-    query = lab.start(named(lab, windows(lab, source)))
+    return source, lab.start(named(lab, windows(lab, source)))
+
+
+def test_only_ticks_close_windows_and_make_rows_late(lab: Any, memory: Callable[[], Any], late_rows: Any) -> None:
+    source, query = counting(lab, memory)
     source.add("1000,a", "1005,a", "1012,b", "9000,z", "9000,y")
     assert lab.step(query) == []
     advance(lab, 1009)
@@ -68,9 +73,7 @@ def test_only_ticks_close_windows_and_make_rows_late(lab: Any, memory: Callable[
 
 
 def test_time_never_goes_back(lab: Any, memory: Callable[[], Any]) -> None:
-    manual(lab)
-    source = memory()
-    query = lab.start(named(lab, windows(lab, source)))
+    source, query = counting(lab, memory)
     source.add("1000,a")
     advance(lab, 1011)
     assert lab.step(query) == [(1000, "a", 1)]
@@ -161,9 +164,7 @@ def test_a_replayed_batch_sees_the_same_tick(lab: Any, memory: Callable[[], Any]
 
 def test_a_tick_is_the_watermark_of_its_own_batch(lab: Any, memory: Callable[[], Any]) -> None:
     """One batch brings the rows and the tick that closes their window; none without data follows."""
-    manual(lab)
-    source = memory()
-    query = lab.start(named(lab, windows(lab, source)))
+    source, query = counting(lab, memory)
     source.add("1000,a")
     advance(lab, 1011)
     assert lab.step(query) == [(1000, "a", 1)]
@@ -184,9 +185,7 @@ def watermark(lab: Any, batch: int) -> int:
 
 def test_a_tick_of_an_earlier_version_is_said_once_more(lab: Any, memory: Callable[[], Any]) -> None:
     """It was the watermark of the batch behind its own, which may not have run."""
-    manual(lab)
-    source = memory()
-    query = lab.start(named(lab, windows(lab, source)))
+    source, query = counting(lab, memory)
     source.add("1000,a")
     advance(lab, 1005)
     assert lab.step(query) == []
