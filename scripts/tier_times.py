@@ -27,12 +27,14 @@ TABLE = re.compile(r"(?s)(<!-- tiers -->\n).*?(<!-- /tiers -->)")
 
 
 class Tier(NamedTuple):
-    """What one run held and took; ``skipped`` are left out of ``tests``."""
+    """What one run held and took; ``skipped`` are left out of ``tests``, ``processor`` is the time of all processes of
+    the tier in seconds, None for a run that did not count it."""
 
     name: str
     tests: int
     skipped: int
     seconds: float
+    processor: float | None
 
 
 def tiers() -> Iterator[Tier]:
@@ -43,13 +45,18 @@ def tiers() -> Iterator[Tier]:
             suite = ElementTree.parse(path).getroot().find("testsuite")
             assert suite is not None
             skipped = int(suite.attrib["skipped"])
-            yield Tier(name, int(suite.attrib["tests"]) - skipped, skipped, float(suite.attrib["time"]))
+            counted = path.with_suffix(".cpu")
+            processor = float(counted.read_text(encoding="utf-8")) if counted.exists() else None
+            seconds = float(suite.attrib["time"])
+            yield Tier(name, int(suite.attrib["tests"]) - skipped, skipped, seconds, processor)
 
 
 def table() -> str:
     """The tiers as a table of Markdown."""
-    rows = ["| Tier | Tests | Skipped | Takes |", "|---|---|---|---|"]
-    rows += [f"| {tier.name} | {tier.tests:,} | {tier.skipped} | {tier.seconds:.0f} s |" for tier in tiers()]
+    rows = ["| Tier | Tests | Skipped | Takes | Processor time |", "|---|---|---|---|---|"]
+    for tier in tiers():
+        processor = "" if tier.processor is None else f"{tier.processor:,.0f} s"
+        rows.append(f"| {tier.name} | {tier.tests:,} | {tier.skipped} | {tier.seconds:.0f} s | {processor} |")
     return "\n".join(rows)
 
 

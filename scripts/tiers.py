@@ -3,7 +3,8 @@
 Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but long
 
 A test belongs to the dearest tier its marks name (see the markers in pyproject.toml). A whole tier leaves its times in
-``.cache/tiers`` (JUnit XML), of which scripts/tier_times.py makes the table of docs/testing.md.
+``.cache/tiers`` (JUnit XML, and the processor time of its processes), of which scripts/tier_times.py makes the table of
+docs/testing.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import IO, NamedTuple
 ROOT = Path(__file__).parent.parent
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
 RECORDS = ROOT / ".cache" / "tiers"
-"""One file per tier, named like it: what the last whole run of it took."""
+"""Files named like their tier: what the last whole run of it took, ``.xml`` by test and ``.cpu`` in processor time."""
 MEMORY = Path("/dev/shm")
 ROOM = 14 << 30
 """Free memory, in bytes, with which a tier keeps temporary files in it, or runs beside another one."""
@@ -176,8 +177,10 @@ def _outcome(name: str, extra: list[str], output: IO[str] | None, nice: int) -> 
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", tier.marks]
     command = [*(["nice", "-n", str(nice)] if nice else []), *command, *tier.arguments, *extra]
     record = [] if extra else [f"--junit-xml={RECORDS / name}.xml"]
+    counted = [] if extra else [sys.executable, str(ROOT / "scripts" / "counted.py"), f"{RECORDS / name}.cpu"]
     with surroundings() as environment:
-        code = subprocess.run([*command, *record], cwd=ROOT, env=environment, stdout=output, check=False).returncode
+        first = [*counted, *command, *record]
+        code = subprocess.run(first, cwd=ROOT, env=environment, stdout=output, check=False).returncode
         if code == TESTS_FAILED and tier.second_run:
             say(f"=== tier {name}: what failed runs once more")
             again = [*command, *_what_failed(tier.second_run, cache)]

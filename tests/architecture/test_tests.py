@@ -19,6 +19,7 @@ OWN = {
     "e2e/changing": "queries of that tier that change while they run",
     "e2e/sql": "the statements of that tier",
     "nexmark": "benchmarks/nexmark",
+    "scripts": "the programs of scripts/",
     "spark/jvm": "the Java sources of jvm/",
     "spark/records/avro": "one format of spark/records",
     "spark/records/protobuf": "one format of spark/records",
