@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.state_stores import open_stores
+
 pytestmark = pytest.mark.spark
 SQL = """
 CREATE CHANGELOG items (id BIGINT, url VARCHAR, PRIMARY KEY (id)) WITH ('topic' = 'in', 'value.format' = 'json',
@@ -15,15 +17,6 @@ CREATE STREAM clicks (id BIGINT, url VARCHAR) WITH ('topic' = 'in', 'value.forma
 CREATE TABLE ours AS SELECT url, COUNT(*) AS visits FROM items GROUP BY url;
 CREATE TABLE native AS SELECT url, COUNT(*) AS visits FROM clicks GROUP BY url;
 """
-
-
-def open_stores(spark: SparkSession) -> str:
-    """The state stores that Spark has in memory, as text; each with the run it is of."""
-    jvm: Any = spark._jvm
-    stores = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.state.StateStore$")
-    field = stores.getDeclaredField("loadedProviders")
-    field.setAccessible(True)
-    return str(field.get(None).keySet().toString())
 
 
 @pytest.mark.parametrize("name", ["ours", "native"])
