@@ -83,7 +83,7 @@ READY_SECONDS = max(WAIT, 300.0)
 
 
 def path_of(name: str) -> list[str]:
-    return ["clickstream_db", "public", name]
+    return [name] if name == "ds_engine" else ["clickstream_db", "public", name]
 
 
 class DagsterDev:

@@ -53,7 +53,7 @@ def events_of(run: dict[str, Any]) -> str:
 
 def test_the_project_loads_as_a_graph(studio: DagsterHouse) -> None:
     nodes = studio.dev.nodes()
-    assert set(nodes) == STREAMS | DECLARED | LOADS | {"click_sample"}
+    assert set(nodes) == STREAMS | DECLARED | LOADS | {"click_sample", "ds_engine"}
     assert {name for name, node in nodes.items() if node["isMaterializable"]} == STREAMS | LOADS | {"click_sample"}
     assert {name for name, node in nodes.items() if node["isObservable"]} == DECLARED
     assert nodes["user_clicks"]["groupName"] == "clickstream"
@@ -193,7 +193,7 @@ def test_a_broken_file_is_a_failing_asset(studio: DagsterHouse) -> None:
     broken.write_text("CREATE STREAM wrong AS SELECT urll FROM clicks;\n")
     try:
         studio.dev.reload()
-        assert set(studio.dev.nodes()) == STREAMS | DECLARED | LOADS | {"click_sample", "wrong"}
+        assert set(studio.dev.nodes()) == STREAMS | DECLARED | LOADS | {"click_sample", "ds_engine", "wrong"}
         run = studio.dev.materialize("wrong")
         assert run["status"] == "FAILURE"
         assert "UNKNOWN_COLUMN" in events_of(run)
@@ -227,6 +227,10 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
     until_outcomes(studio, GOOD)
     told = studio.dev.incidents("url_visits")
     assert told.count(("RUNNING", "ABSENT")) == 1, "once"
+    until(lambda: studio.dev.verdicts("ds_engine")["up"][0] == "passed", "the engine's own asset is well", pause=0.5)
+    states = [entry["state"] for entry in studio.dev.observed("ds_engine")]
+    assert states[0] == "RUNNING"
+    assert "GONE" in states, "its outage is an event, too"
     after = studio.control.status("url_visits")
     assert after.checkpoint_version == before.checkpoint_version
     studio.send("clicks", clicks(CHANCE, COUNT, 2 * COUNT))
