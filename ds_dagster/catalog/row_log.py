@@ -7,6 +7,7 @@ relation that declares the topic again reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ds_dagster.catalog.name_rules import refused_entity
@@ -39,7 +40,8 @@ COLUMNS: tuple[Column, ...] = (
 )
 """Columns of a log. ``partition`` and ``offset`` (shard and sequence number) say where the record is,
 ``record_time`` is its own timestamp; in JSON ``key`` and ``value`` are base64 of its bytes."""
-DEFAULT_SUFFIX, ERROR_SUFFIX = "_bad_records", "_row_errors"
+DEFAULT_SUFFIX, ERROR_SUFFIX, QUARANTINE_SUFFIX = "_bad_records", "_row_errors", "_quarantine"
+QUARANTINE_TOPIC, QUARANTINE_STORE = "quarantine.topic", "quarantine.store"
 
 
 def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
@@ -67,6 +69,31 @@ def error_log(source: Relation, sink: Relation, values: Mapping[str, PropertyVal
         UserError: ROW_LOG_UNUSED.
     """
     return _log(source, values, (ERROR_HANDLING, ERROR_TOPIC, ERROR_STORE), sink.entity + ERROR_SUFFIX)
+
+
+def quarantine(relation: Relation) -> Relation | None:
+    """The log of rows that a relation's constraints put aside, or None without such a constraint.
+
+    Args:
+        relation: the log is in its store, called ``<its entity>_quarantine``, where nothing else is written.
+
+    Raises:
+        UserError: QUARANTINE_UNUSED.
+    """
+    first = next((c for c in relation.constraints if c.on_violation == "quarantine"), None)
+    topic, store = (relation.properties.get(name) for name in (QUARANTINE_TOPIC, QUARANTINE_STORE))
+    if first is None:
+        for value, name in ((topic, QUARANTINE_TOPIC), (store, QUARANTINE_STORE)):
+            if value is not None:
+                raise error("QUARANTINE_UNUSED", span=value.span or relation.span, name=name)
+        return None
+    log = make_log(
+        relation,
+        store=fold(str(store.value)) if store is not None else relation.store,
+        entity=str(topic.value) if topic is not None else relation.entity + QUARANTINE_SUFFIX,
+        span=first.span,
+    )
+    return replace(log, name=replace(relation.name, name=relation.name.name + QUARANTINE_SUFFIX))
 
 
 def _log(
@@ -102,13 +129,24 @@ def make_log(source: Relation, *, store: str, entity: str, span: Span) -> Relati
     )
 
 
+def is_log(relation: Relation) -> bool:
+    """Whether a relation is a log that no statement declares."""
+    return relation.columns == COLUMNS and not relation.declared and not relation.origin.text
+
+
 def log_name(log: Relation) -> str:
     """``store.entity``: a log's name in messages and jobs."""
     return f"{log.store}.{log.entity}"
 
 
 def check_log(
-    log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[str, StoreKind], *, records: bool = True
+    log: Relation,
+    source: Relation,
+    catalog: Catalog,
+    kinds: Mapping[str, StoreKind],
+    *,
+    records: bool = True,
+    store_property: str = "",
 ) -> None:
     """Refuse a log whose place cannot hold it, or that could never get an entry.
 
@@ -116,7 +154,8 @@ def check_log(
         log: where.
         source: what is read.
         catalog, kinds: of the project.
-        records: records that cannot be read are kept, not rows of the query.
+        records: records that are read are kept, not rows of the query.
+        store_property: names the log's store; the one of such records or rows where it is empty.
 
     Raises:
         UserError: UNKNOWN_STORE, STORE_REFUSED, ENTITY_NAME_INVALID, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS,
@@ -124,7 +163,7 @@ def check_log(
     """
     kind = kinds[catalog.store(log.store, log.span).kind]
     if not kind.capabilities.keeps_row_logs:
-        name = STORE if records else ERROR_STORE
+        name = store_property or (STORE if records else ERROR_STORE)
         raise error("ROW_LOG_NOT_HERE", span=log.span, store=log.store, kind=kind.name, property=name)
     wrong = refused_entity(kind.capabilities.entity_rule, log.store, [log.entity], log.span)
     if wrong is not None:
@@ -141,7 +180,7 @@ def _check_declared(log: Relation, relations: Iterable[Relation]) -> None:
     """Refuse a relation over the log's topic that cannot read its entries."""
     types = {column.name: _word(column.type) for column in COLUMNS}
     for relation in relations:
-        if (relation.store, relation.entity) != (log.store, log.entity):
+        if (relation.store, relation.entity) != (log.store, log.entity) or is_log(relation):
             continue
         wrong = [c.name for c in relation.columns if types.get(c.name) != _word(c.type)]
         if wrong or relation.kind != "stream" or relation.value_format != "json" or not relation.declared:

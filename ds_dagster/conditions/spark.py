@@ -197,9 +197,16 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CONSTRAINT_VIOLATED",
         "user",
-        "{row} violates constraint {constraint} of {relation}",
-        "see the record: `ds print`; a record of a source is passed by `ds skip`; or change ON VIOLATION FAIL to WARN "
-        "or DROP, then `ds restart`, which keeps the query's state",
+        "record {position} of partition {partition} of {entity} violates constraint {constraint} of {relation}",
+        "pass this record: `ds skip {job} --partition {partition} --offset '{position}'`; or change ON VIOLATION FAIL "
+        "to WARN, DROP or QUARANTINE, then `ds restart`, which keeps the query's state",
+        "23514",
+    ),
+    Condition(
+        "CONSTRAINT_VIOLATED_BY_GROUP",
+        "user",
+        "a row that is not of one record violates constraint {constraint} of {relation}",
+        "change ON VIOLATION FAIL to WARN, then `ds restart`, which keeps the query's state; or correct the query",
         "23514",
     ),
     Condition(

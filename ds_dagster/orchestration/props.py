@@ -226,7 +226,7 @@ def _commented(all_props: Sequence[RelationProps]) -> Iterator[RelationProps]:
 
 def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     texts = dict.fromkeys([relation.origin.text, *(query.statement.origin.text for query in queries)])
-    return ";\n\n".join(text.rstrip().rstrip(";") for text in texts) + ";"
+    return "\n\n".join(text.rstrip().rstrip(";") + ";" for text in texts if text)
 
 
 def _remembered(project: LoadedProject, item: Remembered, name: QualifiedName) -> RelationProps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.nodes.describing import text
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.plan.nodes.relation_shapes import Shape
@@ -30,16 +31,17 @@ class Constraint:
         return f"{self.name}: {text(self.condition)}, else {self.on_violation}"
 
 
-def constraints_shape(constraints: tuple[Constraint, ...], texts: Shape) -> Shape:
+def constraints_shape(constraints: tuple[Constraint, ...], texts: Shape, quarantine: Relation | None) -> Shape:
     """Their part of a fingerprint; nothing without any, so that other plans keep their hashes.
 
     Args:
         constraints: of one node.
         texts: of their conditions.
+        quarantine: where rows are put aside, None for nowhere.
     """
     if not constraints:
         return []
     parts = zip(constraints, texts, strict=True)
-    return [
-        ["constraints", *([constraint.name, condition, constraint.on_violation] for constraint, condition in parts)]
-    ]
+    shapes = [[constraint.name, condition, constraint.on_violation] for constraint, condition in parts]
+    log = [] if quarantine is None else [["log", quarantine.store, quarantine.entity]]
+    return [["constraints", *shapes, *log]]

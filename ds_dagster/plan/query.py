@@ -49,7 +49,8 @@ class PlanReads(ABC):
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
         records = (scan.log for scan in self.scans if scan.log is not None)
-        relations = (*records, *self.error_logs, *(rows.relation for rows in self.late))
+        aside = (node.quarantine for node in self.plan.walk() if isinstance(node, Scan | Sink) and node.quarantine)
+        relations = (*records, *self.error_logs, *(rows.relation for rows in self.late), *aside)
         return tuple({(log.store, log.entity): log for log in relations}.values())
 
     @property

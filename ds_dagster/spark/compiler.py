@@ -135,8 +135,9 @@ class PlanCompiler:
         source = self.read(checked)
         columns = decode if source.rows is None else typed_rows
         beside = frozenset({names.PARTITION} if is_clocked else ()) | ({names.RECORD} if node.constraints else NOTHING)
+        beside |= {names.PAYLOAD} if node.quarantine else NOTHING
         frame = columns(source, checked, wants | beside)
-        frame = constrained(frame, node.constraints, node.relation, node.source_name)
+        frame = constrained(frame, node, node.source_name, self.logs)
         if is_clocked:
             timestamp = operators(self.spark).seen(
                 self.job, node.source_name, sf.col(names.EVENT_TIME), sf.col(names.PARTITION)
@@ -321,7 +322,7 @@ class PlanCompiler:
         """The relation's columns in its order, each in its type; rows satisfy the relation's constraints."""
         placed = frozenset({names.RECORD}) if node.constraints and node.input.is_ordered else NOTHING
         flow = self.visit(node.input, wants | placed)
-        rows = constrained(flow.frame, node.constraints, node.relation, self.part)
+        rows = constrained(flow.frame, node, self.part, self.logs)
         flow = replace(flow, frame=_without(rows, placed - wants))
         outputs = [
             field(name).cast(spark_sql(column.type)).alias(column.name)

@@ -41,6 +41,10 @@ CREATE STREAM reader AS SELECT n FROM doomed;
 CREATE STREAM poisoned (n BIGINT) WITH ('store'='k', 'topic'='poisoned', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM passed AS SELECT n FROM poisoned;
+CREATE STREAM ruled (n BIGINT, CONSTRAINT small CHECK (n < 100) ON VIOLATION QUARANTINE,
+  CONSTRAINT positive CHECK (n >= 0)) WITH ('store'='k', 'topic'='ruled', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM lawful AS SELECT n FROM ruled;
 CREATE STREAM old (n BIGINT) WITH ('store'='k', 'topic'='old', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM again AS SELECT n FROM old;
@@ -264,6 +268,35 @@ def failed_at(house: House, name: str) -> tuple[JobStatus, list[str]]:
             over()
     command = status.hint.partition("`ds ")[2].partition("`")[0]
     return status, shlex.split(command)
+
+
+def test_rows_that_break_a_rule_are_put_aside_once_and_a_record_that_ends_the_job_is_passed(house: House) -> None:
+    assert house.run("lawful").state == "RUNNING"
+    house.send("ruled", 98, 101)
+    assert [row["n"] for row in house.read("lawful", 2)] == [98, 99]
+    (aside,) = house.read("ruled_quarantine", 1)
+    place = {name: aside[name] for name in ("query", "store", "entity", "partition", "offset", "reason")}
+    assert place == {
+        "query": "lawful", "store": "k", "entity": "ruled", "partition": "0", "offset": "2", "reason": "violates small",
+    }  # fmt: skip
+    assert json.loads(base64.b64decode(aside["value"])) == {"n": 100}
+    with deadline() as over:
+        while not (violations := house.ps("lawful")["violations"]):
+            over()
+    assert list(violations.values()) == [{"rows": 1, "sample": "0/2"}]
+    house.send("ruled", -1, 2)
+    status, command = failed_at(house, "lawful")
+    assert (status.condition, command) == (
+        "CONSTRAINT_VIOLATED",
+        ["skip", "lawful", "--partition", "0", "--offset", "3"],
+    )
+    stop_engine(house.settings, 60, kill=True)
+    assert ds(house, *command, "--no-wait").returncode == 0
+    house.control.ensure_engine(WAIT)
+    assert [row["n"] for row in house.read("lawful", 4)] == [98, 99, 0, 1]
+    house.send("ruled", 200, 201)
+    assert [row["offset"] for row in house.read("ruled_quarantine", 2)] == ["2", "6"]
+    house.stop("lawful")
 
 
 def test_one_record_that_cannot_be_read_is_passed_and_no_other_row_is_lost_or_doubled(house: House) -> None:

@@ -435,6 +435,15 @@ SOURCE: tuple[PropertySpec, ...] = (
         "store of that topic (KAFKA); default the source's",
     ),
     PropertySpec(
+        "quarantine.topic",
+        "text",
+        ("relation", "sink"),
+        "topic of rows that ON VIOLATION QUARANTINE puts aside; default `<topic>_quarantine`",
+    ),
+    PropertySpec(
+        "quarantine.store", "name", ("relation", "sink"), "store of that topic (KAFKA); default the relation's"
+    ),
+    PropertySpec(
         "source.data.loss",
         "word",
         ("source",),

@@ -9,7 +9,7 @@ WRITTEN: tuple[Condition, ...] = (
         "CONSTRAINT_WITHOUT_NAME",
         "user",
         "CHECK without a name",
-        "write CONSTRAINT name CHECK (condition) ON VIOLATION WARN, DROP or FAIL",
+        "write CONSTRAINT name CHECK (condition) ON VIOLATION WARN, DROP, FAIL or QUARANTINE",
         "42601",
     ),
     Condition(
@@ -41,6 +41,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "constraint {name} ON VIOLATION {action}: a row left out of {relation} would leave its older self there",
         "use WARN or FAIL; or filter with WHERE, which deletes the key of a row that does not satisfy it",
         "0A000",
+    ),
+    Condition(
+        "QUARANTINE_UNUSED",
+        "user",
+        "'{name}' without a constraint ON VIOLATION QUARANTINE",
+        "write such a constraint too, or leave the property out",
+        "22023",
     ),
     Condition(
         "CONSTRAINT_NOT_REPEATABLE",

@@ -11,6 +11,7 @@ from ds_dagster.runtime.status import JobStatus
 from ds_dagster.sql.statements import ConstraintDefinition
 
 VIOLATED = "CONSTRAINT_VIOLATED"
+FAILURES = frozenset({VIOLATED, "CONSTRAINT_VIOLATED_BY_GROUP"})
 COUNTING = frozenset({"RUNNING", "FINISHED"})
 """States of jobs whose counts are those of the relation; others have the counts of an incarnation that is over."""
 
@@ -44,7 +45,7 @@ def check_constraint(relation: str, constraint: ConstraintDefinition, statuses: 
 
 def _failed_by(status: JobStatus, relation: str, constraint: str) -> bool:
     """Whether a job does not run because of this constraint."""
-    if status.condition != VIOLATED or status.state in COUNTING:
+    if status.condition not in FAILURES or status.state in COUNTING:
         return False
     failure = failure_of(status.condition, status.parameters)
     return failure is not None and [failure.params.get(n) for n in ("relation", "constraint")] == [relation, constraint]

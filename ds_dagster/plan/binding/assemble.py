@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +13,7 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import quarantine
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
@@ -124,13 +126,16 @@ class _Assembly:
         )
 
     def _check_constraints(self) -> None:
-        """A declared relation whose constraints are wrong fails what reads it."""
-        for name, relation in self.relations.items():
+        """A declared relation whose constraints are wrong fails what reads it; the quarantine of one is a relation."""
+        for name, relation in tuple(self.relations.items()):
             findings = Findings()
             check_constraints(relation, self.catalog.functions, findings)
+            log = findings.collect(partial(quarantine, relation))
             self.diagnostics += findings.diagnostics
             if findings.failed:
                 self.failed.add(name)
+            elif log is not None and log.name not in {node.target for node in self.nodes}:
+                self.relations.setdefault(log.name, log)
 
     def _fill(self, nodes: Sequence[QueryNode]) -> None:
         """Bind the queries of one relation; the one that creates it first."""

@@ -27,7 +27,7 @@ from ds_dagster.plan.binding.select import SelectBinder
 from ds_dagster.plan.binding.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.binding.virtual import VirtualRelation, virtual_relation
-from ds_dagster.plan.checks.constraints import bound_constraints, output_fields
+from ds_dagster.plan.checks.constraints import bound_constraints, bound_quarantine, output_fields
 from ds_dagster.plan.checks.expiry import STATE_TTL, expiring
 from ds_dagster.plan.checks.kept_types import kept_types
 from ds_dagster.plan.checks.late_rows import keeps_late
@@ -174,7 +174,8 @@ class _Binder:
         fields = output_fields(relation, tuple(replace(f, name=n) for f, n in zip(sink.output, columns, strict=True)))
         is_append = sink.changelog == "append"
         constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
-        return replace(sink, constraints=constraints)
+        log = self.findings.collect(lambda: bound_quarantine(relation, self.world, records=False))
+        return replace(sink, constraints=constraints, quarantine=log)
 
     def _check_view(self, statement: CreateAsSelect, items: Sequence[SelectItem]) -> None:
         if statement.kind != "materialized_view":

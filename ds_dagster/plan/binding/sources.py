@@ -23,7 +23,7 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.binding.first_rows import first_rows
 from ds_dagster.plan.binding.scope import Scope, Source, Visible, visible
 from ds_dagster.plan.binding.virtual import VirtualRelation, find_virtual
-from ds_dagster.plan.checks.constraints import bound_constraints, output_fields
+from ds_dagster.plan.checks.constraints import bound_constraints, bound_quarantine, output_fields
 from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.field_names import column_of, field_name, internal_alias, is_total_key
 from ds_dagster.plan.expressions.record_fields import record_fields
@@ -235,7 +235,8 @@ class SourceBinder:
         fields, functions = output_fields(relation, scan.output), self.world.catalog.functions
         is_append = scan.changelog == "append"
         constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
-        return replace(scan, constraints=constraints)
+        log = bound_quarantine(relation, self.world, records=True)
+        return replace(scan, constraints=constraints, quarantine=log)
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:
         function: WindowFunction = node.args["function"]

@@ -8,11 +8,13 @@ out would leave its older self in place.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import QUARANTINE_STORE, check_log, quarantine
 from ds_dagster.catalog.user_function import UserCode
 from ds_dagster.errors import error
 from ds_dagster.functions.table import FUNCTIONS
@@ -21,6 +23,9 @@ from ds_dagster.plan.constraint import Constraint
 from ds_dagster.plan.expressions.binder import ExpressionBinder
 from ds_dagster.plan.nodes.node import Field
 from ds_dagster.sql.statements import ConstraintDefinition, OnViolation
+
+if TYPE_CHECKING:
+    from ds_dagster.plan.binding.sources import World
 
 LEAVES_OUT: frozenset[OnViolation] = frozenset(("drop", "quarantine"))
 """Actions after which a row is not among the rows of its relation."""
@@ -45,6 +50,23 @@ def bound_constraints(
         for written in relation.constraints
     )
     return tuple(constraint for constraint in constraints if constraint is not None)
+
+
+def bound_quarantine(relation: Relation, world: World, *, records: bool) -> Relation | None:
+    """Where rows that violate a constraint are put aside, None for nowhere.
+
+    Args:
+        relation: whose constraints they are.
+        world: what the query is bound against.
+        records: records of a source are put aside as they came, not rows of a result.
+
+    Raises:
+        UserError: QUARANTINE_UNUSED, and those of :func:`~ds_dagster.catalog.row_log.check_log`.
+    """
+    log = quarantine(relation)
+    if log is not None:
+        check_log(log, relation, world.catalog, world.kinds, records=records, store_property=QUARANTINE_STORE)
+    return log
 
 
 def check_constraints(relation: Relation, functions: UserCode, findings: Findings) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.declared import PUBLIC
@@ -21,6 +22,7 @@ from ds_dagster.catalog.declaring.updates import merged
 from ds_dagster.catalog.properties.spec import PropertyIndex
 from ds_dagster.catalog.properties.values import REFERENCE
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import QUARANTINE_STORE, QUARANTINE_TOPIC
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition, named_secrets
 from ds_dagster.catalog.store import StoreDefinition
@@ -99,7 +101,9 @@ def _read(relation: Relation) -> Relation:
     """A relation as a query reads it: views and tables are looked up, for which their key means nothing; in the text
     of a relation it would make columns NOT NULL that an outer join or a group made nullable. The query that writes a
     result checks its constraints, so a reader does not."""
-    relation = relation if relation.declared else replace(relation, constraints=())
+    if not relation.declared:
+        others = {n: value for n, value in relation.properties.items() if n not in (QUARANTINE_TOPIC, QUARANTINE_STORE)}
+        relation = replace(relation, constraints=(), properties=MappingProxyType(others))
     return replace(relation, primary_key=()) if relation.kind in LOOKED_UP else relation
 
 

@@ -171,7 +171,8 @@ class Project(Node):
 @dataclass(frozen=True, slots=True)
 class Sink(Node):
     """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's
-    columns. ``constraints``: what rows satisfy before they are written."""
+    columns. ``constraints``: what rows satisfy before they are written. ``quarantine``: where rows are put aside
+    that violate one."""
 
     passes_time: ClassVar[bool] = True
     only_shows: ClassVar[bool] = True
@@ -179,6 +180,7 @@ class Sink(Node):
     relation: Relation
     columns: tuple[str, ...]
     constraints: tuple[Constraint, ...] = ()
+    quarantine: Relation | None = None
 
     def __post_init__(self) -> None:
         require(self.input, frozenset(self.columns), "sink")
@@ -210,7 +212,7 @@ class Sink(Node):
 
     def _constraints_shape(self, shaper: Shaper) -> Shape:
         texts = shaper.texts([constraint.condition for constraint in self.constraints])
-        return constraints_shape(self.constraints, texts)
+        return constraints_shape(self.constraints, texts, self.quarantine)
 
     def about(self) -> str:
         relation = self.relation

@@ -58,6 +58,7 @@ class Scan(Node):
     place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
 
     ``constraints``: what the relation's rows satisfy; rows are checked before anything else is done with them.
+    ``quarantine``: where rows are put aside that violate one.
     """
 
     one_by_one: ClassVar[bool] = True
@@ -76,6 +77,7 @@ class Scan(Node):
     slot: str = ""
     log: Relation | None = None
     constraints: tuple[Constraint, ...] = ()
+    quarantine: Relation | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -152,7 +154,7 @@ class Scan(Node):
         if scope.pace:
             own = {self.field_name(c.name): c.name for c in relation.columns}
             texts = [shaper.text(constraint.condition, own) for constraint in self.constraints]
-            pace = [*self._pace(), *constraints_shape(self.constraints, texts)]
+            pace = [*self._pace(), *constraints_shape(self.constraints, texts, self.quarantine)]
             return [*rows, [column, time.format, time.lateness_millis, time.idle_millis], pace]
         return [*rows, [column, time.format], *([[self.bad_records]] if scope.bad_records else ())]
 

@@ -1,4 +1,4 @@
-"""Rows and the constraints of their relation: counted, left out, or the end of their batch."""
+"""Rows and the constraints of their relation: counted, left out, put aside, or the end of their batch."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.checks.constraints import LEAVES_OUT
 from ds_dagster.plan.constraint import Constraint
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.queries.progress import violations_metric
+from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import failure, opaque_condition, required
+from ds_dagster.sql.statements import OnViolation
 
 _VIOLATED = "__violated_"
+_ORDER: tuple[OnViolation, ...] = ("warn", "fail", "quarantine", "drop")
 
 
-def constrained(frame: DataFrame, constraints: Sequence[Constraint], relation: Relation, query: str) -> DataFrame:
+def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs | None) -> DataFrame:
     """The rows that stay, their violations counted.
 
-    Every constraint is computed for every row, once. Deletes have no row to check.
+    Every constraint is computed for every row, once. FAIL comes before QUARANTINE, and that before DROP, for a row that
+    violates several. Deletes have no row to check.
 
     Args:
-        frame: fields by their internal names; ``RECORD`` where a row is of one record.
-        constraints: of the relation, over the frame's fields.
-        relation: whose rows these are.
-        query: name of the query, unique in its job.
+        frame: fields by their internal names; ``RECORD`` where a row is of one record, and of a source its ``PAYLOAD``.
+        node: has the constraints, over the frame's fields, and the relation whose rows these are.
+        query: name of the query or the source, unique in its job.
+        logs: of the job, None where it keeps none: rows that would be put aside are left out.
 
     Raises (in the batch):
-        CONSTRAINT_VIOLATED for a row against a constraint with FAIL.
+        CONSTRAINT_VIOLATED, CONSTRAINT_VIOLATED_BY_GROUP: for a row against a constraint with FAIL.
     """
+    constraints, relation = node.constraints, node.relation
     if not constraints:
         return frame
     is_row = ~names.deleted(frame)
@@ -39,13 +45,37 @@ def constrained(frame: DataFrame, constraints: Sequence[Constraint], relation: R
     violated = {name: sf.coalesce(condition, sf.lit(False)) for name, condition in violated.items()}
     place = _place(frame)
     rows = _counted(frame.withColumns(violated), constraints, place, violations_metric(query, relation))
-    for constraint in constraints:
-        stays = ~_violates(constraint)
-        if constraint.on_violation == "fail":
-            rows = rows.where(opaque_condition(required(stays, _failure(constraint, relation, place))))
-        elif constraint.on_violation in LEAVES_OUT:
-            rows = rows.where(opaque_condition(stays))
+    by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ORDER}
+    for constraint in by_action["fail"]:
+        fails = _failure(constraint, relation, place)
+        rows = rows.where(opaque_condition(required(~_violates(constraint), fails)))
+    if by_action["quarantine"]:
+        rows = rows.where(opaque_condition(_stays(frame, node, by_action["quarantine"], logs)))
+    for constraint in by_action["drop"]:
+        rows = rows.where(opaque_condition(~_violates(constraint)))
     return rows.drop(*violated)
+
+
+def _stays(frame: DataFrame, node: Scan | Sink, constraints: Sequence[Constraint], logs: RowLogs | None) -> Column:
+    """True for a row that violates none of them; another one is put into the quarantine."""
+    violated = [sf.when(_violates(constraint), sf.lit(constraint.name)) for constraint in constraints]
+    reason = sf.concat_ws(", ", *violated)
+    if logs is None or node.quarantine is None:
+        return reason == ""
+    record = sf.col(names.RECORD) if names.RECORD in frame.columns else None
+    entry = {
+        **{name: sf.lit(None) if record is None else record.getField(name) for name in PLACE},
+        "relation": sf.lit(str(node.relation.name)),
+        "value": sf.col(names.PAYLOAD) if isinstance(node, Scan) else row_text(_row(node)),
+        "reason": sf.concat(sf.lit("violates "), reason),
+    }
+    return sf.when(reason == "", sf.lit(True)).otherwise(logs.put(node.quarantine, entry))
+
+
+def _row(sink: Sink) -> Mapping[str, str]:
+    """Column of the result → field."""
+    columns = (column.name for column in sink.relation.columns)
+    return dict(zip(columns, sink.columns, strict=True))
 
 
 def _counted(
@@ -77,10 +107,5 @@ def _place(frame: DataFrame) -> Mapping[str, Column]:
 
 
 def _failure(constraint: Constraint, relation: Relation, place: Mapping[str, Column]) -> Column:
-    row = sf.lit("a row")
-    if place:
-        row = sf.concat(
-            *(sf.lit("the row of record "), place["position"], sf.lit(" of partition "), place["partition"]),
-            *(sf.lit(" of "), place["entity"]),
-        )
-    return failure("CONSTRAINT_VIOLATED", relation=str(relation.name), constraint=constraint.name, row=row, **place)
+    condition = "CONSTRAINT_VIOLATED" if place else "CONSTRAINT_VIOLATED_BY_GROUP"
+    return failure(condition, relation=str(relation.name), constraint=constraint.name, **place)

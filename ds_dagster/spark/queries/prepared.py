@@ -228,8 +228,9 @@ def prepare(
 
 
 def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:
-    """Of an application; the logs of its failing rows name their records."""
-    beside = frozenset({RECORD}) if query.error_logs else NOTHING
+    """Of an application; the logs of its failing rows and constraints of its results name the records."""
+    names_records = query.error_logs or any(part.root.constraints for part in query.parts)
+    beside = frozenset({RECORD}) if names_records else NOTHING
     return SharedRows(query.plan, session.sparkContext.defaultParallelism, beside)
 
 

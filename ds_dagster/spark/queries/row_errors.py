@@ -23,7 +23,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.query import Part, read_below
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.row_logs import PLACE, RowLogs
+from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import bad_records_metric
@@ -101,10 +101,7 @@ def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
 def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
     """The log's row: the input of the failing step, as JSON, and the record, if the row is of one."""
     shown = [name for name in frame.columns if name not in names.TECHNICAL]
-    text = sf.to_json(
-        sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),
-        {"ignoreNullFields": "false"},
-    )
+    text = row_text({column: name for name, column in _shown(shown).items()})
     has_place = names.RECORD in frame.columns
     return {
         **{name: sf.col(names.RECORD).getField(name) if has_place else sf.lit(None) for name in PLACE},

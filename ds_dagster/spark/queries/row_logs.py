@@ -128,6 +128,12 @@ PLACE = ("store", "entity", "partition", "offset", "record_time", "key")
 """Columns of a log that say which record a row was read from."""
 
 
+def row_text(columns: Mapping[str, str]) -> Column:
+    """A row as a JSON object: the name it has there → field."""
+    row = sf.struct(*[field(name).alias(column) for column, name in columns.items()])
+    return sf.to_json(row, {"ignoreNullFields": "false"})
+
+
 def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:
     """The log's row of a record that cannot be read."""
     place = record_place(scan, envelope, sf.expr(envelope.key))

@@ -23,7 +23,10 @@ WINDOW: Final = "__window"
 RECORD: Final = "__record"
 """STRUCT of the columns of a row log that say which record a row was read from."""
 
-TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD})
+PAYLOAD: Final = "__payload"
+"""BINARY: value of the record that a row was read from, as it came."""
+
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD, PAYLOAD})
 
 
 def field(name: str) -> Column:

@@ -324,6 +324,8 @@ def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[S
     }
     if names.RECORD in wants:
         available[names.RECORD] = place_column(scan, envelope, sf.expr(envelope.key))
+    if names.PAYLOAD in wants:
+        available[names.PAYLOAD] = sf.expr(envelope.value)
     columns = [column.alias(name) for name, column in available.items() if name in wants]
     return [*columns, sf.col(names.DELETED)] if scan.relation.is_changelog else columns
 

@@ -14,6 +14,7 @@ ON_VIOLATION: dict[tuple[str, ...], OnViolation] = {
     ("drop",): "drop",
     ("fail", "update"): "fail",
     ("fail",): "fail",
+    ("quarantine",): "quarantine",
 }
 """Words after ON VIOLATION → the action, longer forms (those of Databricks) first."""
 _ITEMS = frozenset(("check", "expect", "primary", "unique", "foreign"))
@@ -63,4 +64,4 @@ class ConstraintParser(QueryParser):
         for words, action in ON_VIOLATION.items():
             if self.take(*words):
                 return action
-        raise self.expected("WARN, DROP or FAIL")
+        raise self.expected("WARN, DROP, FAIL or QUARANTINE")

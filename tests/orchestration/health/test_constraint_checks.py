@@ -9,7 +9,7 @@ from ds_dagster.errors import error
 from ds_dagster.orchestration.health.checks import Health
 from ds_dagster.orchestration.health.verdict import Verdict
 from ds_dagster.runtime.journals.told import told
-from tests.orchestration.conftest import STREAMS, Bench, checks, write_project
+from tests.orchestration.conftest import STREAMS, Bench, checks, key, write_project
 from tests.orchestration.health.test_sensor import Sensor, verdicts
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
@@ -55,13 +55,11 @@ def test_counts_of_a_query_that_is_over_are_history(checked: Bench) -> None:
 
 def test_a_query_that_ended_by_a_constraint_is_an_error_of_that_constraint_alone(checked: Bench) -> None:
     checked.apply()
-    failure = error(
-        "CONSTRAINT_VIOLATED", relation="shop.public.clicks", constraint="seen", row="a row", entity="k.clicks"
-    )
+    failure = error("CONSTRAINT_VIOLATED_BY_GROUP", relation="shop.public.clicks", constraint="seen")
     checked.says("counts", state="FAILED", **told(failure))
     violated = verdict(checked, "clicks", "constraint_seen")
     assert (violated.passed, violated.severity) == (False, ERROR)
-    assert violated.reason.startswith("counts ended: a row violates constraint seen of")
+    assert violated.reason.startswith("counts ended: a row that is not of one record violates constraint seen of")
     assert verdict(checked, "clicks", "constraint_timed").passed
 
 
@@ -84,3 +82,13 @@ def test_they_run_with_the_asset(checked: Bench) -> None:
     outcome = checks(checked.materialize("desktop"))
     assert outcome["desktop", "constraint_short"] is False
     assert outcome["desktop", "running"] is True
+
+
+def test_the_quarantine_of_a_source_is_an_asset(bench: Bench) -> None:
+    write_project(bench.project.root, streams=CHECKED.replace("ON VIOLATION DROP", "ON VIOLATION QUARANTINE"))
+    bench.forget()
+    specs = {spec.key: spec for spec in bench.definitions().resolve_all_asset_specs()}
+    assert specs[key("clicks_quarantine")].code_version is None
+    deps = {dep.asset_key for dep in specs[key("clicks_quarantine")].deps}
+    assert deps & {key("desktop"), key("counts"), key("visits")}
+    assert "```" not in specs[key("clicks_quarantine")].description
