@@ -113,8 +113,11 @@ class RelationProps:
     @property
     def constraint_checks(self) -> Mapping[str, ConstraintDefinition]:
         """Its constraints, by the names of their checks."""
-        constraints = self.relation.constraints if self.relation else ()
-        return {f"constraint_{safe_name(constraint.name)}": constraint for constraint in constraints}
+        checks: dict[str, ConstraintDefinition] = {}
+        for constraint in self.relation.constraints if self.relation else ():
+            name = f"constraint_{safe_name(constraint.name)}"
+            checks[name if name not in checks else f"{name}_{len(checks)}"] = constraint
+        return checks
 
     @property
     def is_redeployed(self) -> bool:

@@ -44,7 +44,7 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     violated = {f"{_VIOLATED}{c.name}": is_row & ~compile_expression(frame, c.condition) for c in constraints}
     violated = {name: sf.coalesce(condition, sf.lit(False)) for name, condition in violated.items()}
     place = _place(frame)
-    rows = _counted(frame.withColumns(violated), constraints, place, violations_metric(query, relation))
+    rows = _counted(frame.withColumns(violated), node, place, violations_metric(query))
     by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ORDER}
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
@@ -78,17 +78,15 @@ def _row(sink: Sink) -> Mapping[str, str]:
     return dict(zip(columns, sink.columns, strict=True))
 
 
-def _counted(
-    frame: DataFrame, constraints: Sequence[Constraint], place: Mapping[str, Column], metric: str
-) -> DataFrame:
-    """The same rows, counted by constraint, with the place of one row that violates it."""
+def _counted(frame: DataFrame, node: Scan | Sink, place: Mapping[str, Column], metric: str) -> DataFrame:
+    """The same rows, counted by ``relation.constraint``, with the place of one row that violates it."""
     sample = sf.concat_ws("/", place["partition"], place["position"]) if place else sf.lit(None).cast("string")
     counts = [
         sf.struct(
             sf.count(sf.when(_violates(c), sf.lit(1))).alias("rows"),
             sf.max(sf.when(_violates(c), sample)).alias("sample"),
-        ).alias(c.name)
-        for c in constraints
+        ).alias(f"{node.relation.name}.{c.name}")
+        for c in node.constraints
     ]
     return frame.observe(metric, *counts)
 

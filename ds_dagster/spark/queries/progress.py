@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.relation import Relation
-from ds_dagster.figures import Figures
+from ds_dagster.figures import Figures, added
 from ds_dagster.spark.records.formats import bad_records_metric
 
 Positions = Mapping[str, int | str]
@@ -72,7 +72,7 @@ reports."""
 _OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
 _VIOLATIONS = "violations_"
-"""Begins the names of observations of constraints, by relation: constraint → rows that violate it, the place of one."""
+"""Begins the names of observations of constraints: relation.constraint → rows that violate it, the place of one."""
 _WRITTEN = "rows_written_"
 """Begins the names of observations that count rows on their way into a sink of which Spark itself counts none."""
 
@@ -195,21 +195,21 @@ def _rows_written(by_spark: int, observed: Mapping[str, Any]) -> int | None:
     return by_spark if by_spark >= 0 else sum(ours) if ours else None
 
 
-def violations_metric(query: str, relation: Relation) -> str:
-    """Name of the observation of a relation's constraints in a query or source of this name."""
-    return f"{_VIOLATIONS}{relation.name}|{query}"
+def violations_metric(query: str) -> str:
+    """Name of the observation of the constraints that a query or a source of this name checks."""
+    return f"{_VIOLATIONS}{query}"
 
 
 def _violations(observed: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """``relation.constraint`` → rows, and the place of one of them; None where nothing is violated."""
-    violations: dict[str, Any] = {}
-    for name, row in observed.items():
-        if name.startswith(_VIOLATIONS) and row is not None:
-            relation = name.removeprefix(_VIOLATIONS).partition("|")[0]
-            for constraint, counts in row.items():
-                if counts["rows"]:
-                    violations[f"{relation}.{constraint}"] = {n: value for n, value in counts.items() if value}
-    return violations or None
+    counts = [
+        {label: {name: value for name, value in count.items() if value}}
+        for name, row in observed.items()
+        if name.startswith(_VIOLATIONS) and row is not None
+        for label, count in row.items()
+        if count["rows"]
+    ]
+    return reduce(added, counts) if counts else None
 
 
 def _observed(observed: Mapping[str, Any], prefix: str) -> Iterator[int]:

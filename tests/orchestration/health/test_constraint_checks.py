@@ -92,3 +92,13 @@ def test_the_quarantine_of_a_source_is_an_asset(bench: Bench) -> None:
     deps = {dep.asset_key for dep in specs[key("clicks_quarantine")].deps}
     assert deps & {key("desktop"), key("counts"), key("visits")}
     assert "```" not in specs[key("clicks_quarantine")].description
+
+
+def test_names_that_dagster_writes_alike_stay_apart(bench: Bench) -> None:
+    alike = CHECKED.replace("CONSTRAINT seen", "CONSTRAINT \"a b\" CHECK (url <> 'x'), CONSTRAINT a_b")
+    write_project(bench.project.root, streams=alike)
+    bench.forget()
+    props = next(props for props in bench.project.props if props.name.name == "clicks")
+    assert {name: c.name for name, c in props.constraint_checks.items()} == {
+        "constraint_timed": "timed", "constraint_a_b": "a b", "constraint_a_b_2": "a_b",
+    }  # fmt: skip
