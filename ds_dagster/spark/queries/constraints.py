@@ -16,10 +16,9 @@ from ds_dagster.spark.queries.progress import violations_metric
 from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import failure, opaque_condition, required
-from ds_dagster.sql.statements import OnViolation
 
 _VIOLATED = "__violated_"
-_ORDER: tuple[OnViolation, ...] = ("warn", "fail", "quarantine", "drop")
+_ACTIONS = ("fail", "quarantine", "drop")
 
 
 def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs | None) -> DataFrame:
@@ -45,7 +44,7 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     violated = {name: sf.coalesce(condition, sf.lit(False)) for name, condition in violated.items()}
     place = _place(frame)
     rows = _counted(frame.withColumns(violated), node, place, violations_metric(query))
-    by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ORDER}
+    by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ACTIONS}
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
         rows = rows.where(opaque_condition(required(~_violates(constraint), fails)))
