@@ -17,7 +17,8 @@ from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import failure, opaque_condition, required
 
-_VIOLATED = "__violated_"
+_VIOLATED = "__violated"
+"""STRUCT of whether a row violates each constraint."""
 _ACTIONS = ("fail", "quarantine", "drop")
 
 
@@ -40,10 +41,10 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     if not constraints:
         return frame
     is_row = ~names.deleted(frame)
-    violated = {f"{_VIOLATED}{c.name}": is_row & ~compile_expression(frame, c.condition) for c in constraints}
-    violated = {name: sf.coalesce(condition, sf.lit(False)) for name, condition in violated.items()}
+    violated = {c.name: is_row & ~compile_expression(frame, c.condition) for c in constraints}
+    fields = [sf.coalesce(condition, sf.lit(False)).alias(name) for name, condition in violated.items()]
     place = _place(frame)
-    rows = _counted(frame.withColumns(violated), node, place, violations_metric(query))
+    rows = _counted(frame.withColumn(_VIOLATED, sf.struct(*fields)), node, place, violations_metric(query))
     by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ACTIONS}
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
@@ -52,7 +53,7 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
         rows = rows.where(opaque_condition(_stays(frame, node, by_action["quarantine"], logs)))
     for constraint in by_action["drop"]:
         rows = rows.where(opaque_condition(~_violates(constraint)))
-    return rows.drop(*violated)
+    return rows.drop(_VIOLATED)
 
 
 def _stays(frame: DataFrame, node: Scan | Sink, constraints: Sequence[Constraint], logs: RowLogs | None) -> Column:
@@ -91,7 +92,7 @@ def _counted(frame: DataFrame, node: Scan | Sink, place: Mapping[str, Column], m
 
 
 def _violates(constraint: Constraint) -> Column:
-    return names.field(f"{_VIOLATED}{constraint.name}")
+    return sf.col(_VIOLATED).getField(constraint.name)
 
 
 def _place(frame: DataFrame) -> Mapping[str, Column]:
