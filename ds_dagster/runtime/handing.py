@@ -19,8 +19,8 @@ from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.told import told
 from ds_dagster.runtime.processes.joblog import JobLog
 
-PAUSE_SECONDS = 2.0
-"""Between two tries of an errand."""
+PAUSES = {"serve": 2.0, "drop": 60.0}
+"""Kind of errand → seconds between two tries."""
 
 REASONS = {
     "halt": "version {version} takes over",
@@ -74,9 +74,9 @@ class HandOvers:
         if failure is None:
             return self._exchange(turn, statuses) if turn.step == "serve" else self._forget(turn, statuses)
         self.log.line(name, "WARNING", f"{turn.step} failed: {failure}")
-        if turn.step == "serve" and failure.fault.hint == "never":
+        if turn.step == "serve" and (failure.fault.hint == "never" or failure.fault.domain == "internal"):
             return self._step(replace(turn, step="give_up"), failure)
-        self._retry_at[name] = self.clock.monotonic() + PAUSE_SECONDS
+        self._retry_at[name] = self.clock.monotonic() + PAUSES[turn.step]
         return False
 
     def _step(self, turn: Turn, failure: DsError | None = None) -> bool:

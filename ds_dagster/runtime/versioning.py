@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding import versions
@@ -46,11 +47,9 @@ class Versions:
         if query is None:
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         serving = self.jobs(name).get(name)
-        if serving is not None:
-            _, old = recompiled(JobSpec.from_json(serving.spec), project.settings)
-            reason = why_not_beside(project, query, old)
-            if reason:
-                raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
+        reason = "" if serving is None else why_not_beside(project, query, self._definition(serving))
+        if reason:
+            raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
         request = self._request(job_spec(project, query))
         return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
 
@@ -154,11 +153,17 @@ class Versions:
         staged = next((row for row in jobs.values() if row.role == "staged"), None)
         if staged is None or name not in jobs:
             return
-        settings = self.control.settings
-        old, new = (recompiled(JobSpec.from_json(row.spec), settings)[1] for row in (jobs[name], staged))
-        changes = breaking_changes(old, new)
+        old, new = self._definition(jobs[name]), self._definition(staged)
+        changes = () if old is None or new is None else breaking_changes(old, new)
         if changes:
             raise error("PROMOTION_CHANGES_COLUMNS", name=name, version=staged.version, changes="; ".join(changes))
+
+    def _definition(self, row: JobRow) -> BoundQuery | None:
+        """What a version runs; None where it does not compile any more, which the query that runs does not mind."""
+        try:
+            return recompiled(JobSpec.from_json(row.spec), self.control.settings)[1]
+        except DsError:
+            return None
 
     def _request(self, spec: JobSpec | None = None) -> VersionRequest:
         return VersionRequest(self.by, self.control.clock.now(), spec)

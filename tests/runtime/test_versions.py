@@ -164,6 +164,17 @@ def test_a_table_that_is_held_gives_up_with_its_reason(house: House) -> None:
     assert "public.v cannot give its name" in refused.value.message
 
 
+def test_a_query_that_is_stopped_meanwhile_stays_stopped(house: House) -> None:
+    versions = staged(house)
+    versions.promote("v")
+    house.tick(times=2)
+    house.control.stop(["v"], "bob")
+    house.tick(times=4)
+    works(house)
+    house.tick(times=4)
+    assert shown(house) == [("v", "serving", "STOPPED"), ("v@2", "staged", "RUNNING")]
+
+
 def test_a_store_that_does_not_answer_is_asked_again(house: House) -> None:
     versions, stores = staged(house), Stores()
     versions.promote("v")

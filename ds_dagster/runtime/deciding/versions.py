@@ -207,6 +207,8 @@ def _next_step(turn: Turn, now: float) -> Step:
     row, status = turn.other, turn.other_status
     if _has_failed(row, status) or (row.desired == "STOPPED" and not is_settled(row)):
         return "give_up"
+    if turn.job.action == "stop" and turn.job.requested_at > row.requested_at:
+        return "give_up"  # somebody stopped the query after this was asked for
     if turn.job.desired != "STOPPED":
         return "halt" if _is_near(status, now) else "wait"
     if not _is_at_rest(turn.job, turn.status):

@@ -214,6 +214,13 @@ STEPS: dict[str, tuple[JobRow, StatusRow, JobRow, StatusRow, str]] = {
         status(PROMOTING),
         "wait",
     ),
+    "the old one was stopped by hand since": (
+        replace(STOPPED, requested_at=995.0),
+        RESTS,
+        PROMOTING,
+        status(PROMOTING, **READ),
+        "give_up",
+    ),
     "goes": (SERVING, RAN, replace(STAGED, role="dropping", desired="STOPPED"), status(STAGED, "STOPPING"), "wait"),
     "is gone": (SERVING, RAN, replace(STAGED, role="dropping", desired="STOPPED"), status(STAGED, "STOPPED"), "drop"),
     "halted for one that was abandoned": (HALTED, RESTS, STAGED, status(STAGED), "resume"),
