@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
@@ -84,4 +84,21 @@ def test_a_version_that_takes_columns_away_asks_first(tmp_path: Path) -> None:
     versions.abandon("v")
     added, _ = compiled(tmp_path, in_file.replace("COUNT(*) AS c", "COUNT(*) AS c, SUM(n) AS total"))
     assert versions.stage(added, "v") == versions.promote("v") == "v@3"
+    control.journal.close()
+
+
+def test_a_definition_that_does_not_compile_any_more_has_a_version_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise error("SLICE_INVALID", name="v", detail="an older dialect")
+
+    in_file, *_ = QUERIES
+    project, _ = compiled(tmp_path, in_file)
+    control = Control.open(project.settings, clock=FakeClock(), environment={})
+    control.ensure(project, ["v"])
+    monkeypatch.setattr("ds_dagster.runtime.versioning.recompiled", gone)
+    changed, _ = compiled(tmp_path, in_file.replace("COUNT(*) AS c", "SUM(n) AS c"))
+    versions = Versions(control)
+    assert versions.stage(changed, "v") == versions.promote("v") == "v@2"
     control.journal.close()
