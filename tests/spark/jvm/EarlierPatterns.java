@@ -12,7 +12,7 @@ import java.util.Map;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** State of patterns as earlier versions wrote it, all in one value, is read on and written as it is now. */
+/** State of patterns as earlier versions wrote it is read on and written as it is now. */
 public final class EarlierPatterns {
   private static final int ROWS = 50;
   private static final short[][] WAYS = {{0, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 0, 1}, {}};
@@ -30,6 +30,8 @@ public final class EarlierPatterns {
         KeyState read = KeyState.decode(written(layout), buckets, TimedRow.BY_ORDER);
         check(read);
         KeyState again = KeyState.decode(read.encode(), buckets, TimedRow.BY_ORDER);
+        check(again);
+        again = KeyState.decode(withoutChunks(again.encode()), buckets, TimedRow.BY_ORDER);
         check(again);
         again.forget();
         again.encode();
@@ -52,6 +54,13 @@ public final class EarlierPatterns {
       }
     }
     return Arrays.copyOf(out.array(), out.position());
+  }
+
+  /** The third layout: without the list behind the others, which is empty here. */
+  private static byte[] withoutChunks(byte[] state) {
+    byte[] earlier = Arrays.copyOf(state, state.length - Integer.BYTES);
+    earlier[0] = 3;
+    return earlier;
   }
 
   private static byte[] payload(int row) {
