@@ -10,6 +10,7 @@ import pyarrow
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
@@ -38,7 +39,7 @@ class Table:
         """A batch of a version, in its own place or in another table."""
         job = "j" if version == 1 else f"j@{version}"
         loader = Driven(PostgresLoader(self.address, self.target(table or self.place(version)), SinkIdentity(job, 1)))
-        loader.prepare()
+        loader.prepare(CheckpointTip(Tip(batch - 1)) if batch else CheckpointTip())
         urls, numbers = [url for url, _ in pairs], [n for _, n in pairs]
         loader.load(pyarrow.table({"url": urls, "n": numbers, "__deleted": [False] * len(pairs)}), batch)
         loader.close()
