@@ -1,4 +1,4 @@
-"""The table of scalar meaning on Spark: one job for the rows of a file that have an answer, one for those that fail."""
+"""The table of scalar meaning on Spark: one job for the rows of a file that have an answer, one for all that fail."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from ds_dagster.plan.nodes.rows import Project
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark.compiler import PlanCompiler
-from ds_dagster.spark.queries.row_errors import row_errors
+from ds_dagster.spark.compiler import NOTHING, PlanCompiler
+from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.sources import PROVIDED
+from ds_dagster.spark.records.columns import field
 from ds_dagster.spark.records.formats import SourceFrame
 from tests.scalars import COLUMNS, ERROR, Answer, Engine, answer_of, scalar_rows, topics, wrong_answers
 
@@ -62,32 +66,31 @@ def answers(spark, tmp_path) -> Engine:
 
 @pytest.fixture
 def failures(spark, tmp_path) -> Engine:
-    """ERROR for expressions that are refused or whose row fails; a query of its own for each, in one job."""
+    """ERROR for expressions that are refused or whose row fails: each guarded by itself, in one job over one record."""
     session = not_folding(spark)
     source = record(session)
 
     def of(expressions: Sequence[str]) -> list[Answer]:
         ignoring = "QUERY WITH ('row.error.handling' = 'IGNORE')"
         made = [f"CREATE STREAM d{n} AS SELECT {e} AS c FROM s {ignoring};" for n, e in enumerate(expressions)]
-        queries = compiled(tmp_path, made).queries
-        frames = [
-            PlanCompiler(session, "job", lambda _: source, errors=row_errors(query.parts[0], None))
-            .compile(query.root)
-            .select(sf.lit(name).alias("name"))
-            for name, query in queries.items()
-        ]
-        fine = {row["name"] for row in union(frames).collect()}
-        return ["a value" if f"d{n}" in fine else ERROR for n in range(len(expressions))]
+        read = f"CREATE STREAM read AS SELECT {', '.join(COLUMNS)} FROM s;"
+        queries = dict(compiled(tmp_path, [*made, read]).queries)
+        (scan,) = queries.pop("read").scans
+        decoded = PlanCompiler(session, "job", lambda _: source).visit(scan, NOTHING).frame
+        row = session.createDataFrame(decoded.collect(), decoded.schema)
+        reasons = row.select(*[reason(row, query).alias(name) for name, query in queries.items()]).collect()[0].asDict()
+        return ["a value" if reasons.get(f"d{n}", ERROR) is None else ERROR for n in range(len(expressions))]
 
     return of
 
 
-def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows, by halves: Spark analyzes a union whenever one is made, a chain of n of them n times."""
-    if len(frames) == 1:
-        return frames[0]
-    middle = len(frames) // 2
-    return union(frames[:middle]).unionAll(union(frames[middle:]))
+def reason(row: DataFrame, query: BoundQuery) -> Column:
+    """Why the row of a query that ignores row errors has no value, NULL where it has one."""
+    project = query.root.input
+    assert isinstance(project, Project)
+    column = compile_expression(row, project.columns[0].expression).alias("c")
+    fields = sf.struct(*[field(name) for name in row.columns])
+    return operators(row.sparkSession).guard(fields, row.schema, [column]).getField("reason")
 
 
 def not_folding(spark: SparkSession) -> SparkSession:
@@ -113,3 +116,8 @@ def test_failures(failures):
     rows = [row for topic in topics() for row in scalar_rows(topic) if row.expected == ERROR]
     wrong = wrong_answers(rows, failures)
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_value_is_no_failure(failures):
+    expressions = ["1", "1 / 0", "st->a", "CAST(v AS INTEGER)", "gone(1)"]
+    assert failures(expressions) == ["a value", ERROR, "a value", "a value", ERROR]
