@@ -24,7 +24,8 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.clocks.clock import clock_config
-from ds_dagster.spark.compiler import PlanCompiler, output_mode, state_store
+from ds_dagster.spark.compiler import PlanCompiler, state_store
+from ds_dagster.spark.flow import output_mode
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.session import build_session, job_session
