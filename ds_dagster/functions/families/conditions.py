@@ -62,7 +62,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "NULL when both are equal, else the first",
         ("NULLIF(1, 1)", "NULL"),
         nulls="always",
-        spark="nullif",
+        spark=lambda f, value, other: f.when(value == other, f.lit(None)).otherwise(value),
         question=native("nullif"),
     ),
     scalar(

@@ -42,6 +42,12 @@ def _spark_split_index(f: Functions, call: SparkCall) -> Any:
     return f.when(text != "", f.get(f.split(text, _literally(f, call, 1), -1), place))
 
 
+def _spark_locate(f: Functions, part: Column, text: Column, *start: Column) -> Any:
+    """Spark finds nothing from a place that is NULL."""
+    place = f.call_function("locate", part, text, *start)
+    return f.when(start[0].isNotNull(), place) if start else place
+
+
 def _spark_substring(f: Functions, text: Column, start: Column, *length: Column) -> Any:
     """NULL for a length below 0, nothing for a start before the first character."""
     part = f.when(start < -f.length(text), f.lit("")).otherwise(f.call_function("substring", text, start, *length))
@@ -196,7 +202,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         INTEGER,
         "POSITION, searched from a position on",
         ("LOCATE('a', 'banana', 3)", "4"),
-        spark=of_places("locate"),
+        spark=of_places(_spark_locate),
         question=strict(_located),
     ),
     scalar(

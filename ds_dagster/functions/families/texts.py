@@ -239,7 +239,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         ("ELT(2, 'a', 'b')", "'b'"),
         ("ELT(3, 'a', 'b')", "NULL"),
         nulls="always",
-        spark=of_places(lambda f, position, *texts: f.get(f.array(*texts), position - 1)),
+        spark=of_places(lambda f, position, *texts: f.get(f.array(*texts), f.when(position > 0, position - 1))),
         question=nullable(_chosen),
     ),
     scalar(
