@@ -37,9 +37,10 @@ def _spark_split(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_split_index(f: Functions, call: SparkCall) -> Any:
-    text, _, position = call.columns
+    text, separator, position = call.columns
     place = limited(f, position)
-    return f.when(text != "", f.get(f.split(text, _literally(f, call, 1), -1), place))
+    part = f.get(f.split(text, _literally(f, call, 1), -1), place)
+    return f.when(text != "", f.when(separator == "", f.when(place == 0, text)).otherwise(part))
 
 
 def _spark_locate(f: Functions, part: Column, text: Column, *start: Column) -> Any:
