@@ -8,7 +8,6 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-from ds_dagster.orchestration.launch import Launch
 from tests.orchestration.conftest import Bench, checks, failure_text, key, materialized, write_project
 
 
@@ -138,28 +137,6 @@ def test_an_engine_that_cannot_start_is_the_failure(bench: Bench, monkeypatch: p
     monkeypatch.setattr(type(bench.launcher), "ensure", fails)
     result = bench.materialize("desktop")
     assert "ENGINE_START_FAILED" in failure_text(result)
-
-
-def test_cancelling_while_launching_takes_the_request_back(bench: Bench) -> None:
-    bench.apply("counts")
-    bench.answers["desktop"] = {"state": "STARTING"}
-    launch = Launch(bench.control, bench.project.project, "test", log=lambda line: None)
-    props = {key(p.name.name): p for p in bench.project.streams if p.name.name in ("desktop", "counts")}
-    slept = 0
-
-    def interrupt() -> None:
-        nonlocal slept
-        slept += 1
-        bench.work()
-        if slept > 3:
-            raise DagsterExecutionInterruptedError
-
-    bench.clock.on_sleep = interrupt
-    with pytest.raises(DagsterExecutionInterruptedError):
-        list(launch.run(props, "ensure", 60))
-    launch.withdraw()
-    assert bench.control.status("desktop").desired == "STOPPED"
-    assert bench.control.status("counts").desired == "RUNNING", "what ran before is left alone"
 
 
 @pytest.mark.parametrize(

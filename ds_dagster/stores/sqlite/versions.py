@@ -12,6 +12,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from ds_dagster.durable import force_names
 from ds_dagster.errors import error
 from ds_dagster.stores.sqlite.loader import view_error
 from ds_dagster.stores.sqlite.views import SUFFIX
@@ -42,7 +43,7 @@ def serve(folder: Path, file: str, former: int, version: int) -> None:
         link.unlink(missing_ok=True)
         link.symlink_to(new.name)
         link.replace(public)
-        _to_disk(folder)
+        force_names(folder)
     except (sqlite3.Error, OSError) as problem:
         raise view_error(problem, public) from problem
 
@@ -69,13 +70,4 @@ def _name_again(public: Path, path: Path) -> None:
         return
     path.unlink(missing_ok=True)
     os.link(public, path)
-    _to_disk(public.parent)
-
-
-def _to_disk(folder: Path) -> None:
-    """Names in a folder outlive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    force_names(public.parent)
