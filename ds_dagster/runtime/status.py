@@ -51,6 +51,11 @@ def version_name(query: str, version: int) -> str:
     return f"{query}@{version}"
 
 
+def version_number(name: str) -> int:
+    """The number in a name that :func:`version_name` made."""
+    return int(name.rpartition("@")[2])
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus(Figures):
     """One job as last reported, its figures among it. Times are seconds since the epoch (UTC); None = not known.

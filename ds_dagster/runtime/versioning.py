@@ -23,7 +23,7 @@ from ds_dagster.runtime.journals.journal import bump_revision
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.journals.told import failure_of
 from ds_dagster.runtime.planning.difference import breaking_changes
-from ds_dagster.runtime.status import JobStatus
+from ds_dagster.runtime.status import JobStatus, version_number
 
 Decision = Callable[[Mapping[str, JobRow]], Staged]
 OnStatus = Callable[[JobStatus], None]
@@ -122,14 +122,14 @@ class Versions:
 
         Args:
             name: of the query.
-            job: of the version.
+            job: of the version, as :meth:`promote` returned it; it may serve already.
             timeout: seconds.
             on_change: gets the status of the version that takes over.
 
         Raises:
             UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT.
         """
-        number, end = self.jobs(name)[job].version, self.control.clock.monotonic() + timeout
+        number, end = version_number(job), self.control.clock.monotonic() + timeout
         while True:
             jobs = self.jobs(name)
             if name in jobs and jobs[name].version == number:

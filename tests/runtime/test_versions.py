@@ -192,6 +192,23 @@ def test_a_store_that_does_not_answer_is_asked_again(house: House) -> None:
     assert stores.public == 2
 
 
+def test_a_version_that_serves_already_is_not_waited_for(house: House) -> None:
+    """Of several versions one takes over while another one is waited for."""
+    versions, stores = staged(house), Stores()
+    job = versions.promote("v")
+    drive(house, stores)
+    assert versions.wait_served("v", job, 1.0) == 2
+
+
+def test_a_version_that_is_gone_is_not_waited_for(house: House) -> None:
+    versions = staged(house)
+    job = versions.abandon("v")
+    house.tick(times=20)
+    with pytest.raises(DsError) as refused:
+        versions.wait_served("v", job, 1.0)
+    assert refused.value.condition == "PROMOTION_GIVEN_UP"
+
+
 def test_when_time_is_over_the_version_stays_staged(house: House) -> None:
     versions = staged(house)
     job = versions.promote("v")
