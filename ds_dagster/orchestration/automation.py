@@ -25,8 +25,14 @@ def automation_condition(rule: Automation, *, is_load: bool) -> dg.AutomationCon
     else:
         due = condition.code_version_changed() | condition.newly_missing()
     waiting = due.since(condition.newly_requested() | condition.initial_evaluation())
-    ready = waiting & ~condition.any_deps_missing() if is_load else waiting
+    ready = waiting & ~_some_input_was_never_filled() if is_load else waiting
     return ready & ~condition.in_progress()
+
+
+def _some_input_was_never_filled() -> dg.AutomationCondition[dg.AssetKey]:
+    """Of the inputs that Dagster fills: a source that others fill is never materialized."""
+    missing = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.missing())
+    return missing.allow(dg.AssetSelection.all().materializable())
 
 
 def build_automation_sensor(

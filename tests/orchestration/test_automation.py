@@ -130,3 +130,14 @@ def test_an_automation_leaves_a_stopped_query_alone(bench: Bench) -> None:
     assert materialized(result) == []
     assert bench.control.status("desktop").state == "STOPPED"
     assert materialized(bench.materialize("desktop")) == ["desktop"], "a person starts it"
+
+
+def test_a_load_from_a_source_that_was_never_observed_is_asked_for(bench: Bench, instance: dg.DagsterInstance) -> None:
+    """A source is never materialized: it is not missing."""
+    automated(bench)
+    tables = TABLES.replace("SELECT url, n FROM counts", "SELECT url, device FROM clicks")
+    write_project(bench.project.root, tables=f"-- @automation on_cron 30 * * * *\n{tables.lstrip()}")
+    bench.forget()
+    _, cursor = requested(bench, instance, None, NOON)
+    names, _ = requested(bench, instance, cursor, NOON + timedelta(minutes=31))
+    assert names == {"loaded"}
