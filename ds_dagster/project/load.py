@@ -207,6 +207,11 @@ def storage_kind(project: LoadedProject, store: str) -> str:
     return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
 
 
+def keeps_slot(project: LoadedProject, relation: Relation) -> bool:
+    """Whether a source has one replication slot for its query, which gives each change once."""
+    return storage_kind(project, relation.store) == "postgres"
+
+
 def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
     """Kind of store (``KAFKA``, …; plug-ins too) → the properties of its CREATE STORE."""
     return {name: kind.store_properties for name, kind in KINDS.items()}

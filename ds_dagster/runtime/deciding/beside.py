@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ds_dagster.catalog.versions import KeepsVersions
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import LoadedProject, kind_of_store, storage_kind
+from ds_dagster.project.load import LoadedProject, keeps_slot, kind_of_store
 
 OWNED = ("materialized_view", "table")
 """Kinds of relations whose rows are their query's alone, where no statement declares them."""
@@ -30,7 +30,7 @@ def why_not_beside(project: LoadedProject, query: BoundQuery, old: BoundQuery | 
     sink = next((sink for sink in query.sinks if not isinstance(kind_of_store(project, sink), KeepsVersions)), None)
     if sink is not None:
         return f"store {sink.store} of {sink.name} does not keep versions of a view"
-    slots = [scan.relation.name for scan in query.scans if storage_kind(project, scan.relation.store) == "postgres"]
+    slots = [scan.relation.name for scan in query.scans if keeps_slot(project, scan.relation)]
     if slots:
         return f"the replication slot of {slots[0]} gives each change once"
     return "" if old is None else _moved(query, old)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
@@ -11,7 +12,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, kind_of_store, storage_kind
+from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, keeps_slot, kind_of_store
 from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
@@ -61,11 +62,7 @@ def orphan_changes(orphans: Sequence[JobStatus]) -> tuple[Change, ...]:
 
 def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
     """The rule of :mod:`ds_dagster.plan.identity.replay` for a query of a project."""
-
-    def keeps_slot(relation: Relation) -> bool:
-        return storage_kind(project, relation.store) == "postgres"
-
-    return doubled(query, project.downstream, project.queries, keeps_slot)
+    return doubled(query, project.downstream, project.queries, partial(keeps_slot, project))
 
 
 def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> Change:
@@ -94,7 +91,7 @@ def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[C
 
 
 def _check_from_now(project: LoadedProject, query: BoundQuery) -> None:
-    slots = [s.relation.name.name for s in query.scans if storage_kind(project, s.relation.store) == "postgres"]
+    slots = [s.relation.name.name for s in query.scans if keeps_slot(project, s.relation)]
     reason = f"the replication slot of {', '.join(slots)} begins where its reader was" if slots else ""
     reason = "each of its loads ends by itself, and begins where the last one ended" if query.is_finite else reason
     if reason:
