@@ -15,7 +15,7 @@ from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
 from ds_dagster.orchestration.health.constraints import check_constraint
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
-from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict
+from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.surface import surface_of
@@ -297,13 +297,6 @@ def _checks(
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
             verdict = health.verdict(key.name, props)
-            yield dg.AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=key.name,
-                passed=verdict.passed,
-                severity=verdict.severity,
-                metadata=check_metadata(verdict, health.of(props)),
-                description=verdict.reason,
-            )
+            yield check_result(key, verdict, check_metadata(verdict, health.of(props)))
 
     return ds_checks

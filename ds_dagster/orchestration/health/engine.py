@@ -9,11 +9,11 @@ import dagster as dg
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, timestamp
 from ds_dagster.orchestration.health.cursor import Said
-from ds_dagster.orchestration.health.report import Event, evaluation
-from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict
+from ds_dagster.orchestration.health.report import Event
+from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import EngineStatus
+from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 ENGINE_NAME = "ds_engine"
 CHECKS = {
@@ -41,10 +41,10 @@ class EngineHealth:
     log: str
 
     @classmethod
-    def read(cls, control: Control, project: DsProject) -> "EngineHealth":
-        """Read the journal."""
-        orphans = tuple(orphan.name for orphan in control.orphans(project.project))
-        return cls(control.engines()[0], is_needed(control), orphans, str(control.places.engine_log))
+    def read(cls, control: Control, orphans: Sequence[JobStatus]) -> "EngineHealth":
+        """Read the journal. ``orphans``: of the project."""
+        names = tuple(orphan.name for orphan in orphans)
+        return cls(control.engines()[0], is_needed(control), names, str(control.places.engine_log))
 
     @property
     def mark(self) -> str:
@@ -142,16 +142,9 @@ def build_engine_checks(project: DsProject) -> dg.AssetChecksDefinition:
         required_resource_keys={project.named(CONTROL_KEY)},
     )
     def ds_engine_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        engine = EngineHealth.read(control_resource(context, project).control(project), project)
+        control = control_resource(context, project).control(project)
+        engine = EngineHealth.read(control, control.orphans(project.project))
         for check in sorted(context.selected_asset_check_keys, key=lambda check: check.name):
-            verdict = engine.verdict(check.name)
-            yield dg.AssetCheckResult(
-                asset_key=key,
-                check_name=check.name,
-                passed=verdict.passed,
-                severity=verdict.severity,
-                description=verdict.reason,
-                metadata=engine.metadata(),
-            )
+            yield check_result(check, engine.verdict(check.name), engine.metadata())
 
     return ds_engine_checks

@@ -3,7 +3,6 @@ materialization."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.data_version import (
@@ -19,7 +18,7 @@ from ds_dagster.orchestration.events import status_metadata
 from ds_dagster.orchestration.health.checks import Health, are_running, check_metadata, check_names
 from ds_dagster.orchestration.health.cursor import Cursor, Said
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
-from ds_dagster.orchestration.health.verdict import WARN, Verdict
+from ds_dagster.orchestration.health.verdict import WARN, evaluation
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.status import JobStatus
@@ -223,15 +222,3 @@ def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mappin
         get_input_data_version_tag(parent): version.value,
         get_input_event_pointer_tag(parent): str(record.storage_id),
     }
-
-
-def evaluation(key: dg.AssetKey, name: str, verdict: Verdict, metadata: Mapping[str, Any]) -> dg.AssetCheckEvaluation:
-    """A verdict as the sensor reports it."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=name,
-        passed=verdict.passed,
-        severity=verdict.severity,
-        metadata=metadata,
-        description=verdict.reason,
-    )

@@ -66,7 +66,8 @@ def build_ds_health_sensor(
         try:
             control = control_resource(context, project).control(project)
             health = Health.read(control, project)  # as it is, before anything is mended
-            engine_before = EngineHealth.read(control, project) if engine_asset else None
+            orphans = control.orphans(project.project)
+            engine_before = EngineHealth.read(control, orphans) if engine_asset else None
             transitions = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
             memory, engine = heal(control, transitions.cursor)
         except DsError as problem:
@@ -78,7 +79,7 @@ def build_ds_health_sensor(
         left = f"; {report.left} relations wait for the next tick" if report.left else ""
         looked = watch.tick(kept_of_sources(report.cursor, memory, watch), health.now, control.clock.monotonic)
         troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
-        summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}{troubles}"
+        summary = f"{engine}; {summary_of(health, orphans)}{left}{troubles}"
         cursor, events = looked.cursor, [*transitions.events, *report.events, *looked.events]
         if engine_before is not None:
             said, of_engine = engine_events(engine_before, engine_key(project), memory.of(engine_path), health.now)

@@ -14,8 +14,12 @@ from tests.orchestration.conftest import Bench, write_project
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 
+def health(bench: Bench) -> EngineHealth:
+    return EngineHealth.read(bench.control, bench.control.orphans(bench.project.project))
+
+
 def up(bench: Bench) -> tuple[bool, dg.AssetCheckSeverity, str]:
-    verdict = EngineHealth.read(bench.control, bench.project).verdict("up")
+    verdict = health(bench).verdict("up")
     return verdict.passed, verdict.severity, verdict.reason
 
 
@@ -28,7 +32,7 @@ def test_an_engine_that_runs_says_where(bench: Bench) -> None:
     passed, _, reason = up(bench)
     assert passed
     assert "pid" in reason
-    metadata = EngineHealth.read(bench.control, bench.project).metadata()
+    metadata = health(bench).metadata()
     assert list(metadata)[:2] == ["ds_dagster/state", "ds_dagster/started"], "what people ask first"
     assert metadata["ds_dagster/log"].path.endswith("engine.log")
 
@@ -43,10 +47,10 @@ def test_an_engine_that_is_gone_while_queries_are_wanted_is_an_error(bench: Benc
 
 def test_jobs_without_a_definition_are_named(bench: Bench) -> None:
     bench.apply()
-    assert EngineHealth.read(bench.control, bench.project).verdict("orphans").passed
+    assert health(bench).verdict("orphans").passed
     write_project(bench.project.root, streams="CREATE STREAM only (a INT) WITH ('value.format'='json');", tables="")
     bench.forget()
-    verdict = EngineHealth.read(bench.control, bench.project).verdict("orphans")
+    verdict = health(bench).verdict("orphans")
     assert (verdict.passed, verdict.severity) == (False, WARN)
     assert "desktop" in verdict.reason
 
