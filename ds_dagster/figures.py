@@ -79,6 +79,9 @@ class Figures:
         0.0, "rows read a second, over the last batches", "rows/s", "apart", "sum", json="rows_per_s",
         heading="rows/s", digits=1,
     )  # fmt: skip
+    fastest: float | None = _figure(
+        None, "rows read a second in the fastest batch since the start", "rows/s", "apart", "sum", stays=True, digits=1
+    )
     lag_records: int | None = _figure(None, "records not read yet", "records", "apart", "sum", heading="lag")
     lag_seconds: float | None = _figure(
         None, "age of the oldest record that is not read yet", "s", "apart", "max", heading="lag s"

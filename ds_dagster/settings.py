@@ -7,6 +7,7 @@ Order of precedence, last wins: defaults, file, ``DS_…`` environment variables
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
+"""Begins a Spark master URL whose executors all run on the driver's host."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -36,6 +40,9 @@ class EngineSettings:
         master: Spark master URL; empty for ``local[cores]``.
         durable: checkpoints on the engine's disk are forced to it, so that a power failure loses nothing; without, jobs
             may have to be reset after one.
+        shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one.
+        batch_megabytes: on a cluster: most megabytes of records that one batch of an exactly-once Kafka sink sends
+            through the driver; a larger batch fails.
     """
 
     launcher: str = "local"
@@ -43,11 +50,23 @@ class EngineSettings:
     memory: str = "1g"
     master: str = ""
     durable: bool = True
+    shared_folders: tuple[str, ...] = ()
+    batch_megabytes: int = 64
 
     @property
     def is_cluster(self) -> bool:
         """Whether executors are other processes than the driver."""
         return not is_local(self.master or "local")
+
+    @property
+    def has_other_hosts(self) -> bool:
+        """Whether executors may run on other hosts than the driver: all clusters but those whose master listens on
+        the loopback interface, which workers of other hosts cannot reach."""
+        return self.is_cluster and re.match(_ON_THIS_HOST, self.master) is None
+
+    def shares(self, folder: Path) -> bool:
+        """Whether executors read the same files in a folder as the driver."""
+        return not self.has_other_hosts or any(folder.is_relative_to(shared) for shared in self.shared_folders)
 
 
 def is_local(master: str) -> bool:
@@ -212,18 +231,29 @@ def _engine(table: Any, file: str) -> EngineSettings:
         if key not in EngineSettings.__slots__:
             names = EngineSettings.__slots__
             raise error("SETTING_UNKNOWN", name=f"engine.{key}", file=file, nearest=did_you_mean(key, names))
-    cores = table.get("cores", EngineSettings().cores)
-    if type(cores) is not int or cores < 1:
-        raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(cores), allowed="a whole number ≥ 1")
+    for name in ("cores", "batch_megabytes"):
+        number = table.get(name, 1)
+        if type(number) is not int or number < 1:
+            raise error(
+                "SETTING_INVALID", name=f"engine.{name}", file=file, reason=str(number), allowed="a whole number ≥ 1"
+            )
     durable = table.get("durable", True)
     if type(durable) is not bool:
         raise error("SETTING_INVALID", name="engine.durable", file=file, reason=str(durable), allowed="true, false")
-    engine = EngineSettings(**table)
+    engine = EngineSettings(**{**table, "shared_folders": _shared_folders(table, file)})
     if engine.launcher not in ("local", "external"):
         raise error(
             "SETTING_INVALID", name="engine.launcher", file=file, reason=engine.launcher, allowed="local, external"
         )
     return engine
+
+
+def _shared_folders(table: Mapping[str, Any], file: str) -> tuple[str, ...]:
+    folders = table.get("shared_folders", [])
+    if not isinstance(folders, list) or not all(isinstance(path, str) and Path(path).is_absolute() for path in folders):
+        allowed = 'a list of absolute paths: ["/mnt/ds"]'
+        raise error("SETTING_INVALID", name="engine.shared_folders", file=file, reason=str(folders), allowed=allowed)
+    return tuple(str(Path(path).resolve()) for path in folders)
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

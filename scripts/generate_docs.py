@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import click
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -392,6 +393,7 @@ VARIABLES: Mapping[str, str] = {
     "Default: "
     "the project URL `Documentation` of the installed package, none where it has none",
     "DS_KAFKA_OPTIONS": "further options of the JVM of the local Kafka, `-Xmx1g`",
+    "DS_TEST_MASTER": "Spark master of test cases, for example `local-cluster[2,2,1024]` (default: this process)",
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""
@@ -465,6 +467,8 @@ def commands_page() -> str:
         "standard output, progress and remarks to standard error. Exit "
         "codes: 0 done, 1 the project or a job is at fault, 2 wrong usage (of `ds plan --exit-code`: there are "
         "changes), 3 a bug of ours. Tables are coloured on a terminal; `NO_COLOR=1` turns colours off.",
+        "Tab completes commands and options after this line in `~/.bashrc` (`zsh_source` in `~/.zshrc`, `fish_source` "
+        'in fish): `eval "$(_DS_COMPLETE=bash_source ds)"`.',
     ]
     for name in COMMANDS:
         command = cli.get_command(context, name)
@@ -527,6 +531,41 @@ changelog.""",
     )
 
 
+def edits_page() -> str:
+    """docs/reference/edits.md."""
+    edits = yaml.safe_load(EDITS.read_text(encoding="utf-8"))
+    parts = ["The queries read these sources:", f"```sql\n{edits['sources']}```"]
+    for family in edits["families"]:
+        rows = (
+            (row["name"], *(code(text.strip()) for text in row["replace"]), verdict_text(row))
+            for row in family["edits"]
+        )
+        parts += [f"## {family['title']}", f"```sql\n{family['base']}\n```", table(EDIT_COLUMNS, rows)]
+    return page(
+        "Edits of a query",
+        "`tests/fixtures/edits.yaml`",
+        """Does an edit of a running query keep its checkpoint? This page lists edits by the kind of query, with the
+verdict that `ds plan` shows. The edit replaces the text in the second column by that in the third, in the query above
+the table or in the declaration of its source. Each edit is tested in both directions; where the verdict of the reverse
+edit differs, it is named. Edits that keep the checkpoint are stopped and started, and their rows are compared with a
+batch query; of bad records, lateness, pace, constraints and delivery the verdict alone is tested.""",
+        """*Unchanged*: nothing to do. *Keeps*: `ds restart` goes on with the state; rows from then on follow the new
+definition, rows that are written stay, and rows that the old definition left out stay left out. *New version*:
+`ds stage` where the relation [has versions](../how-to/change-a-query.md), else `ds reset`. *Loses*: the same, but
+earlier records are not read again.""",
+        *parts,
+    )
+
+
+EDITS = Path(__file__).parent.parent / "tests" / "fixtures" / "edits.yaml"
+EDIT_COLUMNS = ("Edit", "Before", "After", "Verdict")
+
+
+def verdict_text(row: Mapping[str, str]) -> str:
+    """The verdict, with that of the reverse edit where it differs."""
+    return row["verdict"] + (f"; back: {row['back']}" if "back" in row else "")
+
+
 JOIN_WORDS: Mapping[str, str] = {
     "interval": "interval join, with `WITHIN`",
     "temporal": "temporal join: the version valid at the time of the row",
@@ -553,6 +592,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/properties.md": properties_page,
     "reference/functions.md": functions_page,
     "reference/steps.md": steps_page,
+    "reference/edits.md": edits_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
 }

@@ -149,7 +149,7 @@ def _contents(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Pa
             fed = [source.feed() for source in running.sources.values()]
             if any(fed):
                 running.settle()
-            if restart and part == dataset.parts // 2:
+            if restart and part == (dataset.parts - 1) // 2:
                 running.restart()
         running.advance(dataset.end_millis)
         if running.failure is not None:

@@ -37,6 +37,8 @@ class Capabilities:
         record_time: who sets a record's timestamp.
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
+        compares_positions: records have a place in their partition by which two readers are compared.
+        keeps_slot: what it gives a reader is remembered there, and given once.
         forgets: why what was read once may be gone before its retention; empty where it is not.
         keeps_row_logs: may hold the logs of rows that queries leave out, each batch of them once.
         empties_entities: all records of an entity can be deleted at once, and the entity stays.
@@ -83,6 +85,8 @@ class Capabilities:
     starts_at_timestamp: bool = False
     skips_lost_records: bool = False
     looks_at_lag: bool = False
+    compares_positions: bool = False
+    keeps_slot: bool = False
     forgets: str = ""
     keeps_row_logs: bool = False
     empties_entities: bool = False

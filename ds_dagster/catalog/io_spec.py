@@ -314,7 +314,7 @@ class SinkIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Result of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
+    """Of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
 
     rows: int
     replayed: bool = False
@@ -349,12 +349,8 @@ class BatchLoader(Protocol):
 
 @runtime_checkable
 class LedgerReader(Protocol):
-    """A loader that tells where its ledger ends.
-
-    Attributes:
-        is_restorable: rows and ledger change in one transaction: a target that lost its end has the rows of the batches
-            in its ledger and no others, so that later batches can be loaded again.
-    """
+    """A loader that tells where its ledger ends. ``is_restorable``: rows and ledger change in one transaction: a target
+    that lost its end has the rows of the batches in its ledger and no others: later ones can be loaded again."""
 
     is_restorable: bool
 
@@ -363,6 +359,9 @@ class LedgerReader(Protocol):
 
     def renumber(self, tip: Tip) -> None:
         """Note a batch without rows that ends where the newest one does, under a later number. Raises as ``load``."""
+
+    def adopt(self, tip: Tip) -> None:
+        """Note a batch as the newest one of a version that has none; earlier rows stay. Raises as ``load``."""
 
 
 @runtime_checkable

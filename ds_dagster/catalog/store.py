@@ -119,6 +119,17 @@ class MarkerReader(Protocol):
             DsError: the store cannot be asked.
         """
 
+    def note_marker(self, group: str, entity: str, tip: Tip) -> None:
+        """Note a batch as the newest one of a checkpoint version that has written nothing. May be done again.
+
+        Args:
+            group, entity: as of :meth:`marker`; nobody writes as ``group``.
+            tip: with its ``ends``.
+
+        Raises:
+            DsError: the store cannot be asked.
+        """
+
 
 class StoreKind(Protocol):
     """One kind of store: facts, specs, DDL, probe. One file each in ``stores/``, same order of parts in every file."""

@@ -10,6 +10,23 @@ TablePath = tuple[str, ...]
 
 
 @runtime_checkable
+class VersionsChangelogs(Protocol):
+    """A store kind where a version of a changelog that does not serve writes an entity of its own. The public entity
+    stays that of all readers: a version that takes over writes into it what differs."""
+
+    def version_entity(self, entity: str, version: int) -> str:
+        """Name of a version's entity.
+
+        Args:
+            entity: the public one.
+            version: its number.
+        """
+
+    def at_entity(self, write: WriteSpec, store: str, entity: str) -> WriteSpec:
+        """The same records, in another entity of the same store."""
+
+
+@runtime_checkable
 class KeepsVersions(Protocol):
     """A store kind whose tables change their public names in one step. Paths are those of ``WriteSpec.table``."""
 
@@ -19,6 +36,18 @@ class KeepsVersions(Protocol):
         Args:
             path: of the public table.
             version: its number.
+        """
+
+    def count_version(self, write: WriteSpec, resolve: Resolver, version: int) -> int:
+        """Rows of a version; 0 where it is not there yet.
+
+        Args:
+            write: of the public table.
+            resolve: of the store.
+            version: its number, 0 for the one that serves.
+
+        Raises:
+            ExternalError: the store cannot be read now.
         """
 
     def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:

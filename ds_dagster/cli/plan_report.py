@@ -6,11 +6,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime, timezone
 from types import MappingProxyType
 
 import click
 
 from ds_dagster.cli.output import has_colours, table
+from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.planned import PlannedChange
 
 HEADERS = ("query", "verdict", "because", "reset")
@@ -19,7 +21,7 @@ _COLOUR_OF: Mapping[str, str] = MappingProxyType({"+": "green", "-": "red", "@":
 
 def plan_json(lines: Sequence[PlannedChange]) -> list[dict[str, object]]:
     """``[{name, relation, verdict, rule, hint, doubles, readers, beside, state, waits, because, sql, columns, creates,
-    downstream, renamed_from, reads_again, staged}]``."""
+    downstream, renamed_from, reads_again, staged, effort}]``; ``effort``: see ``runtime.planning.effort``."""
     rows = ({**asdict(line.change), **asdict(line)} for line in lines)
     return [{name: value for name, value in row.items() if name != "change"} for row in rows]
 
@@ -28,7 +30,7 @@ def print_plan(lines: Sequence[PlannedChange]) -> None:
     """The table, then a block for each query whose definition changes."""
     table(HEADERS, map(_row, lines))
     for line in lines:
-        if line.change.verdict in ("new", "unchanged", "orphan"):
+        if line.change.verdict in ("new", "unchanged", "orphan") and not _found(line):
             continue
         click.echo(f"\n{line.change.name}")
         for text in _effects(line):
@@ -40,7 +42,7 @@ def print_plan(lines: Sequence[PlannedChange]) -> None:
 
 def plan_markdown(lines: Sequence[PlannedChange]) -> str:
     """The plan as a comment on a pull request: waiting changes, and the difference of each statement folded away."""
-    waiting = [line for line in lines if line.waits or line.change.verdict != "unchanged"]
+    waiting = [line for line in lines if line.waits or line.change.verdict != "unchanged" or _drift(line)]
     if not waiting:
         return f"**Streaming SQL**: nothing to do, {len(lines)} queries are unchanged and run.\n"
     parts = [f"**Streaming SQL**: {len(waiting)} of {len(lines)} queries need an action.", "", _markdown_table(waiting)]
@@ -54,14 +56,49 @@ def _row(line: PlannedChange) -> tuple[str, str, str, str | None]:
 
 def _verdict(line: PlannedChange) -> str:
     text = line.change.verdict.replace("_", " ")
-    if not line.change.beside:
+    if line.change.beside:
+        text = "new version" if line.change.verdict == "needs_new_checkpoint" else f"new version, {text}"
+    if not _drift(line):
         return text
-    return "new version" if line.change.verdict == "needs_new_checkpoint" else f"new version, {text}"
+    return "drifted" if line.change.verdict == "unchanged" else f"{text}, drifted"
+
+
+def _drift(line: PlannedChange) -> tuple[str, ...]:
+    return () if line.effort is None else line.effort.drift
+
+
+def _found(line: PlannedChange) -> bool:
+    return line.effort is not None and bool(line.effort.drift or line.effort.unknown)
+
+
+def _effort(effort: Effort) -> Iterator[str]:
+    for read in effort.reads:
+        text = f"reads {read.records:,} records of {read.entity}, about {read.bytes / 1e6:,.1f} MB"
+        text += f"; those before {_moment(read.oldest)} are gone" if read.is_cut and read.oldest is not None else ""
+        text += f"; the oldest may go in {_span(read.expires)}" if read.expires is not None else ""
+        yield text
+    if effort.seconds is not None:
+        yield f"takes about {_span(effort.seconds)} at the rate of its fastest batch"
+    yield from (f"drifted: {text}" for text in effort.drift)
+    yield from (f"unknown: {text}" for text in effort.unknown)
+
+
+def _span(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``7.5 h``, ``3.1 d``."""
+    units = (("d", 86_400.0, 172_800.0), ("h", 3_600.0, 7_200.0), ("min", 60.0, 120.0))
+    name, size = next(((name, size) for name, size, least in units if seconds >= least), ("s", 1.0))
+    return f"{seconds / size:.1f} {name}" if name in ("d", "h") else f"{seconds / size:.0f} {name}"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _doubles(line: PlannedChange) -> str | None:
-    """Rows that the reset for a change would write twice; None without such rows."""
+    """Rows that the reset for a change would write twice; None without such rows, or where a new version does it."""
     change = line.change
+    if change.beside:
+        return None
     readers = f"; downstream: {', '.join(change.readers)}" if change.readers else ""
     return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None
 
@@ -71,6 +108,8 @@ def _effects(line: PlannedChange) -> Iterator[str]:
         yield f"to do: {line.change.hint}"
     if line.reads_again:
         yield f"reads again: {', '.join(line.reads_again)}"
+    if line.effort is not None:
+        yield from _effort(line.effort)
     if line.staged:
         yield f"beside it: {line.staged}"
     if line.creates:

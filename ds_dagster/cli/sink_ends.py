@@ -47,6 +47,30 @@ def renumber(
                 loader.renumber(tip)
 
 
+def adopt(project: LoadedProject, query: BoundQuery, identity: SinkIdentity, tip: Tip) -> None:
+    """Note a batch as the newest one of a checkpoint version in the ledgers of all sinks, which have one. May be done
+    again.
+
+    Args:
+        project, query: as above.
+        identity: of the job and a checkpoint version that has written nothing.
+        tip: with its offsets.
+
+    Raises:
+        DsError: a ledger cannot be written.
+    """
+    for part in query.parts:
+        own = query.writer_of(part, identity)
+        if _write(project, part).kind == "batch":
+            with closing(_loader(project, part, own)) as loader:
+                assert isinstance(loader, LedgerReader)
+                loader.adopt(tip)
+        else:
+            with closing(store_admin(project, part.sink.store, _resolver(project, part))) as admin:
+                assert isinstance(admin, MarkerReader)
+                admin.note_marker(own.ledger, part.sink.entity, tip)
+
+
 def forgotten(project: LoadedProject, query: BoundQuery) -> str:
     """Why a query's records cannot be read again; empty where they can, or where a start is refused."""
     for scan in query.scans:

@@ -8,8 +8,10 @@ and never sentences, a message is short, lower case and without a full stop, a h
 from __future__ import annotations
 
 from ds_dagster.conditions import (
+    backfill,
     catalog,
     cdc,
+    cluster,
     command,
     files,
     local,
@@ -19,6 +21,7 @@ from ds_dagster.conditions import (
     row_logs,
     rows,
     runtime,
+    savepoints,
     secret,
     spark,
     stores,
@@ -31,7 +34,8 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores, cdc, files,
-    functions, secret, registry, row_logs, spark, runtime, orchestration, local, testing, command,
+    functions, secret, registry, row_logs, spark, cluster, runtime, savepoints, backfill, orchestration, local, testing,
+    command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

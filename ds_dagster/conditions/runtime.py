@@ -84,6 +84,36 @@ CONDITIONS: tuple[Condition, ...] = (
         "the record of {entity} it fails at is passed by "
         "`ds skip {name} --partition {failed_partition} --offset '{failed_position}'`",
     ),
+    Condition(
+        "DIFF_WITHOUT_VERSION",
+        "user",
+        "{relation} does not have {which} to compare with the one that serves",
+        "`ds stage` builds one; `ds ps` lists those that are there",
+    ),
+    Condition(
+        "DIFF_WITHOUT_KEY",
+        "user",
+        "versions of {relation} cannot be compared row by row: one has the key {before}, the other {after}",
+        "compare counts: `ds query` reads the one that serves",
+    ),
+    Condition(
+        "REDRIVE_REFUSED",
+        "user",
+        "records of {relation} cannot be sent again: {reason}",
+        "{hint}",
+    ),
+    Condition(
+        "REDRIVE_FILE_INVALID",
+        "user",
+        "line {line} of {file} is not a valid repair: {reason}",
+        "write the file with `ds redrive {relation} --export {file}`, and change only key and value, or remove lines",
+    ),
+    Condition(
+        "REDRIVE_WHERE_INVALID",
+        "user",
+        "--where is not a valid condition over the entries: {problem}",
+        "columns are {columns}; texts are in single quotes",
+    ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
         "DEFINITION_CHANGED",
@@ -247,6 +277,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "`ds reset {name}` starts it over; or give the changed query another name and move its readers",
     ),
     Condition(
+        "STREAM_NOT_HANDED_OVER",
+        "user",
+        "{name} cannot go on exactly where the running version stopped: {reason}",
+        "the running version goes on; `ds promote` tries it again",
+    ),
+    Condition(
         "STAGE_NOTHING_SERVES",
         "user",
         "{name} was never started, so no version serves yet",
@@ -283,6 +319,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "`ds promote {name} --yes` lets it take over all the same",
     ),
     Condition(
+        "PROMOTION_CHANGES_ROWS",
+        "user",
+        "version {version} of {name} has {rows} rows, and the one that serves {before}: more than {percent} % apart",
+        "`ds promote {name} --yes` lets it take over all the same, `--row-percent` permits a larger difference",
+    ),
+    Condition(
         "PROMOTION_UNDERWAY",
         "user",
         "version {version} of {name} is taking over",
@@ -293,6 +335,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "external",
         "version {version} of {name} did not catch up within {seconds} s; it is {state} and stays staged",
         "`ds ps` shows what it has not read yet; `ds promote {name} --timeout SECONDS` waits longer",
+    ),
+    Condition(
+        "PROMOTION_HELD_UP",
+        "external",
+        "version {version} of {name} did not take over within {seconds} s, and neither version runs: {reason}",
+        "the engine tries it again (`ds ps` shows when); end what keeps it from taking over",
     ),
     Condition(
         "PROMOTION_GIVEN_UP",

@@ -301,12 +301,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "a newer run has taken over; stop this one, or `ds reset` the query",
     ),
     Condition(
-        "CLUSTER_NEEDS_AT_LEAST_ONCE",
-        "unsupported",
-        "{entity} cannot be written exactly once on a Spark cluster: a batch's transaction belongs to the driver",
-        "write 'delivery' = at_least_once into the WITH of the relation, or run the engine without `master`",
-    ),
-    Condition(
         "CHECKPOINT_BEHIND_SINK",
         "user",
         "{table} has {sink}, which is not the batch that the checkpoint ends at ({checkpoint})",

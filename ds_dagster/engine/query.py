@@ -99,6 +99,7 @@ class HostedQuery:
         self.progress = replace(
             after_batch(before, batch),
             rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
+            fastest=max(before.fastest or 0.0, round(batch.rows_per_second, 1)) if batch.rows else before.fastest,
             progressed=self.clock.now() if batch.rows else before.progressed,
             caught_up=caught_up,
         )

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
-from ds_dagster.catalog.versions import KeepsVersions
+from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.errors import error
@@ -28,10 +29,12 @@ from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, secret_reader
 from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.deciding.beside import is_refined, is_written_in_turn
 from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
-from ds_dagster.runtime.host import Errand, HostContext, StartOrder
+from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import load_overlay
+from ds_dagster.spark.cluster import check_executors
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
@@ -149,6 +152,7 @@ def store_specs(job: Compiled) -> StoreSpecs:
 def _write_spec(job: Compiled, part: Part) -> WriteSpec:
     store, kind, _ = job.store(part.sink)
     write = at_version(kind, kind.write_spec(store, part.sink, part.refresh), job.order.place)
+    write = at_entity(job, part.sink, write, job.order.place)
     return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
 
 
@@ -160,31 +164,32 @@ def at_version(kind: StoreKind, write: WriteSpec, version: int) -> WriteSpec:
     return replace(write, table=replace(write.table, path=kind.version_path(write.table.path, version)))
 
 
-def run_errand(errand: Errand, context: HostContext) -> None:
-    """Change the public names of views, or drop a version with its checkpoint.
+def entity_of(job: Compiled, sink: Relation, version: int) -> str:
+    """The entity that a version writes; 0 is the one that serves. Versions of changelogs whose rows replace one another
+    have entities of their own."""
+    _, kind, _ = job.store(sink)
+    if not version or not is_refined(job.query) or not isinstance(kind, VersionsChangelogs):
+        return sink.entity
+    return kind.version_entity(sink.entity, version)
 
-    Raises:
-        DsError: of the stores.
-    """
-    job = compiled(replace(errand.order, progressed=False), context)
-    for part in job.query.parts:
-        store, kind, resolver = job.store(part.sink)
-        assert isinstance(kind, KeepsVersions)
-        write = kind.write_spec(store, part.sink, part.refresh)
-        if errand.kind == "serve":
-            kind.serve_version(write, resolver, errand.former, errand.order.place)
-        else:
-            kind.drop_version(write, resolver, errand.order.place)
-    if errand.kind == "drop":
-        context.checkpoints.delete_all(errand.order.checkpoint_name)
+
+def at_entity(job: Compiled, sink: Relation, write: WriteSpec, version: int) -> WriteSpec:
+    """Where a version writes records; 0 is the one that serves."""
+    store, kind, _ = job.store(sink)
+    entity = entity_of(job, sink, version)
+    if entity == sink.entity:
+        return write
+    assert isinstance(kind, VersionsChangelogs)
+    return kind.at_entity(write, store.name, entity)
 
 
 def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> PreparedQuery:
     """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
 
     Raises:
-        DsError: of stores, loaders, references and the compiler.
+        DsError: of stores, loaders, references, the compiler and a cluster's hosts.
     """
+    check_executors(spark, job.project.settings, runs_python=_runs_python(job, inputs))
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
         query = prepare(
@@ -198,9 +203,18 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> Pre
             job_name=job.order.name,
             logs=inputs.logs,
             skips=job.order.skips,
+            is_muted=job.order.place > 0 and is_written_in_turn(job.query),
         )
         targets = sinks.result()
     return replace(query, targets=targets)
+
+
+def _runs_python(job: Compiled, inputs: StoreSpecs) -> bool:
+    """Whether executors run Python for it: functions of the user, sources that are written in Python."""
+    functions = chain.from_iterable(job.project.catalog.functions.functions.values())
+    return any(read.provider for read in inputs.reads.values()) or any(
+        function.language == "python" for function in functions
+    )
 
 
 def resolver_of_all(job: Compiled) -> Resolver:
@@ -230,7 +244,7 @@ def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: 
 def _log_spec(job: Compiled, log: Relation) -> WriteSpec:
     """How a log is written; its topic exists then."""
     store, kind, _ = job.store(log)
-    _ensured(job, log)
+    ensured(job, log)
     return kind.write_spec(store, log, "continuous")
 
 
@@ -242,7 +256,7 @@ def _table_read(job: Compiled, scan: StaticScan) -> TableRead:
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     _check_written(job, scan.relation)
-    facts = _ensured(job, scan.relation)
+    facts = ensured(job, scan.relation)
     reading = scan.reading
     if "from_now" in job.order.begins:
         reading = replace(reading, starting_position="latest", starting_timestamp=None)
@@ -280,7 +294,8 @@ def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
     for sink in job.query.sinks:
         store, kind, _ = job.store(sink)
         if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
-            identities[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
+            written = replace(sink, entity=entity_of(job, sink, job.order.place))
+            identities[f"{store.name}.{written.entity}"] = ensured(job, written).identity
     return {entity: identity for entity, identity in identities.items() if identity}
 
 
@@ -314,7 +329,7 @@ def _check_written(job: Compiled, relation: Relation) -> None:
         raise error("WAITS_FOR_WRITER", writer=writer, entity=relation.entity, store=relation.store)
 
 
-def _ensured(job: Compiled, relation: Relation) -> EntityFacts:
+def ensured(job: Compiled, relation: Relation) -> EntityFacts:
     """Make sure that a relation's entity exists. Sizes nobody wrote are those of the entity it is configured like,
     which may be in another store of the same kind."""
     store, kind, resolver = job.store(relation)

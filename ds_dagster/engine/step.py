@@ -35,7 +35,7 @@ from ds_dagster.runtime.journals.states import check_transition
 from ds_dagster.runtime.journals.told import NOTHING, told
 from ds_dagster.runtime.processes.joblog import JobLog
 from ds_dagster.runtime.processes.places import Places
-from ds_dagster.runtime.status import FiniteResult, JobState
+from ds_dagster.runtime.status import RESTORED, FiniteResult, JobState
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.queries.query import close, failure, finish, start
@@ -87,14 +87,15 @@ class StepRun:
 
     def _order(self) -> StartOrder:
         is_same_version = self.status.checkpoint_version == self.job.checkpoint_version
+        is_restored = RESTORED in self.job.begins
         return StartOrder(
             name=self.job.name,
             incarnation=uuid.uuid4().hex,
             spec=JobSpec.from_json(self.job.spec),
             identity=self.journal.identity().sink(self.job.name, self.job.checkpoint_version),
             checkpoint_version=self.job.checkpoint_version,
-            started=is_same_version,
-            progressed=is_same_version and self.status.batch is not None,
+            started=is_same_version or is_restored,
+            progressed=is_restored or (is_same_version and self.status.batch is not None),
             skips=skips_of(self.job.skips),
             begins=self.job.begins,
         )

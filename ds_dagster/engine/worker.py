@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ds_dagster import jars
+from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.start import (
@@ -30,7 +31,6 @@ from ds_dagster.engine.start import (
     empty,
     fence,
     prepare_query,
-    run_errand,
     store_specs,
 )
 from ds_dagster.engine.watch import LagWatch
@@ -143,10 +143,11 @@ class SparkHost:
     # -- orders ------------------------------------------------------------------------------------------------------
 
     def start(self, order: StartOrder) -> None:
-        """Start an incarnation in the background."""
+        """Start an incarnation in the background, after an errand that may still change its checkpoint."""
         job = HostedQuery(order, self.context.clock)
         self._jobs[order.name] = job
-        self._starters.submit(self._guarded, job, self._start)
+        errands = [errand for name, errand in self._errands.items() if name == order.name]
+        self._starters.submit(self._guarded, job, partial(self._start, after=errands))
 
     def stop(self, name: str) -> None:
         """End a query after its batch, in the background."""
@@ -162,7 +163,7 @@ class SparkHost:
         self._stoppers.submit(self._fence, order)
 
     def run_errand(self, errand: Errand) -> None:
-        """Change the public names of a version, or drop it."""
+        """Let a version take over, or drop it."""
         name = errand.order.name
         if name not in self._errands:
             self._errands[name] = self._stoppers.submit(self._errand, errand)
@@ -250,7 +251,8 @@ class SparkHost:
         except subprocess.TimeoutExpired:
             return False
 
-    def _start(self, job: HostedQuery) -> None:
+    def _start(self, job: HostedQuery, after: Sequence[Future[DsError | None]] = ()) -> None:
+        wait(after)
         order = job.order
         path = self.context.checkpoints.verify(
             order.checkpoint_name, order.checkpoint_version, started=order.started, progressed=order.progressed
@@ -360,7 +362,7 @@ class SparkHost:
 
     def _errand(self, errand: Errand) -> DsError | None:
         try:
-            run_errand(errand, self.context)
+            run_errand(errand, self.context, self._session.result())
         except Exception as problem:  # noqa: BLE001, the boundary of an errand: its outcome
             if not isinstance(problem, DsError):
                 _LOG.exception("%s: %s failed", errand.order.name, errand.kind)

@@ -16,6 +16,10 @@ DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 DATE_PATTERN = "yyyy-MM-dd"
 
 
+OWN_MARKS = frozenset("[]{}#")
+"""Marks in a pattern of times that Java's DateTimeFormatter leaves out or refuses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """One of them.

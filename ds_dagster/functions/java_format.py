@@ -14,6 +14,8 @@ from types import MappingProxyType
 from ds_dagster.datatypes import FLOATS, DataType, Scalar
 
 _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
+MOST_PLACES = 10**7
+"""A width or a precision of so many characters or more is refused: memory for the text ends the engine."""
 BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64})
 """Whole numbers and their widths."""
 _FLAGS: Mapping[str, str] = MappingProxyType(
@@ -58,6 +60,8 @@ class Directive:
             return f"the flags of {self.text} do not fit"
         if (set(flags) & {"-", "0"} and self.width is None) or (self.kind == "n" and self.width is not None):
             return f"the width of {self.text} does not fit its flags"
+        if max(self.width or 0, self.precision or 0) >= MOST_PLACES:
+            return f"{self.text} is too wide"
         if self.precision is not None and self.kind in _NO_PRECISION:
             return f"{self.text} has no precision"
         return self._reason_of_type(types)

@@ -60,7 +60,14 @@ class Computed:
     changes: bool = False
 
 
-Meaning = Native | Computed
+@dataclass(frozen=True, slots=True)
+class ByTypes:
+    """A function whose meaning is chosen by the type of its result."""
+
+    choose: Callable[[DataType], Native | Computed]
+
+
+Meaning = Native | Computed | ByTypes
 ValueFunction = Callable[..., Any] | str
 """A function of values; a text: the module and name of one in ``functions/values/``, which is loaded for a question
 that needs it, so that projects load without it."""
@@ -92,3 +99,47 @@ def native(name: str) -> Native:
 def named(name: str, *arguments: exp.Expression) -> exp.Anonymous:
     """A call in DuckDB's words."""
     return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def computed_once(
+    changing: Sequence[bool],
+    values: Sequence[exp.Expression],
+    build: Callable[[Sequence[exp.Expression]], exp.Expression],
+) -> exp.Expression:
+    """An expression over values in DuckDB's words that may write a value more than once.
+
+    DuckDB computes each mention of RAND() anew, also where its own functions are macros (``nullif``); the parameter of
+    a lambda has one value.
+
+    Args:
+        changing: for each value, whether it is another one each time it is computed.
+        values: in DuckDB's words.
+        build: makes the expression of them.
+    """
+    parameters = {place: f"value {place}" for place, is_changing in enumerate(changing) if is_changing}
+    parts = [
+        exp.column(exp.to_identifier(parameters[place], quoted=True)) if place in parameters else value
+        for place, value in enumerate(values)
+    ]
+    tree = build(parts)
+    for place, name in parameters.items():
+        body = exp.Lambda(this=tree, expressions=[exp.to_identifier(name, quoted=True)])
+        rows = named("list_transform", named("list_value", values[place]), body)
+        tree = named("list_extract", rows, exp.Literal.number(1))
+    return tree
+
+
+def whole_quotient(sides: Sequence[exp.Expression]) -> exp.Expression:
+    """Quotient of whole numbers, cut towards zero; a division by zero fails."""
+    left, right = sides
+    is_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
+    by_zero = exp.and_(is_zero, exp.Not(this=exp.Is(this=left.copy(), expression=exp.Null())))
+    fails = exp.If(this=by_zero, true=named("error", exp.Literal.string("division by zero")))
+    return exp.Case(ifs=[fails], default=exp.IntDiv(this=left, expression=right))
+
+
+def list_element(parts: Sequence[exp.Expression]) -> exp.Expression:
+    """Element of a list at a place from 1; NULL outside of it."""
+    value, index = parts
+    inside = exp.GTE(this=exp.Paren(this=index.copy()), expression=exp.Literal.number(1))
+    return exp.Case(ifs=[exp.If(this=inside, true=named("list_extract", value, index))])

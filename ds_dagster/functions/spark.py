@@ -24,6 +24,12 @@ class Java(Protocol):
     def to_digits(self, call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
         """The first argument rounded or cut to the digits (0) of the second, in its own type."""
 
+    def json(self, value: Column, type_: spark_types.DataType) -> Column:
+        """A value of that type as JSON; NULL stays NULL."""
+
+    def negated(self, number: Column, type_: spark_types.DataType) -> Column:
+        """A number with the other sign, all digits of a DECIMAL."""
+
     def scalar(self, method: str, *columns: Column) -> Column:
         """A method of a class of ``dsdagster.scalar`` over columns: ``JsonTexts.value``."""
 
@@ -65,6 +71,14 @@ def limited(f: Functions, number: Column) -> Any:
     """A whole number as the nearest INTEGER."""
     most = f.lit(MOST_PLACES)
     return f.when(number > most, most).when(number < -most, -most).otherwise(number).cast("int")
+
+
+def in_years(f: Functions, time: Column, *, safe: bool = False) -> Column:
+    """A DATE or TIMESTAMP of the years 0001 to 9999, which the types of the dialect hold; the row fails for another,
+    or with ``safe`` it is NULL."""
+    fails = f.lit(None) if safe else f.raise_error(f.lit("a time lies outside of the years 0001 to 9999"))
+    held: Column = f.when(f.year(time).between(1, 9999) | time.isNull(), time).otherwise(fails)
+    return held
 
 
 def of_places(meaning: str | Callable[..., Any]) -> OfCall:

@@ -25,6 +25,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.binding.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.identity.slices import slice_pieces
 from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.project.cluster import cluster_problems
 from ds_dagster.project.collecting import without_collection
 from ds_dagster.project.connections import with_own_connections
 from ds_dagster.settings import Settings, load_settings
@@ -209,7 +210,7 @@ def storage_kind(project: LoadedProject, store: str) -> str:
 
 def keeps_slot(project: LoadedProject, relation: Relation) -> bool:
     """Whether a source has one replication slot for its query, which gives each change once."""
-    return storage_kind(project, relation.store) == "postgres"
+    return kind_of_store(project, relation).capabilities.keeps_slot
 
 
 def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
@@ -277,6 +278,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
     diagnostics = [
         *(diagnostic for file in files for diagnostic in file.diagnostics),
         *_skipped(files),
+        *cluster_problems(assembled, settings),
         *declared.diagnostics,
         *assembled.diagnostics,
         *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.binding import Question, bind_question
 from ds_dagster.questions.engine import QuestionEngine
 from ds_dagster.questions.following import check_endless, is_endless
+from ds_dagster.questions.serving import is_taken_over, serving_relation
 from ds_dagster.questions.tables import read_tables
 from ds_dagster.questions.values import Row, json_rows
 from ds_dagster.sql.script import parse_select
+from ds_dagster.sql.statements import SelectBody
 
 if TYPE_CHECKING:
     import pyarrow
+
+HAND_OVER_SECONDS = 5.0
+"""How long a failed question waits for a hand-over that is in its last step."""
 
 
 def ask(project: LoadedProject, question: Question) -> pyarrow.Table:
@@ -41,13 +48,52 @@ def ask_rows(project: LoadedProject, question: Question) -> list[Row]:
     return json_rows(question.columns, ask(project, question))
 
 
+def ask_select(
+    project: LoadedProject, body: SelectBody, question: Question, limit: int | None = None
+) -> tuple[Question, pyarrow.Table]:
+    """The same, and what was answered: the question is bound anew where a version with other columns has begun to serve
+    since.
+
+    Args:
+        project: loaded.
+        body: of the question.
+        question: bound to it.
+        limit: at most so many rows.
+
+    Raises:
+        DsError: as :func:`ask`, and of the binder where the later version has other columns than are asked for.
+    """
+    try:
+        return question, ask(project, question.limited(limit))
+    except DsError:
+        later = _bound_to_later(project, body, question)
+        if later is None:
+            raise
+        return later, ask(project, later.limited(limit))
+
+
+def _bound_to_later(project: LoadedProject, body: SelectBody, question: Question) -> Question | None:
+    """The question over the versions that serve now; None where they are the same. Names change in the store a moment
+    before the journal says so."""
+    end = time.monotonic() + HAND_OVER_SECONDS
+    while True:
+        is_under_way = any(is_taken_over(project, relation) for relation in question.relations)
+        relations = tuple(serving_relation(project, project.catalog.relations[r.name]) for r in question.relations)
+        if [relation.columns for relation in relations] != [relation.columns for relation in question.relations]:
+            return bind_question(project, body)
+        if not is_under_way or time.monotonic() > end:
+            return None
+        time.sleep(0.05)
+
+
 def ask_text(project: LoadedProject, sql: str) -> pyarrow.Table:
     """The same for the text of a SELECT.
 
     Raises:
         UserError: QUESTION_WITHOUT_END over streams and changelogs, and what :func:`ask` and the binder raise.
     """
-    question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
+    body = parse_select(sql.strip().rstrip(";"), "<query>")
+    question = bind_question(project, body)
     if is_endless(question):
         check_endless(question, sql, always=True)
-    return ask(project, question)
+    return ask_select(project, body, question)[1]

@@ -28,15 +28,24 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.errors import error
 from ds_dagster.functions.group_function import OnlyOver
-from ds_dagster.functions.question import Call, Computed, Native, named
+from ds_dagster.functions.question import (
+    ByTypes,
+    Call,
+    Computed,
+    Native,
+    computed_once,
+    list_element,
+    named,
+    whole_quotient,
+)
 from ds_dagster.functions.table import GROUP_FUNCTIONS, OTHER_ROWS, ROW_FUNCTIONS
 from ds_dagster.functions.values.aggregate import QuestionAggregate
 from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
-from ds_dagster.plan.expressions.binder import cast_type
+from ds_dagster.plan.expressions.bound_trees import cast_type, changes
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.python_functions import user_function
-from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of
+from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, in_years, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
 
 EASY_CASTS = frozenset(
@@ -107,8 +116,9 @@ class Lowering:
         return node
 
     def _once(self, node: exp.Expression) -> exp.Expression:
-        """What may need a Python function: the same tree is the same call, as GROUP BY and ORDER BY need it."""
-        key = repr(node)
+        """What may need a Python function: a tree over columns of the same types is one call, as GROUP BY and
+        ORDER BY need it. Two sub-selects may call their columns alike."""
+        key = f"{node!r} {[str(type_of(column)) for column in node.find_all(exp.Column)]}"
         if key not in self._made:
             self._made[key] = VISITORS[type(node)](self, node)
         expression = self._made[key].copy()
@@ -131,10 +141,12 @@ class Lowering:
         result = type_of(node)
         if result is None:
             raise error("INTERNAL", where=f"{node.this} has no type in a question")
-        call = Call(self.lowered([argument.copy() for argument in written]), written, types, result)
+        values = self.lowered([argument.copy() for argument in written])
+        meaning = meaning.choose(result) if isinstance(meaning, ByTypes) else meaning
         if isinstance(meaning, Native):
-            return meaning.build(call)
-        return self._computed(meaning, call)
+            changing = [changes(argument) for argument in written]
+            return computed_once(changing, values, lambda parts: meaning.build(Call(parts, written, types, result)))
+        return self._computed(meaning, Call(values, written, types, result))
 
     def _computed(self, meaning: Computed, call: Call) -> exp.Expression:
         types = [_known_type(tree) for tree in call.written]
@@ -184,7 +196,9 @@ class Lowering:
             return self._exact(node, add) or self._binary(node)
         total = self._binary(node)
         moves = isinstance(node.this, exp.Interval) or isinstance(node.expression, exp.Interval)
-        return exp.Cast(this=exp.Paren(this=total), to=duck_type(result)) if moves and result is not None else total
+        if not moves or result is None:
+            return total
+        return in_years(exp.Cast(this=exp.Paren(this=total), to=duck_type(result)))
 
     def _binary(self, node: exp.Expression) -> exp.Expression:
         sides = [exp.Paren(this=self.lower(side)) for side in (node.this, node.expression)]
@@ -192,11 +206,9 @@ class Lowering:
 
     def visit_whole_division(self, node: exp.Expression) -> exp.Expression:
         """Whole numbers, cut towards zero; by zero it fails."""
-        left, right = (exp.Paren(this=self.lower(side)) for side in (node.this, node.expression))
-        is_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
-        by_zero = exp.and_(is_zero, exp.Not(this=exp.Is(this=left.copy(), expression=exp.Null())))
-        fails = exp.If(this=by_zero, true=named("error", exp.Literal.string("division by zero")))
-        return exp.Case(ifs=[fails], default=exp.IntDiv(this=left, expression=right))
+        sides = [node.this, node.expression]
+        changing = [changes(side) for side in sides]
+        return computed_once(changing, [exp.Paren(this=side) for side in self.lowered(sides)], whole_quotient)
 
     def visit_interval(self, node: exp.Expression) -> exp.Expression:
         """``INTERVAL 'n unit'``."""
@@ -219,12 +231,10 @@ class Lowering:
 
     def visit_bracket(self, node: exp.Expression) -> exp.Expression:
         """An element of an ARRAY (from 1, NULL outside) or a value of a MAP."""
-        container = type_of(node.this)
-        value, index = self.lower(node.this), self.lower(node.expressions[0])
-        if isinstance(container, MapType):
-            return named("map_extract_value", value, index)
-        inside = exp.GTE(this=exp.Paren(this=index.copy()), expression=exp.Literal.number(1))
-        return exp.Case(ifs=[exp.If(this=inside, true=named("list_extract", value, index))])
+        if isinstance(type_of(node.this), MapType):
+            return named("map_extract_value", self.lower(node.this), self.lower(node.expressions[0]))
+        parts = [node.this, node.expressions[0]]
+        return computed_once([changes(part) for part in parts], self.lowered(parts), list_element)
 
     def visit_field(self, node: exp.Expression) -> exp.Expression:
         """A field of a STRUCT."""

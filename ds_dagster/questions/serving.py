@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError
@@ -14,6 +15,7 @@ from ds_dagster.settings import Settings
 if TYPE_CHECKING:
     from ds_dagster.runtime.journals.records import JobRow
 
+T = TypeVar("T")
 _JOBS: dict[tuple[Path, str], tuple[object, JobRow | None]] = {}
 """State folder and query → the journal's mark when its job was read, and the job."""
 
@@ -39,6 +41,19 @@ def serving_relation(project: LoadedProject, relation: Relation) -> Relation:
     return next((sink for sink in sinks if sink.name == relation.name and sink.store == relation.store), relation)
 
 
+def is_taken_over(project: LoadedProject, relation: Relation) -> bool:
+    """Whether another version of a relation's query is about to get the public name, or has it since a moment."""
+    from ds_dagster.runtime.deciding.versions import is_settled
+    from ds_dagster.runtime.journals import rows
+
+    query = next(iter(project.queries_of(relation.name)), None)
+    try:
+        jobs = {} if query is None else _read(project.settings, lambda c: rows.versions(c, query.name)) or {}
+    except DsError:
+        return False
+    return any(is_settled(row) for row in jobs.values())
+
+
 def _running(settings: Settings, query: BoundQuery) -> BoundQuery | None:
     """The query that serves; None where it is the given one, or none is known."""
     job = _job(settings, query.name)
@@ -60,12 +75,14 @@ def _job(settings: Settings, name: str) -> JobRow | None:
     mark = mark_of(settings.state / "journal.db") if is_local else None
     place = (settings.state, name)
     if mark is None or _JOBS.get(place, (None, None))[0] != mark:
-        _JOBS[place] = (mark, _read(settings, name))
+        from ds_dagster.runtime.journals import rows
+
+        _JOBS[place] = (mark, _read(settings, lambda connection: rows.jobs(connection, [name]).get(name)))
     return _JOBS[place][1]
 
 
-def _read(settings: Settings, name: str) -> JobRow | None:
-    from ds_dagster.runtime.journals import rows
+def _read(settings: Settings, look: Callable[[Any], T | None]) -> T | None:
+    """What the journal says; None where there is none. ``look`` gets a connection."""
     from ds_dagster.runtime.journals.journal import Journal
     from ds_dagster.runtime.processes.environment import engine_environment
 
@@ -74,6 +91,6 @@ def _read(settings: Settings, name: str) -> JobRow | None:
         if not journal.exists():
             return None
         with journal.read() as connection:
-            return rows.jobs(connection, [name]).get(name)
+            return look(connection)
     finally:
         journal.close()

@@ -50,7 +50,28 @@ def read_tables(
 
 
 def _read(project: LoadedProject, relation: Relation, reading: Reading, most_values: int) -> pyarrow.Table:
-    read = read_of(project, relation)
+    return _rows(project, relation, read_of(project, relation), reading, most_values)
+
+
+def read_whole(project: LoadedProject, relation: Relation, read: TableRead, most_values: int) -> pyarrow.Table:
+    """All rows of a relation in its columns, from wherever they are.
+
+    Args:
+        project: with the store.
+        relation: with the columns that are there.
+        read: how it is read, see :func:`read_of`.
+        most_values: rows times columns.
+
+    Raises:
+        UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED. DsError: of the store.
+    """
+    reading = Reading(tuple(column.name for column in relation.columns), Wanted())
+    return _rows(project, relation, read, reading, most_values)
+
+
+def _rows(
+    project: LoadedProject, relation: Relation, read: TableRead, reading: Reading, most_values: int
+) -> pyarrow.Table:
     resolve = resolver(project.settings, relation.store)
     options = {name: resolve(value) for name, value in read.options.items() if name not in OF_LOADS}
     types = {column.name: column.type for column in relation.columns}

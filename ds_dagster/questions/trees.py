@@ -3,12 +3,13 @@ on its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType
+from ds_dagster.functions.question import computed_once, named
 from ds_dagster.plan.expressions.bound_trees import cast_type
 
 TYPE = "ds_type"
@@ -57,6 +58,8 @@ def type_of(node: exp.Expression) -> DataType | None:
         return cast_type(node)
     if isinstance(node, exp.Paren | exp.Neg):
         return type_of(node.this)
+    if isinstance(node, exp.Anonymous) and node.this == "LOWER":  # made of ILIKE, never written so
+        return VARCHAR
     if isinstance(node, exp.Literal):
         return VARCHAR if node.is_string else None
     if isinstance(node, exp.IntDiv):
@@ -84,3 +87,16 @@ def ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
         return
     for child in tree.iter_expressions():
         yield from ungrouped(child, grouped)
+
+
+def in_years(time: exp.Expression) -> exp.Expression:
+    """A time of the years 0001 to 9999, computed once; the row fails for another."""
+
+    def held(parts: Sequence[exp.Expression]) -> exp.Expression:
+        (value,) = parts
+        year = exp.Between(this=named("year", value), low=exp.Literal.number(1), high=exp.Literal.number(9999))
+        is_held = exp.or_(exp.Is(this=value.copy(), expression=exp.Null()), year)
+        fails = named("error", exp.Literal.string("a time lies outside of the years 0001 to 9999"))
+        return exp.Case(ifs=[exp.If(this=is_held, true=value.copy())], default=fails)
+
+    return computed_once([True], [time], held)

@@ -24,7 +24,7 @@ EXACT_DIGITS = 15
 
 
 def json_value(value: Any, type_: DataType) -> Any:
-    """A value from SQLite, Postgres or a record as JSON: times in ISO 8601, bytes in base64, nested values as they are.
+    """A value from SQLite, Postgres or a record as JSON: times in ISO 8601, bytes in base64, at every depth.
 
     Args:
         value: as the driver gives it.
@@ -33,7 +33,7 @@ def json_value(value: Any, type_: DataType) -> Any:
     if value is None:
         return None
     if not isinstance(type_, Scalar):
-        return json.loads(value) if isinstance(value, str | bytes) else _nested(value, type_)
+        return _nested(json.loads(value) if isinstance(value, str | bytes) else value, type_)
     if type_.name in INTEGERS:
         return int(value)
     return _SHAPES[type_.name](value, type_)
@@ -87,6 +87,8 @@ def _nested(value: Any, type_: DataType | None) -> Any:
         return {str(name): _nested(inner, fields.get(str(name))) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_nested(inner, type_.element if isinstance(type_, ArrayType) else None) for inner in value]
+    if isinstance(type_, Scalar):
+        return json_value(value, type_)
     if isinstance(value, datetime | date | day_time):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):
@@ -121,7 +123,8 @@ def _timestamp(value: Any, type_: Scalar) -> str:
 
 
 def _bytes(value: Any, _: Scalar) -> str:
-    return base64.b64encode(bytes(value)).decode("ascii")
+    """JSON texts of stores have it already."""
+    return value if isinstance(value, str) else base64.b64encode(bytes(value)).decode("ascii")
 
 
 _SHAPES: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(

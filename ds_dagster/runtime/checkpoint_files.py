@@ -70,12 +70,12 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     _write(folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
     _write(folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
     conf = {EVOLUTION: json.dumps(named), PARTITIONS: _partitions(place)}
-    entry = _entry(ends["offsets"], conf)
+    entry = entry_of(ends["offsets"], conf)
     for batch in range(max(tip.batch - 1, 0), tip.batch + 1):  # Spark reads the entry before the last one too
         _write(folder / OFFSETS / str(batch), entry)
     _write(folder / COMMITS / str(tip.batch), COMMIT)
     if following is not None:
-        _write(folder / OFFSETS / str(following.batch), _entry(json.loads(following.ends)["offsets"], conf))
+        _write(folder / OFFSETS / str(following.batch), entry_of(json.loads(following.ends)["offsets"], conf))
     exchange(place, folder)
 
 
@@ -86,12 +86,14 @@ def new_folder(place: Path) -> Path:
     return folder
 
 
-def exchange(place: Path, folder: Path) -> None:
-    """The folder takes the place; the former one is moved to ``…-replaced-N``."""
+def exchange(place: Path, folder: Path) -> Path:
+    """The folder takes the place; the former one, if there is one, is moved to ``…-replaced-N``, which is returned."""
+    replaced = _replaced(place)
     if place.exists():
-        place.rename(_replaced(place))
+        place.rename(replaced)
     folder.rename(place)
     force_names(place.parent)
+    return replaced
 
 
 def _partitions(place: Path) -> str:
@@ -104,8 +106,8 @@ def _partitions(place: Path) -> str:
         return "1"
 
 
-def _entry(offsets: Any, conf: Mapping[str, str]) -> str:
-    """An entry of the offset log."""
+def entry_of(offsets: Any, conf: Mapping[str, str]) -> str:
+    """An entry of the offset log: of offsets in the order of the sources, or by their names; event time is 0."""
     version = "v2" if isinstance(offsets, dict) else "v1"
     head = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": conf}
     return "\n".join([version, json.dumps(head, separators=(",", ":")), *_lines(offsets)])

@@ -27,6 +27,8 @@ PATTERNS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 )
 """Folder of a checkpoint → names of its files that belong to one batch."""
 HEADER_LINES = 2
+UNFINISHED = ".tmp"
+"""In the names of files that Spark renames when they are whole."""
 
 
 def kept_batches(place: Path) -> CheckpointLog:
@@ -40,8 +42,9 @@ def kept_batches(place: Path) -> CheckpointLog:
     return CheckpointLog(max(finished, default=None), tips, frozenset(finished & _states(place / STATE)))
 
 
-def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> None:
-    """Let a checkpoint end at one of its earlier batches. The whole one is kept beside it (``…-replaced-N``).
+def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> Path:
+    """Let a checkpoint end at one of its earlier batches. The whole one is kept beside it (``…-replaced-N``); returns
+    where.
 
     Args:
         place: of the job and its version; it has these batches, and the state after ``tip`` where the query keeps some.
@@ -49,20 +52,34 @@ def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> No
         following: the batch after it, planned then and not finished; None if all sinks end at ``tip``.
     """
     planned = tip.batch if following is None else following.batch
-    ends = {OFFSETS: planned, COMMITS: tip.batch, STATE: tip.batch + 1}
+    folder = new_folder(place)
+    copy_batches(place, folder, tip.batch, planned)
+    return exchange(place, folder)
+
+
+def copy_batches(place: Path, folder: Path, finished: int, planned: int) -> None:
+    """Copy a checkpoint without the files of later batches; the copy is on disk when the call returns.
+
+    Args:
+        place: of a checkpoint; batches up to these ends do not change while later ones are written.
+        folder: that does not exist.
+        finished: number of the last finished batch of the copy.
+        planned: number of its last planned batch.
+
+    Raises:
+        OSError: a file cannot be read, or was removed meanwhile (``shutil.Error``).
+    """
+    ends = {OFFSETS: planned, COMMITS: finished, STATE: finished + 1}
 
     def later(path: str, names: list[str]) -> Collection[str]:
-        """The files of a folder that belong to batches after the end."""
+        """The files of a folder that belong to batches after the end, and those that are being written."""
         (part, *_) = (*Path(path).relative_to(place).parts, "")
-        if part not in PATTERNS:
-            return ()
-        matches = ((name, PATTERNS[part].fullmatch(name)) for name in names)
-        return [name for name, match in matches if match and int(match[1]) > ends[part]]
+        pattern = PATTERNS.get(part)
+        matches = ((name, pattern.fullmatch(name) if pattern else None) for name in names)
+        return [name for name, match in matches if UNFINISHED in name or (match and int(match[1]) > ends[part])]
 
-    folder = new_folder(place)
     shutil.copytree(place, folder, ignore=later)
     os.sync()
-    exchange(place, folder)
 
 
 def _numbers(folder: Path) -> set[int]:

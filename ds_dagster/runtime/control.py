@@ -23,7 +23,7 @@ from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, check_consent, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
 from ds_dagster.runtime.deciding.spec import job_spec
-from ds_dagster.runtime.deciding.versions import check_not_underway
+from ds_dagster.runtime.deciding.versions import check_not_underway, is_halted
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
@@ -206,7 +206,7 @@ class Control:
             done = []
             for name in names:
                 job = rows.jobs(connection, [name])[name]
-                if job.desired == "STOPPED":
+                if job.desired == "STOPPED" and not is_halted(job):
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
                 row = desired.stopped(job, requested_by, self.clock.now())

@@ -10,6 +10,9 @@ from sqlalchemy import Connection
 
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
+from ds_dagster.runtime.deciding.backoff import Backoff
+from ds_dagster.runtime.deciding.decide import Streak, decide
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import Turn, after, exchanged, turns
 from ds_dagster.runtime.host import Errand, Host, StartOrder
 from ds_dagster.runtime.journals import rows
@@ -18,9 +21,6 @@ from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.told import told
 from ds_dagster.runtime.processes.joblog import JobLog
-
-PAUSES = {"serve": 2.0, "drop": 60.0}
-"""Kind of errand → seconds between two tries."""
 
 REASONS = {
     "halt": "version {version} takes over",
@@ -31,6 +31,10 @@ REASONS = {
 """Step → what the history says."""
 
 
+Request = tuple[str, int, int]
+"""An errand under way: step, and the generations of both jobs. What was asked for since then is another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class HandOvers:
     """Steps of hand-overs and of versions that go.
@@ -38,6 +42,7 @@ class HandOvers:
     Attributes:
         journal, host, lease, clock, log: of the engine.
         order: the start order of a job, for its places in the stores.
+        backoff, random: delays between two tries of an errand.
     """
 
     journal: Journal
@@ -46,40 +51,84 @@ class HandOvers:
     clock: Clock
     log: JobLog
     order: Callable[[str], StartOrder]
+    backoff: Backoff
+    random: Callable[[], float]
     _retry_at: dict[str, float] = field(default_factory=dict, init=False)
+    _under_way: dict[str, Request] = field(default_factory=dict, init=False)
 
-    def tick(self, jobs: Mapping[str, JobRow], statuses: dict[str, StatusRow]) -> bool:
+    def tick(self, jobs: Mapping[str, JobRow], specs: Mapping[str, JobSpec], statuses: dict[str, StatusRow]) -> bool:
         """One step of each hand-over. ``statuses`` is changed with the journal. Returns whether rows were written.
 
         Raises:
             DsError: the journal cannot be used now (the next tick goes on), ENGINE_LEASE_LOST.
         """
-        outcomes = self.host.errands()
+        outcomes = {name: (self._under_way.pop(name, None), failure) for name, failure in self.host.errands().items()}
         is_changed = False
-        for turn in turns(jobs, statuses, self.clock.now()):
+        in_turn = frozenset(name for name, spec in specs.items() if spec.in_turn)
+        for turn in turns(jobs, statuses, self.clock.now(), in_turn):
             if turn.step in ("serve", "drop"):
                 is_changed |= self._errand(turn, outcomes, statuses)
             elif turn.step != "wait":
                 is_changed |= self._step(turn)
         return is_changed
 
-    def _errand(self, turn: Turn, outcomes: Mapping[str, DsError | None], statuses: dict[str, StatusRow]) -> bool:
-        name = turn.other.name
-        if name not in outcomes:
-            if self._retry_at.get(name, 0.0) <= self.clock.monotonic():
-                kind = "serve" if turn.step == "serve" else "drop"
-                self.host.run_errand(Errand(kind, self.order(name), turn.job.version))  # type: ignore[arg-type]
+    def _errand(
+        self, turn: Turn, outcomes: Mapping[str, tuple[Request | None, DsError | None]], statuses: dict[str, StatusRow]
+    ) -> bool:
+        name, request = turn.other.name, (turn.step, turn.job.generation, turn.other.generation)
+        answered, failure = outcomes.get(name, (None, None))
+        if answered != request:
+            if name not in self._under_way and self._retry_at.get(name, 0.0) <= self.clock.monotonic():
+                self._under_way[name] = request
+                self.host.run_errand(self._errand_of(turn))
             return False
-        failure = outcomes[name]
         if failure is None:
             return self._exchange(turn, statuses) if turn.step == "serve" else self._forget(turn, statuses)
-        self.log.line(name, "WARNING", f"{turn.step} failed: {failure}")
-        if turn.step == "serve" and (failure.fault.hint == "never" or failure.fault.domain == "internal"):
-            return self._step(replace(turn, step="give_up"), failure)
-        self._retry_at[name] = self.clock.monotonic() + PAUSES[turn.step]
+        return self._failed(turn, failure, statuses)
+
+    def _failed(self, turn: Turn, failure: DsError, statuses: dict[str, StatusRow]) -> bool:
+        """Try an errand again after a delay, or give up by the rule of batches. Public names that may have changed
+        already are tried until the store tells."""
+        now, before = self.clock.now(), turn.other_status
+        streak = Streak.after(before.streak, failure.condition, before.batch, now)
+        decision = decide(
+            failure.fault,
+            before.attempts + 1,
+            finite=False,
+            backoff=self.backoff,
+            random=self.random,
+            streak=streak,
+            now=now,
+        )
+        repeats = failure.fault.domain == "external" and decision.after is None and failure.fault.hint != "never"
+        because = streak.count_text(now) if repeats else decision.because
+        self.log.line(turn.other.name, "WARNING", f"{turn.step}: {because}: {failure}")
+        if turn.step == "serve" and decision.after is None and (turn.in_turn or not repeats):
+            return self._step(replace(turn, step="give_up"), failure, because)
+        delay = self.backoff.limit if decision.after is None else decision.after
+        self._retry_at[turn.other.name] = self.clock.monotonic() + delay
+        tried = replace(
+            before, attempts=before.attempts + 1, streak=streak.to_json(), next_retry=now + delay, **told(failure)
+        )
+        return self._tried(turn, tried, _tried_again(turn, tried, now, because), statuses)
+
+    def _tried(self, turn: Turn, status: StatusRow, history: Transition, statuses: dict[str, StatusRow]) -> bool:
+        """A version rests before its last step, and says why."""
+        with self.journal.write() as connection:
+            if not self._is_current(connection, turn):
+                return True
+            rows.save_statuses(connection, [status], writer=self.lease.row.token)
+            rows.add_transitions(connection, [history])
+        statuses[status.name] = status
         return False
 
-    def _step(self, turn: Turn, failure: DsError | None = None) -> bool:
+    def _errand_of(self, turn: Turn) -> Errand:
+        order = self.order(turn.other.name)
+        if turn.step == "drop":
+            return Errand("drop", order)
+        return Errand("serve", order, turn.job.version, self.order(turn.job.name))
+
+    def _step(self, turn: Turn, failure: DsError | None = None, because: str = "") -> bool:
         """Write the rows of a step, unless somebody has asked for something else meanwhile."""
         now = self.clock.now()
         with self.journal.write() as connection:
@@ -88,7 +137,7 @@ class HandOvers:
             for row in after(turn, now):
                 moved = row.generation != (turn.job if row.name == turn.job.name else turn.other).generation
                 (rows.save_job if moved else rows.mark_job)(connection, row)
-                rows.add_transitions(connection, [_transition(turn, row, now, failure)])
+                rows.add_transitions(connection, [_transition(turn, row, now, failure, because)])
             bump_revision(connection)
         return True
 
@@ -125,7 +174,7 @@ class HandOvers:
         return stored == {row.name: row for row in (turn.job, turn.other)}
 
 
-def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None) -> Transition:
+def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None, because: str) -> Transition:
     before = turn.job if row.name == turn.job.name else turn.other
     status = turn.other_status if turn.step == "give_up" else StatusRow("")
     said = {"condition": status.condition, "message": status.message, "parameters": status.parameters}
@@ -136,12 +185,28 @@ def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None) ->
         kind="desired",
         source=before.role if before.role != row.role else before.desired,
         target=row.role if before.role != row.role else row.desired,
-        reason=REASONS[turn.step].format(version=turn.other.version),
+        reason=": ".join(filter(None, (REASONS[turn.step].format(version=turn.other.version), because))),
         condition=said["condition"],
         message=said["message"],
         parameters=said["parameters"],
         generation=row.generation,
         actor=turn.other.requested_by,
+    )
+
+
+def _tried_again(turn: Turn, status: StatusRow, now: float, because: str) -> Transition:
+    return Transition(
+        name=turn.other.name,
+        at=now,
+        kind="desired",
+        source=turn.other.role,
+        target=turn.other.role,
+        reason=because,
+        condition=status.condition,
+        message=status.message,
+        parameters=status.parameters,
+        generation=turn.other.generation,
+        actor="engine",
     )
 
 

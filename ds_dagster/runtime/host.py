@@ -94,14 +94,17 @@ class Errand:
 
     Attributes:
         kind: ``serve``: the tables of ``order`` take the public names, those that have them go to the places of
-            version ``former``; ``drop``: the tables of ``order`` go, with its checkpoint. Both may be done twice.
+            version ``former``; streams are written by ``order`` from where ``serving`` stopped. ``drop``: the tables of
+            ``order`` go, with its checkpoint. Both may be done twice.
         order: of the version, whose query is stopped.
         former: version that serves until then (kind ``serve``).
+        serving: its order; it is stopped too (kind ``serve``).
     """
 
     kind: Literal["serve", "drop"]
     order: StartOrder
     former: int = 0
+    serving: StartOrder | None = None
 
 
 class Host(Protocol):

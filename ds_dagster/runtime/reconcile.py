@@ -28,6 +28,7 @@ from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
 from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.status import RESTORED
 
 BEAT_SECONDS = 1.0
 """How often figures and the engine's beat are written when nothing else is."""
@@ -73,7 +74,9 @@ class Reconciler:
         def order(name: str) -> StartOrder:
             return self._order(name, is_started=True)
 
-        self._hand_overs = HandOvers(self.journal, self.host, self.lease, self.clock, self.log, order)
+        self._hand_overs = HandOvers(
+            self.journal, self.host, self.lease, self.clock, self.log, order, self.backoff, self.random
+        )
 
     def take_over(self) -> None:
         """Once, before the first tick: settle what a former engine left behind. Every row is written again, so that it
@@ -107,7 +110,7 @@ class Reconciler:
             self._keep(decided)
         for effect in decided.effects:
             self._act(effect)
-        if not self.draining and self._hand_overs.tick(self._jobs, self._statuses):
+        if not self.draining and self._hand_overs.tick(self._jobs, self._specs, self._statuses):
             self._revision = ""
 
     def ended_by(self, failure: DsError) -> None:
@@ -224,14 +227,15 @@ class Reconciler:
 
     def _order(self, name: str, *, is_started: bool) -> StartOrder:
         job, status = self._jobs[name], self._statuses[name]
+        is_restored = RESTORED in job.begins
         return StartOrder(
             name=job.name,
             incarnation=status.incarnation,
             spec=self._specs[job.name],
             identity=self.identity.sink(job.writes_as, job.checkpoint_version),
             checkpoint_version=job.checkpoint_version,
-            started=is_started,
-            progressed=is_started and status.batch is not None,
+            started=is_started or is_restored,
+            progressed=is_restored or (is_started and status.batch is not None),
             skips=skips_of(job.skips),
             begins=job.begins,
             writes_as=job.writes_as,

@@ -17,11 +17,15 @@ Role = Literal["serving", "staged", "promoting", "kept", "dropping"]
 ``promoting``: it takes over as soon as it has caught up; ``kept``: it served before, and is stopped; ``dropping``: it
 goes with its rows and its checkpoint."""
 
+UP: tuple[JobState, ...] = ("RUNNING", "STARTING")
+"""States of a job that runs, or is being started."""
+
 Action = Literal["ensure", "restart", "stop", "reset"]
-Consent = Literal["duplicates", "from_now", "empty"]
+Consent = Literal["duplicates", "from_now", "empty", "restored"]
 """What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has; ``from_now``:
 sources are read from the end they have when the job starts, so what was there before is in no result; ``empty``: the
-records of the job's own topics are deleted first."""
+records of the job's own topics are deleted first; ``restored``: the new checkpoint was made from a savepoint."""
+RESTORED: Consent = "restored"
 
 
 def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = False) -> tuple[Consent, ...]:
@@ -107,6 +111,13 @@ class JobStatus(Figures):
     def of(self) -> str:
         """Name of its query."""
         return self.query or self.name
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it is wanted and neither runs nor is being started; of a finite one: whether it failed."""
+        return (
+            self.state == "FAILED" if self.desired == "FINISHED" else self.desired == "RUNNING" and self.state not in UP
+        )
 
     @property
     def writes_as(self) -> str:

@@ -9,12 +9,11 @@ from sqlalchemy import Connection
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding import versions
 from ds_dagster.runtime.deciding.beside import why_not_beside
-from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.changes import definition_of
 from ds_dagster.runtime.deciding.desired import transition
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.deciding.versions import Staged, VersionRequest
@@ -47,7 +46,7 @@ class Versions:
         if query is None:
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         serving = self.jobs(name).get(name)
-        reason = "" if serving is None else why_not_beside(project, query, self._definition(serving))
+        reason = "" if serving is None else why_not_beside(project, query, definition_of(serving, project.settings))
         if reason:
             raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
         request = self._request(job_spec(project, query))
@@ -127,7 +126,8 @@ class Versions:
             on_change: gets the status of the version that takes over.
 
         Raises:
-            UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT.
+            UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT, PROMOTION_HELD_UP: public names may have
+                changed, so it cannot be taken back.
         """
         number, end = version_number(job), self.control.clock.monotonic() + timeout
         while True:
@@ -140,30 +140,28 @@ class Versions:
             status = self.control.status(job)
             if on_change is not None:
                 on_change(status)
-            if self.control.clock.monotonic() > end and self.withdraw(name):
-                raise error(
-                    "PROMOTION_TIMED_OUT", name=name, version=number, seconds=int(timeout), state=status.state.lower()
-                )
+            if self.control.clock.monotonic() > end:
+                self._give_up_waiting(name, status, int(timeout))
             self.control.clock.sleep(POLL_SECONDS)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _give_up_waiting(self, name: str, status: JobStatus, seconds: int) -> None:
+        if self.withdraw(name):
+            shown = ": ".join(filter(None, (status.state.lower(), status.message)))
+            raise error("PROMOTION_TIMED_OUT", name=name, version=status.version, seconds=seconds, state=shown)
+        if status.condition and status.state == "STOPPED":
+            raise error("PROMOTION_HELD_UP", name=name, version=status.version, seconds=seconds, reason=status.message)
 
     def _check_columns(self, name: str) -> None:
         jobs = self.jobs(name)
         staged = next((row for row in jobs.values() if row.role == "staged"), None)
         if staged is None or name not in jobs:
             return
-        old, new = self._definition(jobs[name]), self._definition(staged)
+        old, new = (definition_of(row, self.control.settings) for row in (jobs[name], staged))
         changes = () if old is None or new is None else breaking_changes(old, new)
         if changes:
             raise error("PROMOTION_CHANGES_COLUMNS", name=name, version=staged.version, changes="; ".join(changes))
-
-    def _definition(self, row: JobRow) -> BoundQuery | None:
-        """What a version runs; None where it does not compile any more, which the query that runs does not mind."""
-        try:
-            return recompiled(JobSpec.from_json(row.spec), self.control.settings)[1]
-        except DsError:
-            return None
 
     def _request(self, spec: JobSpec | None = None) -> VersionRequest:
         return VersionRequest(self.by, self.control.clock.now(), spec)

@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from ds_dagster.errors import error
 from ds_dagster.functions.operators import OPERATORS
-from ds_dagster.plan.expressions.bound_trees import cast_source, cast_type
+from ds_dagster.functions.spark import in_years, limited
+from ds_dagster.plan.expressions.bound_trees import cast_source, cast_type, changes
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.spark.functions import java_values
 from ds_dagster.spark.functions.calls import called
@@ -91,7 +92,8 @@ class ExpressionCompiler:
 
     def visit_negation(self, node: exp.Expression) -> Column:
         """The number with the other sign."""
-        return -self.compile(node.this)
+        number = self.compile(node.this)
+        return java_values.negated(number, self.type_of(number))
 
     def visit_sum(self, node: exp.Expression) -> Column:
         """Numbers, or a time moved by an interval; a DATE stays a DATE."""
@@ -100,7 +102,7 @@ class ExpressionCompiler:
             return self._sum(node)
         moved = self.compile(node.expression if amount is node.this else node.this)
         shifted = moved - _interval(amount) if isinstance(node, exp.Sub) else moved + _interval(amount)
-        return shifted.cast(self.type_of(moved))
+        return in_years(sf, shifted.cast(self.type_of(moved)))
 
     def _sum(self, node: exp.Expression) -> Column:
         """A chain of sums, without recursion on its left."""
@@ -143,8 +145,10 @@ class ExpressionCompiler:
 
     def visit_between(self, node: exp.Expression) -> Column:
         """Both bounds included."""
-        value = self.compile(node.this)
-        return (value >= self.compile(node.args["low"])) & (value <= self.compile(node.args["high"]))
+        value, low, high = (self.compile(tree) for tree in (node.this, node.args["low"], node.args["high"]))
+        if changes(node.this):
+            return sf.call_function("between", value, low, high)
+        return (value >= low) & (value <= high)
 
     def visit_like(self, node: exp.Expression) -> Column:
         """Without ESCAPE a backslash is a character like any other."""
@@ -180,7 +184,8 @@ class ExpressionCompiler:
         value, index = self.compile(node.this), self.compile(node.expressions[0])
         if isinstance(self.type_of(value), spark_types.MapType):
             return sf.try_element_at(value, index)
-        return sf.get(value, index - 1)
+        place = limited(sf, index) if isinstance(self.type_of(index), spark_types.LongType) else index
+        return sf.get(value, sf.when(place > 0, place - 1))
 
     def visit_field(self, node: exp.Expression) -> Column:
         """A field of a STRUCT."""

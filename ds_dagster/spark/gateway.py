@@ -7,11 +7,12 @@ gateway to remember; :class:`Package` needs no question at all where the names a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from py4j import protocol
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 KEPT_NAMES = (
@@ -104,6 +105,18 @@ class ListConverter:
 
 def _padded(part: list[object]) -> list[object]:
     return [*part, *[None] * (_PARTS - len(part))]
+
+
+def launch_jvm(properties: Mapping[str, str]) -> None:
+    """Start this process's JVM with the properties of its first session; nothing where one runs.
+
+    With our jar its threads get a class loader that remembers the names without a class. That is before Spark starts:
+    loaders of its tasks ask the one of the thread that started it.
+    """
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(properties.items())))
+    view = cast(Any, SparkContext._jvm)
+    if isinstance(view.dsdagster.session.AbsentClasses, JavaClass):
+        view.dsdagster.session.AbsentClasses.install()
 
 
 def quicken(spark: SparkSession) -> None:

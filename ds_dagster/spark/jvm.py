@@ -10,7 +10,8 @@ turns such an exception into ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -361,6 +362,15 @@ class Operators:
         framed = bytes(self._jvm.record.BatchParts.collect(_java(batch), *places))
         return _unframed(framed)
 
+    @contextmanager
+    def rows_of_sinks(self, batch: DataFrame) -> Iterator[Callable[[int], DataFrame]]:
+        """Rows by the number of a sink; ``batch`` has that number and a struct for each sink, and is computed once."""
+        rows = self._jvm.record.SinkRows.of(_java(batch))
+        try:
+            yield lambda number: DataFrame(rows.sink(number), batch.sparkSession)
+        finally:
+            rows.release()
+
     def read_float(self, part: Column, *, wide: bool) -> Column:
         """Eight (``wide``) or four big-endian bytes as DOUBLE or FLOAT; null stays null."""
         return cast(Column, ClassicColumn(self._jvm.record.Floats.read(_java(part), wide)))
@@ -456,10 +466,6 @@ class Operators:
     def remove_clock(self, job: str) -> None:
         """Forget the clock of a job that has ended."""
         self._jvm.time.Clocks.remove(job)
-
-    def close_ended_stores(self) -> None:
-        """Write and close the state of runs that have ended, before anybody changes their checkpoints."""
-        self._jvm.checkpoint.EndedStores.close(self.spark._jsparkSession)
 
     def advance_clock(self, job: str, micros: int) -> None:
         """All rows before ``micros`` (since 1970) have been sent; never moves time back."""

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -22,7 +22,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.settings import Settings, is_local
-from ds_dagster.spark.gateway import known_class, quicken
+from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores
+from ds_dagster.spark.gateway import has_operators, known_class, launch_jvm, quicken
 
 StateStore = Literal["heap", "rocksdb"]
 LOCAL_FILE_SYSTEMS: Mapping[bool, str] = MappingProxyType(
@@ -75,7 +76,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.pyspark.jvmStacktrace.enabled": "false",
         # the place in our code where a column was made: six calls into the JVM for every one of them
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
+        PARTITIONS: "1",
         "spark.sql.streaming.pollingDelay": "100ms",
         # time moves by ticks only, each of which is data and the watermark of its own batch: nothing is left to do for
         # a batch without data (dsdagster.time.BatchWatermark), and one would follow the other behind a time to live
@@ -99,7 +100,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 """Defaults of every session; ``[tool.ds-dagster.spark]`` overrides any of them."""
 
-CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"})
+CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", PARTITIONS})
 """Defaults that hold on one machine only."""
 
 _LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -137,7 +138,8 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
     values |= {
         "spark.master": master,
         "spark.driver.memory": settings.engine.memory,
-        "spark.pyspark.python": sys.executable,
+        "spark.dsdagster.batchMegabytes": str(settings.engine.batch_megabytes),
+        PYTHON_PROPERTY: sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.driver.defaultJavaOptions": END_WITHOUT_MEMORY,
@@ -160,26 +162,50 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
 
 
 def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) -> SparkSession:
-    """Start the JVM and its session (classic, not Connect); the caller stops it.
+    """Start the JVM and its session (classic, not Connect); the caller stops it. On a cluster, wait for its executors:
+    state has as many partitions as they have cores unless the project says otherwise.
 
     Args:
         settings: master, cores, memory and Spark properties of the project.
         jars: see :func:`session_settings`.
         app_name: shown by Spark.
+
+    Raises:
+        ExternalError: CLUSTER_HAS_NO_EXECUTORS, and what :func:`check_executors` raises.
     """
     import pyspark
 
-    if not settings.engine.is_cluster:
+    if not settings.engine.has_other_hosts:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM reads it where it plans Python data sources
     for name in _LOGGERS_OF_VALUES:
         logging.getLogger(name).disabled = True
-    builder = SparkSession.builder.appName(app_name)
-    for key, value in session_settings(settings, jars=jars, version=pyspark.__version__).items():
+    values = {**session_settings(settings, jars=jars, version=pyspark.__version__), "spark.app.name": app_name}
+    launch_jvm(values)
+    builder = SparkSession.builder
+    for key, value in values.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     quicken(session)
+    if has_operators(session):
+        context = cast(Any, session.sparkContext)._jsc.sc()
+        known_class(session, "dsdagster.schedule.OldestFirst").install(context)
+        known_class(session, "dsdagster.session.HadoopDefaults").drop(context.hadoopConfiguration())
+    if settings.engine.is_cluster:
+        _join_cluster(session, settings)
     return session
+
+
+def _join_cluster(session: SparkSession, settings: Settings) -> None:
+    """Wait for executors and look at their hosts; a session that cannot be used is stopped."""
+    with ExitStack() as undo:
+        undo.callback(session.stop)
+        cores = registered_cores(session, settings)
+        if has_operators(session):
+            check_executors(session, settings)
+        undo.pop_all()
+    if PARTITIONS not in settings.spark:
+        session.conf.set(PARTITIONS, str(cores))
 
 
 @contextmanager
@@ -213,6 +239,7 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
     """
     session = spark.newSession()
     session.conf.set(_STATE_STORE, class_name(store, spark.version))
+    session.conf.set(PARTITIONS, cast("str", spark.conf.get(PARTITIONS)))
     for key, value in settings.items():
         session.conf.set(key, value)
     return session
@@ -242,7 +269,8 @@ def active(session: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def in_pool(spark: SparkSession, job: str) -> Iterator[None]:
-    """Run the body with the job's own scheduler pool, so that a heavy job cannot starve light ones.
+    """Run the body with the job's own scheduler pool, so that a heavy job cannot starve light ones. Among pools with as
+    many running tasks the one with the oldest batch is next (``dsdagster.schedule.OldestFirst``).
 
     A streaming query started inside keeps the pool for all its batches.
     """

@@ -104,6 +104,15 @@ class TableSink(ABC):
         """
         self._guarded("note a batch", lambda: self._renumber(tip), tip.batch)
 
+    def adopt(self, tip: Tip) -> None:
+        """Note a batch as the newest one of this version, which has none; rows that are there stay.
+
+        Raises:
+            InternalError: the ledger of this version ends at another batch.
+            ExternalError: the store cannot be reached.
+        """
+        self._guarded("note a batch", lambda: self._adopt(tip), tip.batch)
+
     def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
         """Apply one batch exactly once.
 
@@ -149,6 +158,16 @@ class TableSink(ABC):
             if newest is None or newest.batch >= tip.batch or not replace(newest, batch=tip.batch).is_same(tip):
                 raise error("INTERNAL", where=f"the ledger of {self.table} ends at {batch_text(newest)}")
             self._apply(work, pyarrow.table({}), tip, replaces=False)
+
+    def _adopt(self, tip: Tip) -> None:
+        import pyarrow
+
+        with self._transaction() as work:
+            newest = self._state(work, tip, 0).facts.tip
+            if newest is not None and not newest.is_same(tip):
+                raise error("INTERNAL", where=f"the ledger of {self.table} ends at {batch_text(newest)}")
+            if newest is None:
+                self._apply(work, pyarrow.table({}), tip, replaces=False)
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
         """The outcome of the batch, and the number of rows of the run so far."""

@@ -66,7 +66,8 @@ class Restart:
 class Crash:
     """The step before it meets crashes in every query.
 
-    ``before_commit``: each batch of the step once dies after its sink wrote, before Spark's commit, and is replayed.
+    ``before_commit``: each batch of the step once dies after its sink wrote (of several after the first and after the
+    last), before Spark's commit, and is replayed.
     ``after_commit``: the query dies behind the commit of each batch of the step, before the next one has written.
     """
 

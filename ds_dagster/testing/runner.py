@@ -154,6 +154,8 @@ class CaseRun:
             DsError: the case asks for something that is not there, or a plan is refused.
         """
         full = [running for running in self.queries if running.query.refresh == "full"]
+        for store in self._table_stores():
+            memory_loader.hold(store)
         try:
             for running in self.queries:
                 if running not in full:
@@ -206,7 +208,7 @@ class CaseRun:
     def step_wait(self, step: Wait) -> None:
         """Rows of views and tables are older by so much."""
         for store in self._table_stores():
-            memory_loader.PASSED[store] = memory_loader.PASSED.get(store, 0) + step.millis
+            memory_loader.hold(store, step.millis)
 
     def _table_stores(self) -> set[str]:
         """Where this case keeps tables."""

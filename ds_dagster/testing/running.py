@@ -41,9 +41,17 @@ def plain(value: PropertyValue) -> str:
 
 @dataclass(slots=True)
 class Crashes:
-    """Which batches of a step die. A batch dies once, after each of its sinks once."""
+    """Which batches of a step die. A batch dies once; one of several sinks after the first, where the others have to
+    catch up, and after the last, where each has to know what it has.
+
+    Attributes:
+        point: where they die, None: nowhere.
+        sinks: those after which a batch dies, None: each.
+        fired: a batch has died, and the query was not started again yet.
+    """
 
     point: CrashPoint | None = None
+    sinks: frozenset[str] | None = None
     fired: bool = False
     _first: int | None = None
     _dead: set[tuple[int, str]] = field(default_factory=set)
@@ -61,7 +69,7 @@ class Crashes:
 
     def after_write(self, epoch: int, sink: str = "") -> None:
         """The sink has it, Spark does not know yet."""
-        if self.point == "before_commit":
+        if self.point == "before_commit" and (self.sinks is None or sink in self.sinks):
             self._die(epoch, sink)
 
     def _die(self, epoch: int, sink: str) -> None:
@@ -170,6 +178,8 @@ class RunningQuery:
 
     def _prepared(self, identity: SinkIdentity) -> PreparedQuery:
         owners = {part.name: self.query.writer_of(part, identity) for part in self.query.parts}
+        writers = [owner.job for owner in owners.values()]
+        self.crashes.sinks = frozenset((writers[0], writers[-1]))
         loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
         captures = {name: self._capture(name, owner) for name, owner in owners.items()}
         return prepare(

@@ -11,12 +11,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ds_dagster.jars import is_resolved, operator_jar, resolve
-from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.settings import Settings
 from ds_dagster.spark.session import build_session, stderr_of_jvm
-from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
+from ds_dagster.testing.short_lived import session_engine, session_properties
 
 _SPARK = {
-    "spark.driver.extraJavaOptions": SESSION_OPTIONS,
     "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
@@ -44,8 +43,8 @@ def _start() -> SparkSession:
         root=folder,
         sql=folder,
         state=folder,
-        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
-        spark=_SPARK,
+        engine=session_engine(),
+        spark={**_SPARK, **session_properties()},
     )
     # connectors are not needed, but one process has one JVM, which whoever comes later has to share
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()

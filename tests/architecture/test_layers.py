@@ -109,7 +109,7 @@ LAYERS: Mapping[str, Layer] = {
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
         f"{COMPILER} questions observation runtime local testing orchestration demo",
-        third="click prompt_toolkit sqlglot",
+        third="click prometheus_client prompt_toolkit sqlglot",
         inside="spark dagster dagster_graphql pytest confluent_kafka boto3 psycopg2",
     ),
     "__init__": layer(typing="orchestration"),

@@ -17,6 +17,7 @@ OWN = {
     "docs": "the pages of docs/",
     "e2e": "a tier",
     "e2e/changing": "queries of that tier that change while they run",
+    "e2e/cluster": "a Spark cluster",
     "e2e/sql": "the statements of that tier",
     "nexmark": "benchmarks/nexmark",
     "scripts": "the programs of scripts/",

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.cli.commands.jobs import is_down
 from ds_dagster.cli.main import COMMANDS, run
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.processes.locks import FileLock
@@ -200,7 +199,7 @@ def test_the_project_may_stand_before_the_command(
     ],
 )  # fmt: skip
 def test_what_counts_as_down(desired: Any, state: Any, down: bool) -> None:
-    assert is_down(JobStatus("q", "j", "r", state, desired)) is down
+    assert JobStatus("q", "j", "r", state, desired).is_down is down
 
 
 def test_the_exit_code_of_ps_and_doctor_tells_of_jobs_that_are_down(

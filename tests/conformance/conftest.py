@@ -29,7 +29,7 @@ from ds_dagster.jars import driver_jars
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
-from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.settings import Settings
 from ds_dagster.spark.session import build_session
 from ds_dagster.stores.databricks.connection import WorkspaceAddress, table_of
 from ds_dagster.stores.databricks.loader import DatabricksLoader
@@ -46,7 +46,7 @@ from ds_dagster.stores.snowflake.loader import SnowflakeLoader
 from ds_dagster.stores.sqlite.loader import SqliteLoader
 from ds_dagster.stores.sqlite.reader import open_views
 from ds_dagster.stores.sqlite.views import file_name
-from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
+from ds_dagster.testing.short_lived import session_engine, session_properties
 from tests import snowflake_server
 from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
@@ -265,7 +265,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         return
     folder = tmp_path_factory.mktemp("spark")
     spark_settings = {
-        "spark.driver.extraJavaOptions": SESSION_OPTIONS,
+        **session_properties(),
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         **LOSING,
@@ -274,7 +274,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         root=folder,
         sql=folder,
         state=folder,
-        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
+        engine=session_engine(),
         spark=spark_settings,
     )
     made = build_session(settings, jars=driver_jars(), app_name="conformance")

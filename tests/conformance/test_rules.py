@@ -123,6 +123,17 @@ def test_its_newest_batch_gets_a_later_number(sink: Any, batch: Any) -> None:
     loader = sink.loader(tip=CheckpointTip(Tip(6, A), Tip(7, B))).loader
     assert not loader.load(batch([("./b", 1)]), Tip(7, B)).replayed
     assert sink.rows() == [("./a", 1), ("./b", 1)]
+    restored = sink.open_loader(sink.target(), SinkIdentity("test/j/q", 2))
+    for _ in range(2):  # a kill repeats it
+        restored.adopt(Tip(3, B, ENDS[1]))
+    assert refused(lambda: restored.adopt(Tip(4, A))) == "INTERNAL"
+    restored.close()
+    loader = sink.loader(version=2, tip=CheckpointTip(Tip(2, A), Tip(3, B))).loader
+    assert loader.load(batch([("./c", 1)]), Tip(3, B)).replayed, (
+        "the rows of the version before are its own (ds restore)"
+    )
+    assert not loader.load(batch([("./c", 1)]), Tip(4, A)).replayed
+    assert sink.rows() == [("./a", 1), ("./b", 1), ("./c", 1)]
 
 
 def test_a_target_that_was_removed_is_gone(loaded: Any, batch: Any) -> None:

@@ -32,9 +32,13 @@ from tests.engines import SHORT_LIVED
 ROOT = Path(__file__).parents[2]
 WAIT = float(os.environ.get("DS_TEST_WAIT", "300"))
 """Seconds until something that must happen has happened, on a busy machine."""
+JOURNAL = "DS_TEST_JOURNAL"
+"""Variable that a project names where its journal is in its Postgres."""
 KINESIS_SECRET = "marked-kinesis-secret-7f3a"
 """Given by reference; may stand in no file but the project's ``.env``."""
 
+SETTINGS = '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n'
+"""Of a project, up to the properties of Spark."""
 OF_THEIR_OWN = """
 [stores.unreachable]
 uris = "127.0.0.1:9"
@@ -126,18 +130,26 @@ def _kafka_record(message: Any) -> Record:
 class House:
     """A project, its servers and its engine."""
 
-    def __init__(self, root: Path, extra: Mapping[str, str] = {}, engine: str = "") -> None:
+    def __init__(
+        self,
+        root: Path,
+        extra: Mapping[str, str] = {},
+        engine: str = "",
+        settings: str = SETTINGS,
+        servers: Sequence[str] = (),
+    ) -> None:
         shutil.copytree(ROOT / "sql", root / "sql", dirs_exist_ok=True)
         for name, text in extra.items():
             (root / "sql" / name).write_text(text)
         (root / "ds.toml").write_text(
-            'database = "clickstream_db"\nstore = "prod_kafka"\n'
-            '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n' + SHORT_LIVED + engine
+            'database = "clickstream_db"\nstore = "prod_kafka"\n' + settings + SHORT_LIVED + engine
         )
         (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\n")
         self.root, self.state = root, root / ".ds"
         try:
-            self.up()
+            self.up(*servers)
+            if JOURNAL in settings:
+                self._name_journal()
             self.settings: Settings = load_settings(root)
             self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
         except BaseException:
@@ -158,6 +170,14 @@ class House:
         overlay = self.state / "local.toml"
         marked = '"kinesis.secret_access_key" = {env = "MARKED_KINESIS_SECRET"}'
         overlay.write_text(overlay.read_text().replace('"kinesis.secret_access_key" = "local"', marked) + OF_THEIR_OWN)
+
+    def _name_journal(self) -> None:
+        """The project's journal is in its Postgres."""
+        assert self.postgres_url
+        password = (self.state / "secrets" / "postgres").read_text().strip()
+        url = self.postgres_url.replace("://", f"://postgres:{password}@")
+        with (self.root / ".env").open("a") as variables:
+            variables.write(f"{JOURNAL}={url}\n")
 
     def kill_server(self, name: str) -> None:
         """kill -9 of one server."""

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ PHASES = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
-def running(house: House) -> None:
+def running(house: House) -> Iterator[None]:
     house.start(*CLICKSTREAM)
+    yield
+    house.stop(*CLICKSTREAM)  # ten queries that wait for data take a quarter of a processor, the broker's part included
 
 
 def test_every_relation_holds_what_the_model_says(house: House) -> None:
@@ -57,8 +60,10 @@ def test_a_topic_is_configured_as_its_leftmost_source(house: House) -> None:
 
 def test_a_click_is_counted_within_a_second(house: House) -> None:
     """Measured exactly in the benchmark; here on a machine that may be busy with other things, by as much as it is."""
-    took = []
+    took: list[float] = []
     for number in range(8):
+        if took and min(took) < 1.0:
+            break
         url = f"./latency{number}-{time.time_ns()}"
         sent = time.monotonic()
         house.send("clicks", [clicks(random.Random(number), 1, 0)[0] | {"url": url}])

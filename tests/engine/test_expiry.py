@@ -48,7 +48,7 @@ def test_a_quiet_view_loses_what_is_too_old(loader: MemoryLoader) -> None:
     loader.load(pyarrow.table({"url": ["a"]}), 0)
     rounds.round()
     assert stored() == 1
-    memory_loader.PASSED[PLACE[0]] = MINUTE
+    memory_loader.hold(PLACE[0], MINUTE)
     rounds.round()
     assert stored() == 1, "not due again"
     clock.advance(pause_seconds(MINUTE))
@@ -58,7 +58,7 @@ def test_a_quiet_view_loses_what_is_too_old(loader: MemoryLoader) -> None:
 
 def test_only_views_that_are_being_filled(loader: MemoryLoader) -> None:
     loader.load(pyarrow.table({"url": ["a"]}), 0)
-    memory_loader.PASSED[PLACE[0]] = MINUTE
+    memory_loader.hold(PLACE[0], MINUTE)
     ExpiryRounds(lambda: [hosted(loader, "starting")], FakeClock().monotonic).round()
     assert stored() == 1
 

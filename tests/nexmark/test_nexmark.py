@@ -18,8 +18,8 @@ from ds_dagster.testing.session import shared_session
 
 REFUSED: tuple[str, ...] = ()
 """Queries that may be refused, as not built. May only shrink."""
-EVENTS, PARTS = 2_500, 3
-"""Half a minute of events around midnight."""
+EVENTS, PARTS = 2_500, 2
+"""Half a minute of events around midnight; a restart between the parts."""
 MANY_EVENTS, MANY_PARTS = 10_000, 8
 
 

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import dagster as dg
+import pytest
 import yaml
 
 from ds_dagster.orchestration import DsProject, DsTranslator, build_ds_checks, build_ds_definitions
@@ -74,6 +75,7 @@ def test_one_op_for_all_streams(tmp_path: Path) -> None:
     assert len(list(definitions.resolve_all_asset_specs())) == count + 2, "clicks, and the engine"
 
 
+@pytest.mark.servers
 def test_dagsters_own_validation_tells_mistakes(folder: Path) -> None:
     """``dagster definitions validate`` fails with the place of a mistake."""
     write_project(folder, wrong="CREATE STREAM wrong AS SELECT urll FROM clicks;")

@@ -32,10 +32,6 @@ RAISING = ("error", "refuse")
 GUARDS: Mapping[tuple[str, str], str] = {
     ("joins/static.py", "LOOKUP_NOT_YET"): "every kind of ours has a reader; for one of a user (test_view_lookup.py)",
     ("binding/sources.py", "SOURCE_UNSUPPORTED"): "the grammar refuses it before",
-    (
-        "binding/binder.py",
-        "CLUSTER_NEEDS_AT_LEAST_ONCE",
-    ): "a setting of the engine leads to it (checks/test_cluster.py)",
 }
 """(file, condition) of places that no statement alone leads to → why they are there. May only shrink."""
 

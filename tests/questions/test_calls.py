@@ -136,6 +136,13 @@ def test_values(project: LoadedProject, call: str, value: Any) -> None:
     assert shown == value
 
 
+def test_columns_of_two_sub_selects_that_are_called_alike(project: LoadedProject) -> None:
+    """The types of a call are those of its own columns."""
+    halves = [f"SELECT JSON_STRING(q.x) AS c FROM (SELECT {column} AS x FROM s) q" for column in ("n", "k")]
+    shown = " UNION ALL ".join(halves)
+    assert [row["c"] for row in ask(project, shown)] == ["7", '"key"']
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [

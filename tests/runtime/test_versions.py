@@ -31,9 +31,18 @@ class Stores:
 
 
 @pytest.fixture
-def house(control: Control, clock: FakeClock, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+def in_turn() -> bool:
+    """Whether the versions write one stream."""
+    return False
+
+
+@pytest.fixture
+def house(
+    control: Control, clock: FakeClock, settings: Settings, monkeypatch: pytest.MonkeyPatch, in_turn: bool
+) -> Iterator[House]:
+    monkeypatch.setattr("ds_dagster.runtime.deciding.spec.is_written_in_turn", lambda _: in_turn)
     monkeypatch.setattr(versioning, "why_not_beside", lambda *_: "")
-    monkeypatch.setattr(versioning, "recompiled", lambda *_: (None, None))
+    monkeypatch.setattr(versioning, "definition_of", lambda *_: None)
     monkeypatch.setattr(versioning, "breaking_changes", lambda *_: ())
     house = House(control, clock, settings)
     house.run("v")
@@ -90,6 +99,7 @@ def test_a_staged_version_runs_beside_with_its_own_checkpoint_and_place(house: H
     assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "STARTING")]
 
 
+@pytest.mark.parametrize("in_turn", [False, True])
 @pytest.mark.parametrize("kill_after", [None, *range(12)])
 def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after: int | None) -> None:
     versions, stores = staged(house), Stores()
@@ -190,6 +200,96 @@ def test_a_store_that_does_not_answer_is_asked_again(house: House) -> None:
     assert failures == 3
     drive(house, stores)
     assert stores.public == 2
+
+
+def to_the_last_step(house: House) -> Versions:
+    versions = staged(house)
+    versions.promote("v")
+    for _ in range(20):
+        works(house)
+        house.tick()
+        if house.host.under_way:
+            return versions
+    raise AssertionError("the last step does not begin")
+
+
+def fail(house: House, condition: str, times: int, **params: str) -> int:
+    """The last step fails so often in a row, or until it is given up; how often it did."""
+    for number in range(times):
+        if not house.host.under_way:
+            return number
+        house.host.does(error(condition, **params))
+        house.tick()
+        house.tick(61.0)
+    return times
+
+
+@pytest.mark.parametrize("in_turn", [True])
+def test_a_last_step_that_fails_on_and_on_gives_up_and_the_old_version_goes_on(house: House) -> None:
+    versions = to_the_last_step(house)
+    fail(house, "KAFKA_MARKER_UNREADABLE", 8)
+    status = house.control.status("v@2")
+    assert (status.role, status.state, status.condition) == ("promoting", "STOPPED", "KAFKA_MARKER_UNREADABLE")
+    assert status.attempts == 8 and status.next_retry is not None
+    assert fail(house, "KAFKA_MARKER_UNREADABLE", 99) == 3
+    works(house)
+    house.tick(times=2)
+    assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "RUNNING")]
+    history = [(t.reason, t.condition) for t in house.control.transitions("v@2", 50) if t.kind == "desired"]
+    for number, delay in {1: 1.0, 3: 4.0, 8: 60.0}.items():
+        assert (f"attempt {number} failed, next in {delay} s", "KAFKA_MARKER_UNREADABLE") in history
+    assert any("did not take over: failed 11 times" in reason and "over 10 min" in reason for reason, _ in history)
+    versions.promote("v")
+    drive(house, stores := Stores())
+    assert stores.public == 2 and not house.control.status("v").condition
+
+
+@pytest.mark.parametrize("in_turn", [True])
+def test_a_server_that_is_away_for_long_is_waited_for_and_the_wait_can_be_ended(house: House) -> None:
+    versions = to_the_last_step(house)
+    fail(house, "STORE_UNREACHABLE", 12, store="k", entity="t")
+    status = house.control.status("v@2")
+    assert (status.role, status.condition) == ("promoting", "STORE_UNREACHABLE")
+    versions.abandon("v")
+    house.tick(times=3)
+    works(house)
+    house.tick(times=2)
+    assert shown(house)[0] == ("v", "serving", "RUNNING") and shown(house)[1][1] == "dropping"
+    late = house.host.does()
+    assert late.kind == "serve"
+    house.tick(times=2)
+    assert shown(house)[1][1] == "dropping", "the end of an older errand is not the end of this one"
+    house.tick(times=4)
+    assert house.host.does().kind == "drop"
+    house.tick()
+    assert shown(house) == [("v", "serving", "RUNNING")]
+
+
+def test_public_names_that_may_have_changed_are_tried_until_the_store_tells(house: House) -> None:
+    versions = to_the_last_step(house)
+    fail(house, "TARGET_LOCKED", 12, table="v", reason="busy")
+    assert house.control.status("v@2").condition == "TARGET_LOCKED"
+    with pytest.raises(DsError) as refused:
+        versions.abandon("v")
+    assert refused.value.condition == "PROMOTION_UNDERWAY"
+    with pytest.raises(DsError) as held:
+        versions.wait_served("v", "v@2", 5.0)
+    assert held.value.condition == "PROMOTION_HELD_UP" and "busy" in held.value.message
+    drive(house, stores := Stores())
+    assert stores.public == 2
+
+
+def test_a_stop_after_the_public_names_have_changed_stops_the_new_version(house: House) -> None:
+    to_the_last_step(house)
+    stores = Stores()
+    house.control.stop(["v"], "bob")
+    stores.serve(house.host.under_way[0].former, house.host.under_way[0].order.place)
+    house.host.does()
+    house.tick(times=3)
+    drive(house, stores)
+    house.tick(times=2)
+    assert stores.public == 2 and house.control.status("v").version == 2
+    assert shown(house) == [("v", "serving", "STOPPED"), ("v@1", "kept", "STOPPED")]
 
 
 def test_a_version_that_serves_already_is_not_waited_for(house: House) -> None:

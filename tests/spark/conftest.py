@@ -28,14 +28,14 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts
-from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.settings import Settings
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.spark.session import build_session, class_name
 from ds_dagster.stores.registry import KINDS
-from ds_dagster.testing.short_lived import SESSION_HEAP, SESSION_OPTIONS
+from ds_dagster.testing.short_lived import session_engine, session_properties
 
 DEADLINE = 60.0
 LOSING: Mapping[str, str] = {"spark.hadoop.fs.losing.impl": "dsdagster.fs.LosingFileSystem"}
@@ -49,7 +49,7 @@ def settings_in(folder: Path, **spark: str) -> Settings:
         sql=folder / "sql",
         state=folder / ".ds",
         store="m",
-        engine=EngineSettings(cores=2, memory=SESSION_HEAP, durable=False),
+        engine=session_engine(),
         spark=spark,
     )
 
@@ -65,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = settings_in(
         folder,
         **{
-            "spark.driver.extraJavaOptions": SESSION_OPTIONS,
+            **session_properties(),
             "spark.sql.streaming.pollingDelay": "20ms",
             "spark.sql.streaming.numRecentProgressUpdates": "1000",
             **LOSING,

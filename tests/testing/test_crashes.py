@@ -32,8 +32,8 @@ def test_before_commit_every_batch_dies_once_behind_its_write():
     assert batch(crashes, 6) == ""
 
 
-def test_a_batch_dies_behind_each_of_its_sinks():
-    crashes = Crashes()
+def test_a_batch_dies_behind_the_first_and_the_last_of_its_sinks():
+    crashes = Crashes(sinks=frozenset(("a", "c")))
     crashes.arm("before_commit")
     died = []
     for _ in range(4):
@@ -42,7 +42,7 @@ def test_a_batch_dies_behind_each_of_its_sinks():
                 crashes.after_write(0, sink)
         except DsError:
             died.append(sink)
-    assert died == ["a", "b", "c"]
+    assert died == ["a", "c"]
 
 
 def test_after_commit_the_next_batch_dies_before_its_write():

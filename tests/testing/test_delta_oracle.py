@@ -16,7 +16,7 @@ import pytest
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
 from tests.buckets import buckets_of
-from tests.testing.seeds import is_usual, seed
+from tests.testing.seeds import BETWEEN, THIRDS, is_usual, seed
 
 pytestmark = pytest.mark.cases
 
@@ -92,7 +92,10 @@ PARTS = [
     pytest.param(tuple(name for name in QUESTIONS if name not in ALWAYS), id="the_others", marks=pytest.mark.slow),
 ]
 CROWDED = 1600
-"""Bytes of a bucket, so that a key's own value has two or three rows, or about six values."""
+"""Bytes of a bucket, so that a key's own value has two or three rows, or about six values; what is more than that is a
+value of its own for each row, or each value of a group."""
+SIZES = [pytest.param(CROWDED, id="crowded"), pytest.param(0, id="usual", marks=pytest.mark.slow)]
+"""With the long tests also as they usually are, which the cases of such changelogs have."""
 TYPES = {
     "orders": "id INTEGER, customer VARCHAR, amount INTEGER, price DOUBLE, paid DECIMAL(10, 2)",
     "customers": "name VARCHAR, city VARCHAR, age INTEGER",
@@ -165,19 +168,14 @@ def plain(value: Any) -> Any:
 
 
 def steps_of(records: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Four parts; a restart and both kinds of crash between them."""
-    between: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
+    """Three parts; both kinds of crash between them."""
     steps: list[dict[str, Any]] = []
-    quarter = len(records) // 4
-    for part in range(4):
+    third = -(-len(records) // THIRDS)
+    for part in range(THIRDS):
         for topic in ("orders", "customers"):
-            rows = [record for name, record in records[part * quarter : (part + 1) * quarter] if name == topic]
+            rows = [record for name, record in records[part * third : (part + 1) * third] if name == topic]
             steps.append({"send": {"topic": topic, "rows": rows}})
-        steps += between[part : part + 1]
+        steps += BETWEEN[part : part + 1]
     return steps
 
 
@@ -203,11 +201,7 @@ def check(names: tuple[str, ...], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("names", PARTS)
-def test_folded_changelogs_are_what_one_batch_gives(names: tuple[str, ...], tmp_path: Path) -> None:
-    check(names, tmp_path)
-
-
-def test_keys_with_more_rows_than_one_value_holds_give_the_same(tmp_path: Path) -> None:
-    """What is more than that is a value of its own for each row, or each value of a group."""
-    with buckets_of(shared_session(), CROWDED):
-        check(("totals", "twice", "pairs", "with_or_without", "everything", "residual_left"), tmp_path)
+@pytest.mark.parametrize("size", SIZES)
+def test_folded_changelogs_are_what_one_batch_gives(size: int, names: tuple[str, ...], tmp_path: Path) -> None:
+    with buckets_of(shared_session(), size):
+        check(names, tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
 from tests.testing import test_delta_oracle as delta
-from tests.testing.seeds import seed
+from tests.testing.seeds import BETWEEN, THIRDS, seed
 
 pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
@@ -85,20 +85,20 @@ def history(dice: random.Random) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def test_a_large_group_has_the_extremes_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [THIRDS, pytest.param(9, marks=pytest.mark.slow)])
+def test_a_large_group_has_the_extremes_of_what_is_left(
+    parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(delta.TYPES, "items", COLUMNS)
     records = history(random.Random(SEED))
     rows = delta.folded(records)["orders"]
     expected = delta.answers({"items": rows}, QUESTIONS)
     steps: list[dict[str, Any]] = []
-    between: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
-    for part in range(8):
-        sent = [record for _, record in records[part * 70 : (part + 1) * 70]]
-        steps += [{"send": {"topic": "items", "rows": sent, "batches": 3}}, *between[part % 4 : part % 4 + 1]]
+    size = -(-len(records) // parts)
+    for part in range(parts):
+        sent = [record for _, record in records[part * size : (part + 1) * size]]
+        between = BETWEEN[part % THIRDS : part % THIRDS + 1]
+        steps += [{"send": {"topic": "items", "rows": sent, "batches": 2}}, *between]
     case = {
         "title": "one group",
         "sql": DECLARED + "".join("CREATE CHANGELOG {} {} AS {};\n".format(name, *asked) for name, asked in QUESTIONS.items()),

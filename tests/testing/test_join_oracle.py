@@ -14,7 +14,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import BETWEEN, THIRDS, seed
 
 pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
@@ -122,7 +122,7 @@ TYPES = {
 }
 ALWAYS = ("interval_full", "near_full", "window_of_interval", "hottest")
 """What runs with every build; the others run with the long tests."""
-PARTS = 3
+PARTS = THIRDS
 BEGIN = 60_000
 LENGTH = 12_000
 """Milliseconds of event time: where the first part begins, and of one part; time is advanced to each part's begin."""
@@ -175,11 +175,6 @@ def history(dice: random.Random) -> tuple[list[dict[str, Any]], dict[str, Rows]]
     tables: dict[str, Rows] = {name: [] for name in TYPES}
     taken: tuple[set[tuple[Any, ...]], ...] = (set(), set())
     by_key = [[{"k": k} for k in "abc"], [{"k": k, "g": g} for k in "abc" for g in (1, 2)]]
-    behind: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
     steps: list[dict[str, Any]] = []
     for part in range(PARTS):
         for name, taken_, keys in zip(("u", "v"), taken, by_key, strict=True):
@@ -195,7 +190,7 @@ def history(dice: random.Random) -> tuple[list[dict[str, Any]], dict[str, Rows]]
             mixed = [*made, *late]
             dice.shuffle(mixed)
             steps.append({"send": {"topic": name, "rows": [{"value": row} for row in mixed]}})
-        steps += [behind[part], {"advance": {"to": BEGIN + (part + 1) * LENGTH}}]
+        steps += [*BETWEEN[part : part + 1], {"advance": {"to": BEGIN + (part + 1) * LENGTH}}]
     return [*steps, {"crash": {"at": "before_commit"}}, {"advance": {"to": 10_000_000}}], tables
 
 

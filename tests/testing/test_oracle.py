@@ -12,7 +12,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import BETWEEN, THIRDS, seed
 
 pytestmark = pytest.mark.cases
 
@@ -170,13 +170,13 @@ def test_streaming_gives_what_one_batch_gives(question: str, tmp_path: Path) -> 
     }
     topics = [topic for topic in records if f" {topic} (" in declarations]
     steps: list[dict[str, Any]] = []
-    for third in range(3):
+    for third in range(THIRDS):
         for topic in topics:
-            size = len(records[topic]) // 3
+            size = len(records[topic]) // THIRDS
             steps.append(
                 {"send": {"topic": topic, "rows": records[topic][third * size : (third + 1) * size], "batches": 2}}
             )
-        steps.append([{"restart": {}}, {"crash": {"at": "before_commit"}}, {"restart": {}}][third])
+        steps += BETWEEN[third : third + 1]
     steps.append({"advance": {"to": 10_000_000}})
     path = tmp_path / "generated.case.yaml"
     (tmp_path / "ds.toml").touch()

@@ -11,7 +11,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import BETWEEN, THIRDS, seed
 
 pytestmark = pytest.mark.cases
 
@@ -81,16 +81,13 @@ def model(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_they_are_what_a_model_says_over_restarts_and_crashes(tmp_path: Path) -> None:
     changes, events = histories(random.Random(SEED))
-    between: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
     steps: list[dict[str, Any]] = []
-    for part in range(4):
-        steps.append({"send": {"topic": "items", "rows": changes[part * 30 : part * 30 + 30]}})
-        steps.append({"send": {"topic": "events", "rows": [{"value": e} for e in events[part * 30 : part * 30 + 30]]}})
-        steps += between[part : part + 1]
+    size = 120 // THIRDS
+    for part in range(THIRDS):
+        changed, sent = (rows[part * size : (part + 1) * size] for rows in (changes, events))
+        steps.append({"send": {"topic": "items", "rows": changed}})
+        steps.append({"send": {"topic": "events", "rows": [{"value": event} for event in sent]}})
+        steps += BETWEEN[part : part + 1]
     of_events = model([event | {"position": position} for position, event in enumerate(events)])
     expected = {"of_items": model(folded(changes)), "of_events": of_events, "of_events_kept": of_events}
     case = {

@@ -13,12 +13,12 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import BETWEEN, THIRDS, seed
 
 pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
 SEED = seed(20261123)
-PARTS, STEP, REACH = 4, 4000, 8000
+PARTS, STEP, REACH = THIRDS, 4000, 8000
 DECLARED = """CREATE STREAM sales (t BIGINT, k VARCHAR, x INTEGER, y DOUBLE)
   WITH ('topic' = 'sales', 'value.format' = 'json', 'timestamp' = 't');
 """
@@ -108,18 +108,13 @@ def answers(rows: list[dict[str, Any]], questions: Mapping[str, str]) -> dict[st
 
 
 def steps_of(parts: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Each part in two pieces, then time goes on; what comes behind it is late. Restarts and crashes in between."""
-    between: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
+    """Each part in two pieces, then time goes on; what comes behind it is late. Both kinds of crash in between."""
     late = {"value": {"t": 1, "k": "a", "x": 1000, "y": 1000.0}}
     steps: list[dict[str, Any]] = []
     for number, part in enumerate(parts):
         rows = [{"value": row} for row in part]
         steps.append({"send": {"topic": "sales", "rows": rows[:20]}})
-        steps += between[number : number + 1]
+        steps += BETWEEN[number : number + 1]
         steps.append({"send": {"topic": "sales", "rows": rows[20:]}})
         steps.append({"advance": {"to": (number + 1) * STEP}})
         steps.append({"send": {"topic": "sales", "rows": [late]}})

@@ -12,7 +12,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import is_usual, seed
+from tests.testing.seeds import BETWEEN, THIRDS, is_usual, seed
 from tests.testing.test_delta_oracle import DECLARED, NULLABLE, TYPES, customer, folded, order
 
 pytestmark = pytest.mark.cases
@@ -144,19 +144,14 @@ def logged(records: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[st
 
 
 def steps_of(records: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Four parts; a restart and both kinds of crash between them."""
-    between: list[dict[str, Any]] = [
-        {"restart": {}},
-        {"crash": {"at": "before_commit"}},
-        {"crash": {"at": "after_commit"}},
-    ]
+    """Three parts; both kinds of crash between them."""
     steps: list[dict[str, Any]] = []
-    quarter = -(-len(records) // 4)
-    for part in range(4):
+    third = -(-len(records) // THIRDS)
+    for part in range(THIRDS):
         for topic in ("orders", "customers", "log"):
-            rows = [record for name, record in records[part * quarter : (part + 1) * quarter] if name == topic]
+            rows = [record for name, record in records[part * third : (part + 1) * third] if name == topic]
             steps.append({"send": {"topic": topic, "rows": rows}})
-        steps += between[part : part + 1]
+        steps += BETWEEN[part : part + 1]
     return steps
 
 

@@ -57,13 +57,15 @@ def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(writ
 
 
 def test_plugin_collects_each_case_as_an_item_and_imports_spark_late(write_case, tmp_path):
-    write_case(CASE + "  - {relation: c, rows: [{g: a, n: 2}, {g: b, n: 1}]}\n", "right.case.yaml")
-    write_case(CASE + "  - {relation: c, rows: []}\n", "wrong.case.yaml")
+    """Both cases end before Spark: running cases by this plugin is what the tier of cases does."""
+    mistake = CASE.replace("SELECT g,", "SELECT h,").partition("steps:")[0]
+    write_case(mistake + "error: {condition: UNKNOWN_COLUMN}\n", "right.case.yaml")
+    write_case(mistake + "expect: {relation: c, rows: []}\n", "wrong.case.yaml")
     options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
     ran = run(tmp_path, *options, "-W", "error", str(tmp_path))
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "1 failed, 1 passed" in ran.stdout
-    assert '  + {"g": "a", "n": 2}' in ran.stdout
+    assert "[UNKNOWN_COLUMN]" in ran.stdout
     assert "Traceback" not in ran.stdout
 
     (tmp_path / "conftest.py").write_text(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,7 @@ from sqlglot import exp
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.output import clock, emit_json, json_option, note, parsed, project_option, settings_of
-from ds_dagster.cli.row_output import rows_document, show_rows
+from ds_dagster.cli.row_output import FORMATS, ROW_WRITERS, rows_document, show_rows
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
@@ -162,9 +162,17 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
 @click.command("query")
 @click.argument("sql", metavar='"SELECT …"')
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="csv, tsv: with a header, NULL is empty; jsonl: an object per row; vertical: a line per column.",
+)
 @project_option
 @json_option
-def query_command(sql: str, limit: int | None, project: Path | None, as_json: bool) -> int:
+def query_command(sql: str, limit: int | None, shape: str, project: Path | None, as_json: bool) -> int:
     """Answer a SELECT.
 
     Over materialized views and tables it is answered once, while their queries write: WHERE, GROUP BY, ORDER BY, LIMIT,
@@ -172,57 +180,76 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
     expressions and WHERE; a changelog shows upserts (+) and deletes (-) as they come. --json prints one document
     {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for.
     """
-    loaded = _load(project, as_json)
+    shape = "json" if as_json else shape
+    loaded = _load(project, shape != "table")
     from ds_dagster.questions.binding import with_fragment
 
     try:
-        return _query(loaded, sql, limit, as_json)
+        return _query(loaded, sql, limit, shape)
     except InternalError:
         raise
     except DsError as problem:
         raise with_fragment(problem, sql) from problem
 
 
-def _query(project: LoadedProject, sql: str, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.questions.answers import ask_rows
+def _query(project: LoadedProject, sql: str, limit: int | None, shape: str) -> int:
+    from ds_dagster.questions.answers import ask_select
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.following import check_endless, is_endless
+    from ds_dagster.questions.values import json_rows
     from ds_dagster.sql.script import parse_select
 
-    question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
+    body = parse_select(sql.strip().rstrip(";"), "<query>")
+    question = bind_question(project, body)
     if is_endless(question):
         check_endless(question, sql)
-        return _follow(project, question, limit, as_json)
-    rows = ask_rows(project, question.limited(limit))
-    if as_json:
+        return _follow(project, question, limit, shape)
+    question, answer = ask_select(project, body, question, limit)
+    rows = json_rows(question.columns, answer)
+    if shape == "json":
         emit_json(rows_document(question.columns, rows))
-    else:
+    elif shape == "table":
         show_rows(question.columns, rows)
+    else:
+        write = ROW_WRITERS[shape]([name for name, _ in question.columns])
+        for row in rows:
+            write(row)
     tell_freshness(project, question.relations)
     return 0
 
 
-def _follow(project: LoadedProject, question: Question, limit: int | None, as_json: bool) -> int:
+def _follow(project: LoadedProject, question: Question, limit: int | None, shape: str) -> int:
     from ds_dagster.datatypes import VARCHAR
     from ds_dagster.questions.binding import limit_of
     from ds_dagster.questions.following import OPERATION, follow
-    from ds_dagster.questions.values import line
 
     is_bounded = limit is not None or limit_of(question.tree) is not None
+    changelog = question.relations[0].is_changelog
+    columns = (*([(OPERATION, VARCHAR)] if changelog else []), *question.columns)
+    is_document = shape == "json" and is_bounded
     last_rows: list[Row] = []
+    write = last_rows.append if is_document else _row_writer(shape, [name for name, _ in columns])
     with until_interrupted():
         for row in follow(project, question, limit, note):
-            if as_json and is_bounded:
-                last_rows.append(row)
-            elif as_json or OPERATION not in row:
-                click.echo(line(row))
-            else:
-                sign = "-" if row.pop(OPERATION) == "delete" else "+"
-                click.echo(f"{sign} {line(row)}")
-    if as_json and is_bounded:
-        changelog = question.relations[0].is_changelog
-        emit_json(rows_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), last_rows))
+            write(row)
+    if is_document:
+        emit_json(rows_document(columns, last_rows))
     return 0
+
+
+def _row_writer(shape: str, names: Sequence[str]) -> Callable[[Row], None]:
+    """What prints a row that comes; a document that never ends is a line per row."""
+    return _signed if shape == "table" else ROW_WRITERS["jsonl" if shape == "json" else shape](names)
+
+
+def _signed(row: Row) -> None:
+    """A row for people, as JSON; with its sign where rows come and go."""
+    from ds_dagster.questions.following import OPERATION
+    from ds_dagster.questions.values import line
+
+    operation = row.get(OPERATION)
+    values = {name: value for name, value in row.items() if name != OPERATION}
+    click.echo(f"{'-' if operation == 'delete' else '+'} {line(values)}" if operation else line(values))
 
 
 @contextmanager

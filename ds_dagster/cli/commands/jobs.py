@@ -24,7 +24,6 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.planning.planned import UP
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.runtime.versioning import Versions
@@ -45,7 +44,7 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
     control = Control.open(settings)
     engines, statuses = control.engines(), control.statuses()
     orphans = _orphans(settings, control) if statuses else frozenset()
-    code = 1 if exit_code and any(map(is_down, statuses)) else 0
+    code = 1 if exit_code and any(status.is_down for status in statuses) else 0
     if as_json:
         jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
         emit_json({"engines": [_engine_json(e) for e in engines], "jobs": jobs})
@@ -61,13 +60,6 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
     rows = [_row(status, now, ORPHAN if status.name in orphans else "") for status in statuses]
     table(headers, rows, right=(*numbers, len(COLUMNS) + 2))
     return code
-
-
-def is_down(status: JobStatus) -> bool:
-    """Whether a job that is wanted does not run and is not being started either; a finite one: whether it failed."""
-    if status.desired == "FINISHED":
-        return status.state == "FAILED"
-    return status.desired == "RUNNING" and status.state not in UP
 
 
 def _orphans(settings: Settings, control: Control) -> frozenset[str]:

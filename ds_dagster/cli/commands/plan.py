@@ -9,6 +9,7 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option
+from ds_dagster.cli.plan_online import OnlinePlan
 from ds_dagster.cli.plan_report import plan_json, plan_markdown, print_plan
 from ds_dagster.errors import ProjectError
 from ds_dagster.runtime.deciding.permissions import PERMISSIONS, Permission, action_for
@@ -29,6 +30,7 @@ from ds_dagster.runtime.planning.running import Running
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write what runs, as a state file for --against."
 )
+@click.option("--online", is_flag=True, help="Ask the stores: what is read again, and what was changed elsewhere.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @project_option
 @json_option
@@ -37,6 +39,7 @@ def plan_command(
     exit_code: bool,
     against: Path | None,
     save: Path | None,
+    online: bool,
     markdown: bool,
     project: Path | None,
     as_json: bool,
@@ -51,6 +54,8 @@ def plan_command(
     is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
     running = control.running() if against is None else Running.from_file(against)
     lines = planned_changes(loaded, running, None if is_whole else chosen_queries(loaded, select))
+    if online:
+        lines = OnlinePlan(loaded, control, running).examined(lines)
     if save is not None:
         save.write_text(running.to_json(), encoding="utf-8")
     if as_json:

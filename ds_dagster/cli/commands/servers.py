@@ -119,7 +119,6 @@ def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | 
 
 def _job_facts(state: Path, project: Path | None) -> tuple[Fact, ...]:
     """The jobs that should run and do not, where a journal on this machine tells of some."""
-    from ds_dagster.cli.commands.jobs import is_down
     from ds_dagster.local.doctor import Fact
     from ds_dagster.runtime.control import Control
 
@@ -129,7 +128,7 @@ def _job_facts(state: Path, project: Path | None) -> tuple[Fact, ...]:
         statuses = Control.open(settings_of(project, quiet=True)).statuses()
     except DsError as problem:
         return (Fact("jobs", False, problem.message, problem.hint),)
-    down = [status for status in statuses if is_down(status)]
+    down = [status for status in statuses if status.is_down]
     if not down:
         return (Fact("jobs", True, f"{sum(status.state == 'RUNNING' for status in statuses)} run"),)
     return tuple(

@@ -10,6 +10,7 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS, chosen_queries, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
+from ds_dagster.cli.version_rows import ROW_PERCENT, check_rows
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
@@ -48,18 +49,29 @@ def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool)
 
 @click.command("promote")
 @click.argument("queries", nargs=-1)
-@click.option("--yes", is_flag=True, help="Even if columns go, or have other types, or the key changes.")
+@click.option("--yes", is_flag=True, help="Even if columns, types, the key or the number of rows differ.")
+@click.option(
+    "--row-percent", default=ROW_PERCENT, show_default=True, help="How far the numbers of rows may be apart, in %."
+)
 @timeout_option
 @project_option
 @json_option
-def promote_command(queries: tuple[str, ...], yes: bool, timeout: float, project: Path | None, as_json: bool) -> int:
+def promote_command(
+    queries: tuple[str, ...], yes: bool, row_percent: float, timeout: float, project: Path | None, as_json: bool
+) -> int:
     """Let staged versions of QUERIES take over as soon as they have caught up; without names all that are staged.
 
     Readers see the version before until the public name changes, in one step. It is kept, stopped, for `ds rollback`.
     """
     loaded, control = opened(project, as_json)
     names = chosen_queries(loaded, queries) if queries else _staged(loaded, control)
-    return each(names, control, as_json, lambda name: promote_one(control, name, timeout, as_json, yes))
+
+    def promoted(name: str) -> VersionOutcome:
+        if not yes:
+            check_rows(loaded, control, name, timeout, row_percent)
+        return promote_one(control, name, timeout, as_json, yes)
+
+    return each(names, control, as_json, promoted)
 
 
 @click.command("rollback")
@@ -145,7 +157,7 @@ def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: 
     texts: list[str] = []
 
     def tell(status: JobStatus) -> None:
-        text = f"{status.name}: {progress_of(status)}"
+        text = ": ".join(filter(None, (status.name, progress_of(status), status.message)))
         if text not in texts[-1:]:
             note(text)
             texts.append(text)

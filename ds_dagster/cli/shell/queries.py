@@ -20,9 +20,10 @@ SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING"
 def select(session: Session, statement: Interactive) -> None:
     """SELECT: answered once over views and tables, row by row over a stream or changelog."""
     from ds_dagster.cli.commands.data import tell_freshness
-    from ds_dagster.questions.answers import ask_rows
+    from ds_dagster.questions.answers import ask_select
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.following import check_endless, is_endless
+    from ds_dagster.questions.values import json_rows
 
     assert statement.body is not None, "other questions have records of their own"
     project = session.project()
@@ -31,8 +32,9 @@ def select(session: Session, statement: Interactive) -> None:
         check_endless(question, statement.origin.text)
         _follow(session, question)
         return
+    question, answer = ask_select(project, statement.body, question)
     columns = [(name, str(type_)) for name, type_ in question.columns]
-    session.output.table("SELECT", ask_rows(project, question), columns)
+    session.output.table("SELECT", json_rows(question.columns, answer), columns)
     tell_freshness(project, question.relations)
 
 

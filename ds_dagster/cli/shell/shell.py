@@ -24,7 +24,14 @@ from ds_dagster.sql.grammar.command import LISTABLE, QUERY_PARTS
 
 HISTORY = "sql_history"
 GOODBYE = ("exit", "quit", r"\q")
-HELP = ("help", "?", r"\h")
+HELP = ("help", "?", r"\h", r"\?")
+PSQL = {
+    **dict.fromkeys((r"\d", r"\dt", r"\dv", r"\dm"), "LIST RELATIONS;"),
+    r"\l": "LIST DATABASES;",
+    r"\dn": "LIST SCHEMAS;",
+    r"\df": "LIST FUNCTIONS;",
+}
+"""What psql's users type → the statement; ``\\d name`` describes a relation."""
 HELP_TEXT = """\
 LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS | …;   DESCRIBE RELATION name;
 DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
@@ -107,9 +114,17 @@ def run_shell(session: Session) -> int:
             note(HELP_TEXT)
             continue
         try:
-            run_text(session, "<input>", text)
+            run_text(session, "<input>", as_statement(text))
         except KeyboardInterrupt:
             continue
+
+
+def as_statement(text: str) -> str:
+    """The statement of one of psql's commands; any other text as it is."""
+    command, _, name = text.strip().rstrip(";").strip().partition(" ")
+    if command == r"\d" and name:
+        return f"DESCRIBE RELATION {name.strip()};"
+    return PSQL.get(command, text) if not name else text
 
 
 def _prompt(session: Session) -> str:
@@ -148,7 +163,7 @@ def _keys() -> KeyBindings:
     def _enter(event: KeyPressEvent) -> None:
         """Execute complete statements, else begin a new line."""
         text = event.current_buffer.text
-        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP):
+        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP) or as_statement(text) != text:
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

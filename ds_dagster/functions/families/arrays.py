@@ -55,20 +55,22 @@ def _only(values: list[Any]) -> Any:
 
 
 def _is_in(wanted: Any, values: list[Any]) -> bool:
-    return _rank(wanted) in map(_rank, values)
+    return rank(wanted) in map(rank, values)
 
 
 def _place(values: list[Any], wanted: Any) -> int:
-    ranks = list(map(_rank, values))
-    return ranks.index(_rank(wanted)) + 1 if _rank(wanted) in ranks else 0
+    ranks = list(map(rank, values))
+    return ranks.index(rank(wanted)) + 1 if rank(wanted) in ranks else 0
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    return [value for place, value in enumerate(values) if not _is_in(value, values[:place])]
+    """Each value once; -0.0 is 0.0."""
+    once = [value for place, value in enumerate(values) if not _is_in(value, values[:place])]
+    return [0.0 if isinstance(value, float) and value == 0 else value for value in once]
 
 
 def _ordered(values: list[Any], upwards: bool = True, nulls_first: bool | None = None) -> list[Any]:
-    present = sorted((value for value in values if value is not None), key=_rank, reverse=not upwards)
+    present = sorted((value for value in values if value is not None), key=rank, reverse=not upwards)
     nulls = [None] * (len(values) - len(present))
     return nulls + present if (upwards if nulls_first is None else nulls_first) else present + nulls
 
@@ -81,20 +83,20 @@ def _slice(values: list[Any], first: int, last: int | None = None) -> list[Any]:
     return values[max(place(first) - 1, 0) : max(end, 0)]
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
+def rank(value: Any) -> tuple[Any, ...]:
     """Orders and compares values as Spark does: NULL inside first, NaN last and equal to itself, STRUCTs and ARRAYs
     part by part."""
     if value is None:
         return (0,)
     if isinstance(value, dict | list):
-        return (1, tuple(map(_rank, value.values() if isinstance(value, dict) else value)))
+        return (1, tuple(map(rank, value.values() if isinstance(value, dict) else value)))
     return (2,) if value != value else (1, value)
 
 
 def _extreme(choose: Callable[..., Any]) -> Computed:
     def function(values: list[Any]) -> Any:
         present = [value for value in values if value is not None]
-        return choose(present, key=_rank) if present else None
+        return choose(present, key=rank) if present else None
 
     return strict(function)
 
@@ -173,7 +175,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         spark=lambda f, array, unwanted: f.filter(array, lambda item: ~item.eqNullSafe(unwanted)),
         question=nullable(
             lambda values, unwanted: (
-                None if values is None else [value for value in values if _rank(value) != _rank(unwanted)]
+                None if values is None else [value for value in values if rank(value) != rank(unwanted)]
             )
         ),
     ),

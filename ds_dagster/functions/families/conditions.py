@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from ds_dagster.datatypes import Scalar
+from ds_dagster.functions.families.arrays import rank
 from ds_dagster.functions.function import RowFunction, first, last, scalar
-from ds_dagster.functions.question import Call, Native, named, native
+from ds_dagster.functions.question import ByTypes, Call, Native, named, native, strict
 from ds_dagster.functions.spark import Functions, SparkMeaning
 
 if TYPE_CHECKING:
@@ -26,8 +29,9 @@ def _spark_none_null(name: str) -> SparkMeaning:
     return build
 
 
-def _none_null(name: str) -> Native:
-    """GREATEST and LEAST: DuckDB leaves NULLs out, the dialect does not."""
+def _none_null(name: str, choose: Callable[..., Any]) -> ByTypes:
+    """GREATEST and LEAST: DuckDB leaves NULLs out, the dialect does not, and DuckDB orders NULLs inside of values
+    otherwise."""
 
     def build(call: Call) -> exp.Expression:
         nulls = [exp.Is(this=argument.copy(), expression=exp.Null()) for argument in call.arguments]
@@ -35,7 +39,8 @@ def _none_null(name: str) -> Native:
         branch = exp.If(this=some_null, true=exp.Null())
         return exp.Case(ifs=[branch], default=named(name, *call.arguments))
 
-    return Native(build)
+    nested = strict(lambda *values: choose(values, key=rank))
+    return ByTypes(lambda result: Native(build) if isinstance(result, Scalar) else nested)
 
 
 def _if(call: Call) -> exp.Expression:
@@ -62,7 +67,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "NULL when both are equal, else the first",
         ("NULLIF(1, 1)", "NULL"),
         nulls="always",
-        spark=lambda f, value, other: f.when(value == other, f.lit(None)).otherwise(value),
+        spark="nullif",
         question=native("nullif"),
     ),
     scalar(
@@ -82,7 +87,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "largest argument; NULL when any argument is NULL",
         ("GREATEST(1, 3, 2)", "3"),
         spark=_spark_none_null("greatest"),
-        question=_none_null("greatest"),
+        question=_none_null("greatest", max),
     ),
     scalar(
         "LEAST",
@@ -91,6 +96,6 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "smallest argument; NULL when any argument is NULL",
         ("LEAST(1, 3, 2)", "1"),
         spark=_spark_none_null("least"),
-        question=_none_null("least"),
+        question=_none_null("least", min),
     ),
 )

@@ -23,31 +23,26 @@ JSON_TEXTS = frozenset(
 JSON_BUILDERS = frozenset(("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL"))
 """Functions whose results are JSON already for JSON_STRING."""
 
+NAME_IS_NULL = "a name in JSON_OBJECT is NULL"
+
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-def _spark_json(f: Functions, value: Column, *, nested: bool) -> Any:
-    """Spark writes STRUCT, MAP and ARRAY as JSON; a single value goes through an ARRAY of it."""
-    if nested:
-        return f.to_json(value, {"ignoreNullFields": "false"})
-    listed = f.to_json(f.array(value))
-    return f.when(value.isNotNull(), f.substring(listed, f.lit(2), f.length(listed) - 2))
+def _spark_json(call: SparkCall, position: int) -> Column:
+    return call.java.json(call.columns[position], call.type_of(position))
 
 
-def _spark_text(f: Functions, call: SparkCall, position: int) -> Any:
+def _spark_text(call: SparkCall, position: int) -> Column:
     """An argument as JSON; NULL stays NULL."""
-    value = call.columns[position]
-    if call.function(position) in JSON_TEXTS:
-        return value
-    return _spark_json(f, value, nested=call.type_of(position).typeName() in ("struct", "map", "array"))
+    return call.columns[position] if call.function(position) in JSON_TEXTS else _spark_json(call, position)
 
 
-def _spark_string(f: Functions, call: SparkCall) -> Any:
-    return call.columns[0] if call.function(0) in JSON_BUILDERS else _spark_quote(f, call)
+def _spark_string(_: Functions, call: SparkCall) -> Column:
+    return call.columns[0] if call.function(0) in JSON_BUILDERS else _spark_json(call, 0)
 
 
-def _spark_quote(f: Functions, call: SparkCall) -> Any:
-    return _spark_json(f, call.columns[0], nested=call.type_of(0).typeName() in ("struct", "map", "array"))
+def _spark_quote(_: Functions, call: SparkCall) -> Column:
+    return _spark_json(call, 0)
 
 
 def _spark_joined(f: Functions, parts: Sequence[Column], opening: str, closing: str) -> Any:
@@ -59,8 +54,8 @@ def _spark_object(*, absent: bool) -> OfCall:
     def build(f: Functions, call: SparkCall) -> Any:
         parts = []
         for position in range(0, len(call.columns), 2):
-            text = _spark_text(f, call, position + 1)
-            name = _spark_json(f, call.columns[position], nested=False)
+            text = _spark_text(call, position + 1)
+            name = f.coalesce(_spark_json(call, position), f.raise_error(f.lit(NAME_IS_NULL)))
             parts.append(f.concat(name, f.lit(":"), text if absent else f.coalesce(text, f.lit("null"))))
         return _spark_joined(f, parts, "{", "}")
 
@@ -69,7 +64,7 @@ def _spark_object(*, absent: bool) -> OfCall:
 
 def _spark_array(*, absent: bool) -> OfCall:
     def build(f: Functions, call: SparkCall) -> Any:
-        texts = [_spark_text(f, call, position) for position in range(len(call.columns))]
+        texts = [_spark_text(call, position) for position in range(len(call.columns))]
         return _spark_joined(f, texts if absent else [f.coalesce(text, f.lit("null")) for text in texts], "[", "]")
 
     return OfCall(build)
@@ -85,10 +80,14 @@ def _built(build: Literal["json_object", "json_array"], *, absent: bool) -> Comp
         from ds_dagster.functions.values import json_texts
 
         is_json = [isinstance(tree, exp.Anonymous) and str(tree.this) in JSON_TEXTS for tree in call.written]
+        if build == "json_object":
+            is_json[::2] = [False] * len(is_json[::2])  # names
 
         def function(*values: Any) -> str:
             triples = zip(values, call.types, is_json, strict=True)
             parts = [value if is_text else json_texts.as_json(value, type_) for value, type_, is_text in triples]
+            if build == "json_object" and None in parts[::2]:
+                raise ValueError(NAME_IS_NULL)
             text: str = getattr(json_texts, build)(parts, absent=absent)
             return text
 
@@ -168,7 +167,8 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "text any*",
         VARCHAR,
         "an object of names and values, `JSON_OBJECT([KEY] 'a' VALUE 1, …)` or with commas; NULL is `null`, or left "
-        "out with `ABSENT ON NULL`; what JSON_OBJECT, JSON_ARRAY and JSON_STRING give stands inside as JSON",
+        "out with `ABSENT ON NULL`; what JSON_OBJECT, JSON_ARRAY and JSON_STRING give stands inside as JSON; a "
+        "name that is NULL fails the row",
         ("JSON_OBJECT(KEY 'a' VALUE 1, 'b' VALUE NULL)", """'{"a":1,"b":null}'"""),
         ("JSON_OBJECT('a' VALUE 'x', 'b' VALUE NULL ABSENT ON NULL)", """'{"a":"x"}'"""),
         ("JSON_OBJECT('a', JSON_ARRAY(1, TRUE))", """'{"a":[1,true]}'"""),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import VARCHAR, ArrayType, DataType, MapType, StructField, StructType
 from ds_dagster.functions.constants import Constant
+from ds_dagster.functions.families.regexes import java_split
 from ds_dagster.functions.function import RowFunction, first, scalar
 from ds_dagster.functions.question import strict
-from ds_dagster.functions.spark import Functions
+from ds_dagster.functions.spark import Functions, by_java
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -50,20 +50,6 @@ def _spark_union(f: Functions, old: Column, new: Column) -> Any:
     return f.map_concat(others, new)
 
 
-def _spark_of_text(f: Functions, text: Column, between: Column | str = ",", inside: Column | str = "=") -> Any:
-    """The last of equal keys: keys that occur again later are left out."""
-    between, inside = (f.lit(mark) if isinstance(mark, str) else mark for mark in (between, inside))
-    texts = f.when(text == "", f.array().cast("array<string>")).otherwise(f.split(text, between))
-    pairs = f.transform(texts, lambda pair: f.split(pair, inside, 2))
-    keys = f.transform(pairs, lambda pair: f.get(pair, f.lit(0)))
-    last = f.filter(
-        pairs,
-        lambda pair, at: ~f.array_contains(f.slice(keys, at + 2, f.size(keys)), f.get(pair, f.lit(0))),
-    )
-    entries = f.transform(last, lambda pair: f.struct(f.get(pair, f.lit(0)), f.get(pair, f.lit(1))))
-    return f.map_from_entries(entries)
-
-
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
@@ -78,9 +64,7 @@ def _from_arrays(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
 
 
 def _of_text(text: str, between: str = ",", inside: str = "=") -> dict[str, str | None]:
-    if not text:
-        return {}
-    pairs = (re.split(inside, part, maxsplit=1) for part in re.split(between, text))
+    pairs = (java_split(part, inside, 2) for part in java_split(text, between)) if text else ()
     return {pair[0]: pair[1] if len(pair) > 1 else None for pair in pairs}
 
 
@@ -95,7 +79,7 @@ MAP_FUNCTIONS: tuple[RowFunction, ...] = (
         "`=`; the last of equal keys counts, a pair without a value has NULL",
         ("STR_TO_MAP('a=1,b=2')", "MAP['a', '1', 'b', '2']"),
         ("STR_TO_MAP('a:1;a:2;c', ';', ':')", "MAP['a', '2', 'c', NULL]"),
-        spark=_spark_of_text,
+        spark=by_java("Pairs.of"),
         question=strict(_of_text),
         constants=(Constant("regex", 1), Constant("regex", 2)),
     ),

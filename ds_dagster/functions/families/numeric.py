@@ -65,6 +65,20 @@ def _spark_sign(f: Functions, call: SparkCall) -> Any:
     return f.sign(*call.columns).cast(call.type_of(0))
 
 
+def _spark_modulo(f: Functions, call: SparkCall) -> Any:
+    """NaN of floats by zero, where Spark fails; all others fail."""
+    left, right = call.columns
+    if {call.type_of(0).typeName(), call.type_of(1).typeName()}.isdisjoint(("float", "double")):
+        return left % right
+    by_zero = f.when(left.isNotNull(), f.lit(math.nan))
+    return f.when(right == 0, by_zero).otherwise(left % right)
+
+
+def _spark_absolute(f: Functions, call: SparkCall) -> Any:
+    (number,) = call.columns
+    return f.when(number < 0, call.java.negated(number, call.type_of(0))).otherwise(f.abs(number))
+
+
 def _spark_whole(name: str) -> OfCall:
     """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which holds no large one, no NaN and no infinity."""
 
@@ -140,8 +154,16 @@ def _unsigned(number: int) -> int:
     return number if number >= 0 else number + (1 << 64)
 
 
+MOST_BUCKETS = 2**63 - 1
+
+
 def _bucket(value: Any, low: Any, high: Any, count: int) -> int | None:
-    if count <= 0 or low == high:
+    if (
+        not 0 < count < MOST_BUCKETS
+        or low == high
+        or math.isnan(value)
+        or not (math.isfinite(low) and math.isfinite(high))
+    ):
         return None
     position = (float(value) - float(low)) / (float(high) - float(low))
     return 0 if position < 0 else count + 1 if position >= 1 else int(position * count) + 1
@@ -169,7 +191,7 @@ def _curve(name: str, meaning: str, function: Callable[[float], float], *example
         except ValueError:
             return math.nan
         except OverflowError:
-            return math.inf
+            return math.copysign(math.inf, function(math.copysign(1.0, number)))
 
     return scalar(name, "number", DOUBLE, meaning, *examples, spark=name.lower(), question=strict(value))
 
@@ -188,7 +210,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         first,
         "absolute value",
         ("ABS(-7)", "7"),
-        spark="abs",
+        spark=OfCall(_spark_absolute),
         question=native("abs"),
     ),
     scalar(
@@ -243,7 +265,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         first,
         "remainder with the sign of the first (also `%`)",
         ("MOD(-7, 2)", "-1"),
-        spark=lambda _, left, right: left % right,
+        spark=OfCall(_spark_modulo),
         question=strict(_modulo),
     ),
     scalar(

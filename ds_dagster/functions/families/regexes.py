@@ -10,6 +10,7 @@ from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.functions.constants import Constant
 from ds_dagster.functions.families.text_parts import TEXTS
 from ds_dagster.functions.function import RowFunction, scalar
+from ds_dagster.functions.python_regex import compiled
 from ds_dagster.functions.question import strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 
@@ -43,23 +44,28 @@ def _spark_replace(f: Functions, call: SparkCall) -> Any:
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    r"""A Java regular expression as Python's: ``(?<name>…)``, ``\z``; possessive and Unicode classes as far as both
-    have them.
-
-    Raises:
-        ValueError: Python has it not.
-    """
-    try:
-        with_ends = re.sub(r"\\(.)", lambda escape: "\\Z" if escape[1] == "z" else escape[0], pattern, flags=re.DOTALL)
-        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", with_ends))
-    except re.error as problem:
-        raise ValueError(f"'{pattern}' is not a regular expression that a question can use: {problem}") from problem
+def java_split(text: str, pattern: str, most: int = 0) -> list[str]:
+    """The parts of a text as Java's ``String.split`` has them: none before a match of nothing at the start, and
+    without a limit no empty ones at the end."""
+    parts: list[str] = []
+    begin = 0
+    for match in compiled(pattern).finditer(text):
+        if most and len(parts) == most - 1:
+            break
+        if begin == match.end() == 0:
+            continue
+        parts.append(text[begin : match.start()])
+        begin = match.end()
+    if begin == 0:
+        return [text]
+    parts.append(text[begin:])
+    while not most and parts and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def _replaced(text: str, pattern: str, by: str) -> str:
-    return _compiled(pattern).sub(_replacement(by), text)
+    return compiled(pattern).sub(_replacement(by), text)
 
 
 @lru_cache(maxsize=256)
@@ -74,32 +80,30 @@ def _replacement(java: str) -> str:
 
 
 def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
-    match = _compiled(pattern).search(text)
-    if match is None:
-        return None
-    _check_group(match.re, group)
-    text_of_group: str | None = match.group(group)
-    return text_of_group
+    expression = compiled(pattern)
+    _check_group(expression, group)
+    match = expression.search(text)
+    return None if match is None else match.group(group)
 
 
 def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str | None]:
-    compiled = _compiled(pattern)
-    _check_group(compiled, group)
-    return [match.group(group) for match in compiled.finditer(text)]
+    expression = compiled(pattern)
+    _check_group(expression, group)
+    return [match.group(group) for match in expression.finditer(text)]
 
 
-def _check_group(compiled: re.Pattern[str], group: int) -> None:
-    if not 0 <= group <= compiled.groups:
-        raise ValueError(f"'{compiled.pattern}' has {compiled.groups} groups, none is {group}")
+def _check_group(expression: re.Pattern[str], group: int) -> None:
+    if not 0 <= group <= expression.groups:
+        raise ValueError(f"'{expression.pattern}' has {expression.groups} groups, none is {group}")
 
 
 def _first_place(text: str, pattern: str) -> int:
-    match = _compiled(pattern).search(text)
+    match = compiled(pattern).search(text)
     return 0 if match is None else match.start() + 1
 
 
 def _first_match(text: str, pattern: str) -> str | None:
-    match = _compiled(pattern).search(text)
+    match = compiled(pattern).search(text)
     return None if match is None else match.group(0)
 
 
@@ -114,7 +118,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         ("REGEXP('ab12', '[0-9]+')", "TRUE"),
         aliases=("REGEXP_LIKE",),
         spark="rlike",
-        question=strict(lambda text, pattern: _compiled(pattern).search(text) is not None),
+        question=strict(lambda text, pattern: compiled(pattern).search(text) is not None),
         constants=(Constant("regex", 1),),
     ),
     scalar(
@@ -156,7 +160,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "number of matches",
         ("REGEXP_COUNT('a1b22', '[0-9]+')", "2"),
         spark="regexp_count",
-        question=strict(lambda text, pattern: sum(1 for _ in _compiled(pattern).finditer(text))),
+        question=strict(lambda text, pattern: sum(1 for _ in compiled(pattern).finditer(text))),
         constants=(Constant("regex", 1),),
     ),
     scalar(

@@ -72,7 +72,9 @@ def _substring(text: str, start: int, length: int | None = None) -> str | None:
 
 
 def _located(part: str, text: str, start: int = 1) -> int:
-    return text.find(part, start - 1) + 1 if start > 0 else 0
+    if start < 1:
+        return 0
+    return text.find(part, start - 1) + 1 if part else 1
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -201,7 +203,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "LOCATE",
         "text text integer?",
         INTEGER,
-        "POSITION, searched from a position on",
+        "POSITION, searched from a position on; an empty text is at 1",
         ("LOCATE('a', 'banana', 3)", "4"),
         spark=of_places(_spark_locate),
         question=strict(_located),

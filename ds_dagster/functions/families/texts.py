@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
+MOST_CHARACTERS = 2**24
+"""Of a text that a number in the data makes long."""
+TOO_LONG = f"a text of more than {MOST_CHARACTERS} characters"
+TOO_WIDE = r"%[^%a-zA-Z]*[1-9][0-9]{7}"
+"""A directive of a format with a width or precision of eight digits."""
 WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
 
 
@@ -41,9 +46,28 @@ def _spark_padded(name: str) -> Callable[..., Any]:
     """NULL for a length below zero and without anything to fill with."""
 
     def build(f: Functions, text: Column, length: Column, fill: Column) -> Any:
-        return f.when((length >= 0) & (fill != ""), f.call_function(name, text, length, fill))
+        padded = f.call_function(name, text, f.least(length, f.lit(MOST_CHARACTERS)), fill)
+        return f.when((length >= 0) & (fill != ""), _spark_short(f, length, padded))
 
     return build
+
+
+def _spark_repeated(f: Functions, text: Column, count: Column) -> Any:
+    times = f.when(count > 0, count).when(count.isNotNull(), f.lit(0))
+    length = f.length(text) * times.cast("bigint")
+    return _spark_short(f, length, f.repeat(text, f.when(length <= MOST_CHARACTERS, times).otherwise(0)))
+
+
+def _spark_short(f: Functions, length: Column, text: Column) -> Any:
+    """A text, unless it would be too long: memory for it ends the engine. Spark computes constants in the branch that
+    is not taken, too, so the text has to be made of a number that is held."""
+    return f.when(length <= MOST_CHARACTERS, text).when(length.isNotNull(), f.raise_error(f.lit(TOO_LONG)))
+
+
+def _spark_printed(f: Functions, form: Column, *values: Column) -> Any:
+    is_wide = f.rlike(form, f.lit(TOO_WIDE))
+    printed = f.call_function("printf", f.when(is_wide, "").otherwise(form), *values)
+    return f.when(is_wide, f.raise_error(f.lit(TOO_LONG))).otherwise(printed)
 
 
 def _spark_initcap(f: Functions, text: Column) -> Any:
@@ -75,10 +99,21 @@ def _initial_capitals(text: str) -> str:
 def _padded(text: str, width: int, fill: str, *, left: bool) -> str | None:
     if width < 0 or not fill:
         return None
+    _check_length(width)
     if len(text) >= width:
         return text[:width]
     missing = (fill * width)[: width - len(text)]
     return missing + text if left else text + missing
+
+
+def _repeated(text: str, count: int) -> str:
+    _check_length(len(text) * count)
+    return text * count
+
+
+def _check_length(length: int) -> None:
+    if length > MOST_CHARACTERS:
+        raise ValueError(TOO_LONG)
 
 
 def _overlaid(text: str, other: str, start: int, length: int | None = None) -> str:
@@ -217,10 +252,10 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "REPEAT",
         "text integer",
         VARCHAR,
-        "that many times",
+        "that many times; a row whose text would be longer than 16,777,216 characters fails, as with LPAD",
         ("REPEAT('ab', 3)", "'ababab'"),
-        spark=of_places("repeat"),
-        question=strict(lambda text, count: text * max(count, 0)),
+        spark=of_places(_spark_repeated),
+        question=strict(_repeated),
     ),
     scalar(
         "REVERSE",
@@ -249,7 +284,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "Java's format: %s, %d, %x, %o, %f, %e, %g, %b, %c; NULL is shown as `null`",
         ("PRINTF('%s has %05d', 'x', 42)", "'x has 00042'"),
         ("PRINTF('%,.2f', CAST(1234.567 AS DOUBLE))", "'1,234.57'"),
-        spark="printf",
+        spark=_spark_printed,
         question=Computed(_printed, takes_nulls=True),
         constants=(Constant("format", 0),),
     ),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
-from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, Constant
+from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, OWN_MARKS, Constant
 from ds_dagster.functions.function import RowFunction, last, scalar
 from ds_dagster.functions.question import Call, Computed, native, strict
-from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall, in_years
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -47,10 +48,11 @@ def _spark_to_date(f: Functions, call: SparkCall) -> Any:
 
 def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
     if call.type_of(0).typeName() == "string":
-        return f.try_to_timestamp(*call.columns)
+        return in_years(f, f.try_to_timestamp(*call.columns))
     number, *precision = call.columns
     millis = f.timestamp_millis(number.cast("bigint"))
-    return f.when(precision[0] == 0, f.timestamp_seconds(number)).otherwise(millis) if precision else millis
+    time = f.when(precision[0] == 0, f.timestamp_seconds(number)).otherwise(millis) if precision else millis
+    return in_years(f, time)
 
 
 LEAST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
@@ -63,22 +65,31 @@ def _shown(f: Functions, seconds: Column, text: Column) -> Any:
     return f.when((seconds < LEAST_SECOND) | (seconds > LAST_SECOND), fails).otherwise(text)
 
 
+def _by_pattern(f: Functions, pattern: Column, text: Column) -> Any:
+    """A text by a pattern; the row fails for marks without quotes that Java keeps for itself."""
+    bare = f.regexp_replace(pattern, f.lit("'[^']*'"), f.lit(""))
+    fails = f.raise_error(f.lit("a mark in a pattern of times is not quoted"))
+    return f.when(f.rlike(bare, f.lit(f"[{re.escape(''.join(sorted(OWN_MARKS)))}]")), fails).otherwise(text)
+
+
 def _spark_from_unixtime(f: Functions, seconds: Column, *pattern: Column) -> Any:
-    text = f.call_function("from_unixtime", seconds, pattern[0] if pattern else f.lit(DEFAULT_PATTERN))
-    return _shown(f, seconds, text)
+    form = pattern[0] if pattern else f.lit(DEFAULT_PATTERN)
+    text = f.call_function("from_unixtime", seconds, form)
+    return _shown(f, seconds, _by_pattern(f, form, text) if pattern else text)
 
 
 def _spark_unix_timestamp(f: Functions, call: SparkCall) -> Any:
-    if len(call.columns) == 2:
-        return f.unix_seconds(_at_the_start(f, call, *call.columns))
-    return f.unix_seconds(f.try_to_timestamp(*call.columns) if call.columns else f.current_timestamp())
+    if not call.columns:
+        return f.unix_seconds(f.current_timestamp())
+    text, *pattern = call.columns
+    return f.unix_seconds(_at_the_start(f, call, text, pattern[0] if pattern else f.lit(DEFAULT_PATTERN)))
 
 
 def _spark_date_format(f: Functions, call: SparkCall) -> Any:
     value, pattern = call.columns
     if call.type_of(0).typeName() == "string":
         value = f.try_to_timestamp(value)
-    return f.call_function("date_format", value, pattern)
+    return _by_pattern(f, pattern, f.call_function("date_format", value, pattern))
 
 
 def _spark_convert_tz(f: Functions, call: SparkCall) -> Any:
@@ -91,8 +102,8 @@ def _spark_convert_tz(f: Functions, call: SparkCall) -> Any:
 def _spark_at_time_zone(f: Functions, call: SparkCall) -> Any:
     time, zone = call.columns
     if call.type_of(0).typeName() == "timestamp_ntz":
-        return f.to_utc_timestamp(time.cast("timestamp"), zone)
-    return f.from_utc_timestamp(time, zone).cast("timestamp_ntz")
+        return in_years(f, f.to_utc_timestamp(time.cast("timestamp"), zone))
+    return in_years(f, f.from_utc_timestamp(time, zone)).cast("timestamp_ntz")
 
 
 def _unit(call: SparkCall) -> str:
@@ -128,7 +139,7 @@ def _spark_difference(f: Functions, call: SparkCall) -> Any:
 
 def _spark_added(f: Functions, call: SparkCall) -> Any:
     _, number, time = call.columns
-    return f.timestamp_add(_unit(call), number, time).cast(call.type_of(2))
+    return in_years(f, f.timestamp_add(_unit(call), number, time).cast(call.type_of(2)))
 
 
 def _spark_floor(f: Functions, call: SparkCall) -> Any:
@@ -137,7 +148,7 @@ def _spark_floor(f: Functions, call: SparkCall) -> Any:
 
 def _spark_ceil(f: Functions, call: SparkCall) -> Any:
     time, floor = call.columns[1], _spark_floor(f, call)
-    above = f.timestamp_add(_unit(call), f.lit(1), floor).cast(call.type_of(1))
+    above = in_years(f, f.timestamp_add(_unit(call), f.lit(1), floor).cast(call.type_of(1)))
     return f.when(floor == time, time).otherwise(above)
 
 
@@ -198,7 +209,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "text to TIMESTAMP by a pattern (yyyy-MM-dd HH:mm:ss); NULL when it does not match",
         ("TO_TIMESTAMP('31.01.2024', 'dd.MM.yyyy')", "TIMESTAMP '2024-01-31 00:00:00'"),
         nulls="always",
-        spark=lambda f, text, *pattern: f.try_to_timestamp(text, *pattern).cast("timestamp_ntz"),
+        spark=lambda f, text, *pattern: in_years(f, f.try_to_timestamp(text, *pattern)).cast("timestamp_ntz"),
         question=strict("times.parsed"),
         constants=(Constant("time_pattern", 1),),
     ),

@@ -27,10 +27,11 @@ DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 3, "TIMEST
 """Digits of a fraction where the type names none."""
 MOMENT = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?"
-    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?"
+    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
 )
 """Parts that are left out are the first ones."""
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WORDS: Mapping[str, float] = MappingProxyType({"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf})
 
 

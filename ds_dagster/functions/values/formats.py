@@ -24,7 +24,8 @@ def formatted(form: str, values: Sequence[Any], types: Sequence[DataType | None]
     Raises:
         ValueError: Java refuses the format.
     """
-    reason = judge(form, types)
+    of_values = [None if value is None else type_ for value, type_ in zip(values, types, strict=True)]
+    reason = judge(form, of_values)
     if reason:
         raise ValueError(f"'{form}': {reason}")
     return "".join(part if isinstance(part, str) else _shown(part, values, types) for part in directives(form))

@@ -13,9 +13,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.datatypes import DOUBLE, ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.functions.json_path import STEP, PathError, canonical
-from ds_dagster.functions.values.casts import double_text, in_utc
+from ds_dagster.functions.values.casts import as_text, in_utc
 
 ABSENT = object()
 EACH = object()
@@ -129,10 +129,16 @@ def _json(value: Any, type_: DataType | None) -> str:
     if isinstance(type_, ArrayType):
         return "[" + ",".join(_json(inner, type_.element) for inner in value) + "]"
     if isinstance(type_, MapType):
-        return _pairs(((str(name), inner, type_.value) for name, inner in value.items()))
+        return _pairs(((_name(name, type_.key), inner, type_.value) for name, inner in value.items()))
     if isinstance(type_, StructType):
         return _pairs((field.name, value.get(field.name), field.type) for field in type_.fields)
     return _scalar_json(value, type_)
+
+
+def _name(key: Any, type_: DataType) -> str:
+    """A key of a MAP: the text that its type has as a value."""
+    text = key if isinstance(key, str) else _json(key, type_)
+    return text if text is key or not text.startswith('"') else str(json.loads(text))
 
 
 def _pairs(pairs: Any) -> str:
@@ -146,11 +152,13 @@ def _scalar_json(value: Any, type_: Scalar | None) -> str:
         moment = in_utc(value).isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "microseconds")
         return quote(moment + ("Z" if type_ is not None and type_.name == "TIMESTAMP_LTZ" else ""))
     if isinstance(value, date | day_time):
-        return quote(value.isoformat())
+        text = value.isoformat()
+        return quote(text.rstrip("0") if "." in text else text)
     if isinstance(value, bytes | bytearray | memoryview):
         return quote(base64.b64encode(bytes(value)).decode())
     if isinstance(value, float):
-        return double_text(value) if math.isfinite(value) else quote(double_text(value))
+        text = as_text(value, type_ or DOUBLE)
+        return text if math.isfinite(value) else quote(text)
     return str(value) if isinstance(value, int | Decimal) else quote(str(value))
 
 

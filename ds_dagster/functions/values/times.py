@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN
+from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, OWN_MARKS
 from ds_dagster.functions.values.casts import in_utc, read_moment, zone_offset
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001, times are UTC without a zone here
@@ -92,11 +92,13 @@ def formatted(moment: datetime | date, pattern: str) -> str:
     """A time as text by a Java pattern.
 
     Raises:
-        ValueError: a letter that is not known here.
+        ValueError: a letter that is not known here, a mark that Java keeps for itself.
     """
     value = in_utc(moment) if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001, in UTC
     shown = []
     for quoted, letters, other in pattern_pieces(pattern):
+        if set(other) & OWN_MARKS:
+            raise ValueError(f"{other} in the pattern {pattern} is not quoted")
         if letters and letters[0] not in _SHOWN:
             raise ValueError(f"{letters} in the pattern {pattern} is not supported in a question")
         shown.append(_SHOWN[letters[0]](value, len(letters)) if letters else quoted or other)
@@ -130,7 +132,7 @@ def _digits_of(letters: str, java: str) -> str:
     return r"\d+" if len(letters) == 1 and form.startswith(r"\d") else form
 
 
-def parsed(text: str, pattern: str = "", *, whole: bool = True) -> datetime | None:
+def parsed(text: str, pattern: str | None = None, *, whole: bool = True) -> datetime | None:
     """A text as a time in UTC by a Java pattern, None where it does not match.
 
     Args:
@@ -138,14 +140,14 @@ def parsed(text: str, pattern: str = "", *, whole: bool = True) -> datetime | No
         pattern: none reads ``yyyy-MM-dd HH:mm:ss`` with or without a fraction.
         whole: nothing may follow.
     """
-    if not pattern and whole:
+    if pattern is None and whole:
         try:
             return read_moment(text)
         except ValueError:
             return None
-    expression, runs = _reading(pattern or DEFAULT_PATTERN, whole)
+    expression, runs = _reading(DEFAULT_PATTERN if pattern is None else pattern, whole)
     match = expression.fullmatch(text) if whole else expression.match(text)
-    if match is None:
+    if match is None or not (whole or match.end()):
         return None
     try:
         return _moment(dict(zip((run[0] for run in runs), zip(runs, match.groups(), strict=True), strict=True)))
@@ -337,9 +339,9 @@ def _zone_named(name: str) -> tzinfo:
 def converted(text: str, source: str, target: str) -> str | None:
     """A text of one time zone in another one."""
     moment = parsed(text, whole=False)
-    zones = _zone_named(source), _zone_named(target)
     if moment is None:
         return None
+    zones = _zone_named(source), _zone_named(target)
     return moment.replace(tzinfo=zones[0]).astimezone(zones[1]).strftime("%Y-%m-%d %H:%M:%S")
 
 

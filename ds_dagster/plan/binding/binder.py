@@ -302,9 +302,7 @@ class _Binder:
         """What stores refuse to read or to write is known before a query starts."""
         catalog, kinds = self.world.catalog, self.world.kinds
         sink, findings = catalog.store(root.relation.store), Findings()
-        write = findings.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
-        if write is not None and write.transactional and self.world.settings.engine.is_cluster:
-            findings.add(error("CLUSTER_NEEDS_AT_LEAST_ONCE", entity=write.entity))
+        findings.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
         for scan in (node for node in root.walk() if isinstance(node, Scan)):
             store = catalog.store(scan.relation.store)
             read = partial(kinds[store.kind].read_spec, store, scan.relation, scan.reading, None)

@@ -47,8 +47,8 @@ from ds_dagster.plan.expressions.bound_trees import (
     lowered,
     widened,
 )
-from ds_dagster.plan.expressions.constants import TIMES, check_escape, check_index, check_null, check_time
-from ds_dagster.plan.expressions.operators import bind_arithmetic, bind_struct, shown_type
+from ds_dagster.plan.expressions.constants import TIMES, check_cast, check_escape, check_index, check_null, check_time
+from ds_dagster.plan.expressions.operators import bind_arithmetic, bind_struct, check_computed_once, shown_type
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.sql.expressions import WRITTEN, FieldAccess, written_as
 
@@ -325,8 +325,7 @@ class ExpressionBinder:
         """Both forms of CASE."""
         conditions = [self._case_condition(node, branch) for branch in node.args["ifs"]]
         values = [self.bind(branch.args["true"]) for branch in node.args["ifs"]]
-        default = node.args.get("default")
-        values.append(self.bind(default) if default is not None else Typed(exp.Null(), None, True))
+        values.append(self.bind(node.args.get("default") or exp.Null()))
         trees, type_ = self.unify(node, values, "the branches of CASE")
         ifs = [exp.If(this=condition, true=tree) for condition, tree in zip(conditions, trees, strict=False)]
         return Typed(exp.Case(ifs=ifs, default=trees[-1]), type_, any(value.nullable for value in values))
@@ -335,6 +334,7 @@ class ExpressionBinder:
         subject = case.this
         if subject is None:
             return self._boolean(branch.this, "WHEN").tree
+        check_computed_once(self, subject)
         equality = exp.EQ(this=subject.copy(), expression=branch.this.copy())
         return self.visit_comparison(written_as("CASE … WHEN", equality)).tree
 
@@ -353,8 +353,8 @@ class ExpressionBinder:
             raise self.refuse("CAST_IMPOSSIBLE", node, source=value.type, target=target, fix=fix)
         literal = isinstance(value.tree, exp.Literal) and bool(value.tree.args.get("is_string"))
         safe = isinstance(node, exp.TryCast)
-        if literal and not safe and isinstance(target, Scalar) and target.name in TIMES:
-            check_time(self, node, str(value.tree.this), target)
+        if literal and not safe and isinstance(target, Scalar):
+            check_cast(self, node, str(value.tree.this), target)
         return Typed(converted(value, target, safe=safe), target, safe or value.nullable)
 
     def visit_field(self, node: exp.Expression) -> Typed:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ds_dagster.datatypes import BOOLEAN, DataType, Scalar
+from ds_dagster.functions.table import ROW_FUNCTIONS
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, UserCall, balanced
 from ds_dagster.sql.typetext import cast_node, type_of_node
@@ -94,6 +95,12 @@ def cast_source(node: exp.Expression) -> DataType | None:
 def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expression:
     """CAST (``safe``: TRY_CAST) of a value."""
     return cast_node(value.tree, value.type, target, safe=safe)
+
+
+def changes(tree: exp.Expression) -> bool:
+    """Whether a bound tree has another value each time it is computed for a row, as RAND()."""
+    calls = (ROW_FUNCTIONS.get(str(call.this)) for call in tree.find_all(exp.Anonymous))
+    return any(call is not None and not call.deterministic and not call.of_batch for call in calls)
 
 
 def lowered(text: exp.Expression) -> exp.Expression:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
-from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
+from ds_dagster.datatypes import FLOATS, VARCHAR, ArrayType, DataType, Scalar, is_numeric
+from ds_dagster.functions.constants import CHARSETS, OWN_MARKS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
@@ -49,6 +49,20 @@ def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_:
         read(text)
     except ValueError as problem:
         raise binder.refuse("LITERAL_INVALID", node, value=text, type=type_, example=example) from problem
+
+
+def check_cast(binder: ExpressionBinder, node: exp.Expression, text: str, target: Scalar) -> None:
+    """Raises: UserError LITERAL_INVALID for a text that no CAST makes a time, number or BOOLEAN of."""
+    if target.name in TIMES:
+        check_time(binder, node, text, target)
+    elif target.name == "BOOLEAN" or is_numeric(target):
+        from ds_dagster.functions.values.casts import cast
+
+        try:
+            cast(text, VARCHAR, target)
+        except (ValueError, ArithmeticError) as problem:
+            example = "'TRUE'" if target.name == "BOOLEAN" else "'12'"
+            raise binder.refuse("LITERAL_INVALID", node, value=text, type=target, example=example) from problem
 
 
 def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> list[Typed]:
@@ -169,6 +183,10 @@ def _check_time_pattern(
         unread = [*sorted(set(bare) & NO_SPARK_LETTERS), *(run for run in NO_SPARK_LENGTHS if run in bare)]
         if unread:
             reason = f"'{text}': Spark writes no {', '.join(unread)}"
+            raise binder.refuse("PATTERN_INVALID", node, reason=reason)
+        marks = sorted(set(bare) & OWN_MARKS)
+        if marks:
+            reason = f"'{text}': Java keeps {' '.join(marks)} for itself; marks for themselves are quoted, ''[''"
             raise binder.refuse("PATTERN_INVALID", node, reason=reason)
     return values
 

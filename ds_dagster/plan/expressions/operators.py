@@ -19,7 +19,7 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.functions.operators import TEXTS
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
-from ds_dagster.plan.expressions.bound_trees import Typed, widened
+from ds_dagster.plan.expressions.bound_trees import Typed, changes, widened
 from ds_dagster.plan.expressions.constants import check_divisor
 from ds_dagster.sql.expressions import ARITHMETIC
 
@@ -33,6 +33,13 @@ MOST_PRODUCTS = 200
 def shown_type(value: Typed) -> str:
     """How messages call the type of a value."""
     return "NULL" if value.type is None else str(value.type)
+
+
+def check_computed_once(binder: ExpressionBinder, subject: exp.Expression) -> None:
+    """Refuse the subject of CASE that has another value each time: every branch compares it anew."""
+    if changes(binder.bind(subject).tree):
+        instead = "it in a sub-select: SELECT CASE x WHEN … END FROM (SELECT RAND_INTEGER(3) AS x FROM …)"
+        raise binder.refuse("FORM_INSTEAD", subject, written="CASE of a value that changes", instead=instead)
 
 
 def bind_struct(binder: ExpressionBinder, node: exp.Expression) -> Typed:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 
@@ -58,6 +59,12 @@ def _sink(query: BoundQuery) -> list[tuple[QualifiedName, str, str]]:
     return [(sink.name, sink.store, sink.entity) for sink in query.sinks]
 
 
+def _tables(query: BoundQuery) -> list[Shape]:
+    """Columns of the tables the query creates: rows are added to the one that exists, which has the earlier ones."""
+    tables = [sink for sink in query.sinks if sink.kind in ("materialized_view", "table") and not sink.declared]
+    return [columns_shape(table) for table in tables]
+
+
 def _is_full(query: BoundQuery) -> bool:
     """A full load starts over each time; the other modes differ in when they end."""
     return query.refresh == "full"
@@ -74,18 +81,20 @@ def _steps(query: BoundQuery) -> list[str]:
 RULES: tuple[Rule, ...] = (
     Rule("it reads other sources", lambda old, new: _sources(old) != _sources(new)),
     Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new)),
+    Rule("the columns of its table changed", lambda old, new: _tables(old) != _tables(new)),
     Rule("it loads in another mode (refresh.mode)", lambda old, new: _is_full(old) != _is_full(new)),
     Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
     Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
     Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
     Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
     Rule(
-        "a join or an aggregate computes something else, or over other rows",
+        "a step that keeps rows computes something else, or over other rows",
         lambda old, new: old.state_signature != new.state_signature,
     ),
 )
 """Reasons for a new checkpoint, the most specific first. Other changes keep it: projections, and filters above the
-stateful steps or in a plan without any, take effect from the next record on."""
+stateful steps or in a plan without any, take effect from the next record on. Filters whose rows a step retracts later
+are part of its state."""
 
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",

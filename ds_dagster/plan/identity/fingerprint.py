@@ -12,15 +12,16 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ds_dagster.plan.nodes.relation_shapes import Shape, StoreKinds
-from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.rows import Filter, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 
 FINGERPRINT_VERSION = "v1"
-STATE_VERSION = "s2"
+STATE_VERSION = "s3"
 """Changes with the algorithm, and when all operators of this package lay their state out in another way."""
-EARLIER_STATE_VERSIONS = ("s1",)
-"""Algorithms whose signatures journals still hold: s1 had what a bad record does among what an aggregate keeps."""
+EARLIER_STATE_VERSIONS = ("s1", "s2")
+"""Algorithms whose signatures journals still hold: s1 had what a bad record does among what an aggregate keeps; both
+had of kept rows their types alone, and no filters above the state."""
 
 
 def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], store_kinds: StoreKinds) -> str:
@@ -39,17 +40,21 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
 
 
 def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION) -> str:
-    """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
-    aggregates everything below (their state is a result already), except the handling of rows that are left out.
+    """Hash of what a checkpoint holds: sources with their positions, stateful steps with everything below, except
+    the handling of rows that are left out, and the filters above that decide about the state.
 
     Args:
         root: plan after rewriting.
         store_kinds: folded store name → kind.
         version: of the algorithm, today's or one of :data:`EARLIER_STATE_VERSIONS`.
     """
-    scope = ShapeScope(store_kinds, pace=False, bad_records=version == "s1")
+    is_earlier = version in EARLIER_STATE_VERSIONS
+    scope = ShapeScope(store_kinds, pace=False, bad_records=version == "s1", rows_by_type=is_earlier)
     parts: Shape = [node.position_shape(scope) for node in root.walk() if isinstance(node, Scan)]
     parts += [node.state_shape(scope) for node in root.walk() if node.is_stateful]
+    if not is_earlier:
+        filters = [node for node in root.walk() if isinstance(node, Filter) and node.decides_about_state]
+        parts += [["Filter", node.shape(Shaper(node.inputs, scope))] for node in filters]
     return _hash(version, [parts, [root.changelog, list(root.key)]])
 
 

@@ -152,6 +152,9 @@ class Aggregate(Node):
     def is_refined(self) -> bool:
         return (self.window is not None and self.updates) or self.input.is_refined
 
+    def takes_filters(self, names: Names) -> bool:
+        return not names.isdisjoint(self.key)
+
     def shape(self, shaper: Shaper) -> Shape:
         return [*groups_shape(shaper, self.group, self.calls), self.updates, self.window is not None]
 

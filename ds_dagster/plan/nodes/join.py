@@ -12,7 +12,8 @@ from ds_dagster.plan.nodes.describing import text
 from ds_dagster.plan.nodes.node import BoundExpression, Bounds, Field, Keeps, Names, Node, Sources
 from ds_dagster.plan.nodes.reading import columns_read, or_null
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.shaping import Shaper
+from ds_dagster.plan.nodes.rows import Filter
+from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 from ds_dagster.sql.generator import duration_text
 
 JoinKind = Literal["inner", "left", "full"]
@@ -133,6 +134,9 @@ class IntervalJoin(TimedJoin):
         """None: Spark does it itself."""
         return ()
 
+    def takes_filters(self, names: Names) -> bool:  # noqa: ARG002
+        return self.kind != "inner" and self.residual is not None
+
     def own_columns(self) -> Names:
         return columns_read([self.residual])
 
@@ -177,6 +181,13 @@ class TemporalJoin(TimedJoin):
 
     def shape(self, shaper: Shaper) -> Shape:
         return _keyed_shape(self, shaper, [self.immediate, self.retention_millis], self.residual)
+
+    def kept_shape(self, scope: ShapeScope) -> Shape:
+        """Without the filters right above the stream: its rows only wait here until time has passed them."""
+        left = self.left
+        while isinstance(left, Filter):
+            left = left.input
+        return replace(self, left=left).whole_shape(scope)
 
     def about(self) -> str:
         others = () if self.residual is None else (self.residual,)

@@ -93,7 +93,7 @@ class Named:
 
 
 _DERIVED = (
-    *("output", "changelog", "key", "is_final", "only_grows", "is_stateful", "inputs"),
+    *("output", "names", "changelog", "key", "is_final", "only_grows", "is_stateful", "inputs"),
     *("untimed", "time_fields", "windows", "open_windows", "late_step", "settles", "is_refined"),
     *("is_ordered", "is_plain", "one_source", "is_bounded", "unrepeatable", "is_repeatable"),
 )
@@ -208,7 +208,9 @@ class Node:
         """Whether this node itself keeps state in the checkpoint."""
         return False
 
-    # traits of its rows, for steps above: computed from the inputs' traits unless a class says otherwise
+    def takes_filters(self, names: Names) -> bool:  # noqa: ARG002
+        """Whether Spark may move a condition over these fields below this step."""
+        return False
 
     @property
     @abstractmethod
@@ -280,8 +282,6 @@ class Node:
         """Whether the same rows of the sources give the same values again, here and below."""
         return not self.unrepeatable and all(child.is_repeatable for child in self.inputs)
 
-    # waiting for the watermark
-
     @property
     def waits_for_time(self) -> bool:
         """Whether it waits for the watermark itself."""
@@ -324,20 +324,22 @@ class Node:
         return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
 
     def state_shape(self, scope: ShapeScope) -> Shape:
-        """Its part of a state signature. For a step that keeps rows: their types and the step itself. A retraction must
-        equal the row it retracts, so everything below a step that keeps results is part of its state."""
-        if self.keeps == "results":
-            return [type(self).__name__, self.whole_shape(scope), *self.layout]
-        types = [[str(field.type) for field in child.output] for child in self.inputs]
-        return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
+        """Its part of a state signature: the step and everything below. Rows that it keeps hold these very columns,
+        and have passed these filters; a retraction must equal the row it retracts."""
+        if self.keeps == "rows" and scope.rows_by_type:
+            types: Shape = [[str(f.type) for f in child.output] for child in self.inputs]
+            return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
+        return [type(self).__name__, self.kept_shape(scope), *self.layout]
+
+    def kept_shape(self, scope: ShapeScope) -> Shape:
+        """The shape of all that decides about the content of its state."""
+        return self.whole_shape(scope)
 
     def all_lineage(self) -> Sources:
         """The columns of relations its fields are computed from."""
-        first, *others = [child.all_lineage() for child in self.inputs] or [{}]
-        below = dict(first)
-        for sources in others:
-            for name, columns in sources.items():
-                below[name] = tuple(dict.fromkeys((*below.get(name, ()), *columns)))
+        below: dict[str, tuple[ColumnSource, ...]] = {}
+        for name, columns in chain.from_iterable(child.all_lineage().items() for child in self.inputs):
+            below[name] = tuple(dict.fromkeys((*below.get(name, ()), *columns)))
         return self.lineage(below)
 
     def walk(self) -> Iterator[Node]:
@@ -349,9 +351,7 @@ class Node:
     @property
     def names(self) -> frozenset[str]:
         """Internal names of the fields of the result."""
-        if "names" not in self._known:
-            self._known["names"] = frozenset(f.name for f in self.output)
-        return self._known["names"]  # type: ignore[no-any-return]
+        return frozenset(f.name for f in self.output)
 
     def has(self, name: str) -> bool:
         """Whether the result has a field of that internal name."""

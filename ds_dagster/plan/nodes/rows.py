@@ -81,6 +81,16 @@ class Filter(Passing):
         """Whether a row that fails must become a delete of its key; rows with weights go by their weights."""
         return self.input.changelog == "upsert" and not self.input.is_final
 
+    @property
+    def decides_about_state(self) -> bool:
+        """Whether the state, or the result, of a step below holds what this condition made of earlier rows: a
+        retraction must pass the filter that its row has passed, and Spark moves conditions below steps of its own."""
+        is_retracted = self.input.changelog == "weighted" and not self.input.only_grows
+        return is_retracted or (not self.emits_deletes and self.input.takes_filters(self.condition.columns()))
+
+    def takes_filters(self, names: Names) -> bool:
+        return self.input.takes_filters(names)
+
     def shape(self, shaper: Shaper) -> Shape:
         return [shaper.text(self.condition)]
 
@@ -149,6 +159,9 @@ class Project(Node):
     def origin(self, name: str) -> tuple[Node, str]:
         tree = next((named.expression.tree for named in self.columns if named.name == name), None)
         return self.input.origin(tree.name) if isinstance(tree, exp.Column) else (self, name)
+
+    def takes_filters(self, names: Names) -> bool:
+        return self.input.takes_filters(columns_read(named.expression for named in self.columns if named.name in names))
 
     def shape(self, shaper: Shaper) -> Shape:
         names = [named.name for named in self.columns]

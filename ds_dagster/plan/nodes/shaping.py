@@ -25,11 +25,13 @@ class ShapeScope:
         pace: how sources are read counts: where they begin, how long they wait, how much a batch takes. It does not in
             what a checkpoint holds.
         bad_records: what a bad record does counts where ``pace`` does not (state signatures before ``s2``).
+        rows_by_type: of a step that keeps rows their types alone count (state signatures before ``s3``).
     """
 
     store_kinds: StoreKinds = field(default_factory=lambda: NO_NAMES)
     pace: bool = True
     bad_records: bool = False
+    rows_by_type: bool = False
 
 
 class Shaper:

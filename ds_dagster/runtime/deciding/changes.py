@@ -16,7 +16,7 @@ from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice
 from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
-from ds_dagster.runtime.status import Change, Consent, JobStatus
+from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
 from ds_dagster.settings import Settings
 
 
@@ -40,10 +40,18 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     return Change(name, relation, outcome.verdict, outcome.rule, outcome.hint)
 
 
+def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
+    """What a job runs; None where it does not compile any more, which the query that runs does not mind."""
+    try:
+        return recompiled(JobSpec.from_json(job.spec), settings)[1]
+    except DsError:
+        return None
+
+
 def changes_of(project: LoadedProject, queries: Iterable[BoundQuery], jobs: Mapping[str, JobRow]) -> tuple[Change, ...]:
     """What applying each of these queries of a project would do."""
     settings = project.settings
-    return tuple(with_doubles(compare(jobs.get(q.name), q, settings), project, q) for q in queries)
+    return tuple(with_doubles(compare(jobs.get(q.name), q, settings), project, q, jobs.get(q.name)) for q in queries)
 
 
 def orphans_of(
@@ -65,12 +73,13 @@ def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
     return doubled(query, project.downstream, project.queries, partial(keeps_slot, project))
 
 
-def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> Change:
+def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, job: JobRow | None = None) -> Change:
     """The same change with the relations that a reset would write twice, if it needs a reset, and whether a version
-    beside the running one does without it."""
+    beside the running one (``job``) does without it."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
-    doubles, beside = doubled_in(project, query), not why_not_beside(project, query)
+    old = None if job is None else definition_of(job, project.settings)
+    doubles, beside = doubled_in(project, query), not why_not_beside(project, query, old)
     return replace(change, doubles=doubles.sinks, readers=doubles.readers, beside=beside)
 
 
@@ -80,6 +89,8 @@ def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[C
     Raises:
         UserError: RESET_WOULD_DOUBLE, RESET_NOT_FROM_NOW, RESET_NOT_EMPTY.
     """
+    if RESTORED in allow:  # whoever made the checkpoint has held it against the sinks
+        return
     if "from_now" in allow:
         _check_from_now(project, query)
     if "empty" in allow:

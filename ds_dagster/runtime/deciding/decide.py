@@ -61,9 +61,12 @@ class Streak:
 
     def text(self, now: float) -> str:
         """For log and journal."""
-        batch = 0 if self.batch is None else self.batch + 1
+        return f"batch {0 if self.batch is None else self.batch + 1} {self.count_text(now)}"
+
+    def count_text(self, now: float) -> str:
+        """The same without what failed."""
         minutes = (now - self.since) / 60
-        return f"batch {batch} failed {self.count} times in a row with {self.condition}, over {minutes:.0f} min"
+        return f"failed {self.count} times in a row with {self.condition}, over {minutes:.0f} min"
 
 
 @dataclass(frozen=True, slots=True)

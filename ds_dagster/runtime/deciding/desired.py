@@ -138,8 +138,9 @@ def _never_worked(status: StatusRow) -> bool:
 
 def _refusal(change: Change) -> Answer:
     way = _HINT_OF.get(change.verdict, "reset")
-    hint = HINTS["beside" if way == "reset" and change.beside else way].format(name=change.name)
-    if change.doubles:
+    is_beside = way == "reset" and change.beside
+    hint = HINTS["beside" if is_beside else way].format(name=change.name)
+    if change.doubles and not is_beside:
         hint += CONSENT.format(sinks=", ".join(change.doubles))
     hint += f"; `ds apply --allow {','.join(needed(change))}` applies all such changes"
     return Answer("nothing", refused=change.rule, hint=hint)

@@ -12,6 +12,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, SliceStatement, slice_of
+from ds_dagster.runtime.deciding.beside import is_written_in_turn
 from ds_dagster.version import __version__
 
 SPEC_VERSION = 1
@@ -33,6 +34,7 @@ class JobSpec:
         writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
         store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
             references and values that are not secret.
+        in_turn: versions of it write one place, each from where the version before it stopped.
     """
 
     name: str
@@ -46,6 +48,7 @@ class JobSpec:
     upstream: tuple[str, ...] = ()
     store_values: tuple[tuple[str, str, str], ...] = ()
     writers: tuple[tuple[str, str, str], ...] = ()
+    in_turn: bool = False
 
     @property
     def is_finite(self) -> bool:
@@ -89,6 +92,7 @@ def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
         upstream=upstream(project, query, transitive=False),
         writers=tuple(_writers(project, query)),
         store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
+        in_turn=is_written_in_turn(query),
     )
 
 

@@ -9,14 +9,14 @@ nothing. Going back is the same with a version that is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ds_dagster.errors import error
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
-from ds_dagster.runtime.status import Role, version_name
+from ds_dagster.runtime.status import JobStatus, Role, version_name
 
 NEAR_SECONDS = 10.0
 """A version that had read everything so short ago may take over: the serving one is stopped now."""
@@ -42,6 +42,7 @@ class Turn:
         step: what to do.
         job, status: of the version that serves.
         other, other_status: of the version that takes over or goes; the serving one itself for ``resume``.
+        in_turn: the versions write one place, see ``JobSpec.in_turn``.
     """
 
     step: Step
@@ -49,6 +50,7 @@ class Turn:
     status: StatusRow
     other: JobRow
     other_status: StatusRow
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +153,14 @@ def abandon(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> 
     row = next(iter(_others(jobs, "promoting", "staged")), None)
     if row is None:
         raise error("NOTHING_STAGED", name=query)
-    if is_settled(row):
+    if not _is_revocable(row):
         raise error("PROMOTION_UNDERWAY", name=query, version=row.version)
     return Staged(row.name, (_put_back(row) if row.action == "rollback" else _dropped(row, request),))
 
 
 def withdraw(query: str, jobs: Mapping[str, JobRow]) -> tuple[JobRow, ...]:
     """Rows after a hand-over that was given up before its end; none where it is over, or cannot be stopped any more."""
-    rows = (row for row in _others(jobs, "promoting") if row.of == query and not is_settled(row))
+    rows = (row for row in _others(jobs, "promoting") if row.of == query and _is_revocable(row))
     return tuple(_put_back(row) for row in rows)
 
 
@@ -183,20 +185,41 @@ def is_settled(row: JobRow) -> bool:
     return row.role == "promoting" and row.desired == "STOPPED" and row.action in ("promote", "rollback")
 
 
+def is_halted(row: JobRow) -> bool:
+    """Whether a hand-over stopped the version that serves, not a person."""
+    return row.role == "serving" and row.desired == "STOPPED" and row.action == "promote"
+
+
+def is_near(status: StatusRow | JobStatus, now: float) -> bool:
+    """Whether a version runs and was at the end of its sources a moment ago."""
+    return status.state == "RUNNING" and status.caught_up is not None and now - status.caught_up <= NEAR_SECONDS
+
+
 # -- the engine's steps ----------------------------------------------------------------------------------------------
 
 
-def turns(jobs: Mapping[str, JobRow], statuses: Mapping[str, StatusRow], now: float) -> Iterator[Turn]:
-    """What is next for each query with more than one version, and for one that was stopped for another's sake."""
+def turns(
+    jobs: Mapping[str, JobRow],
+    statuses: Mapping[str, StatusRow],
+    now: float,
+    in_turn: Collection[str] = (),
+) -> Iterator[Turn]:
+    """What is next for each query with more than one version, and for one that was stopped for another's sake.
+
+    Args:
+        jobs, statuses: of the journal.
+        now: epoch seconds.
+        in_turn: jobs whose versions write one place, see ``JobSpec.in_turn``.
+    """
     underway = {row.of for row in jobs.values() if row.role == "promoting"}
     for name, row in jobs.items():
         status = statuses.get(name, StatusRow(name))
-        if row.role == "serving" and _is_halted(row) and name not in underway:
+        if row.role == "serving" and is_halted(row) and name not in underway:
             yield Turn("resume", row, status, row, status)
         serving = jobs.get(row.of)
         if row.role not in ("promoting", "dropping") or serving is None:
             continue
-        turn = Turn("wait", serving, statuses.get(row.of, StatusRow(row.of)), row, status)
+        turn = Turn("wait", serving, statuses.get(row.of, StatusRow(row.of)), row, status, name in in_turn)
         if row.role == "dropping":
             yield replace(turn, step="drop" if _is_at_rest(row, status) else "wait")
         else:
@@ -207,18 +230,31 @@ def _next_step(turn: Turn, now: float) -> Step:
     row, status = turn.other, turn.other_status
     if _has_failed(row, status) or (row.desired == "STOPPED" and not is_settled(row)):
         return "give_up"
-    if turn.job.action == "stop" and turn.job.requested_at > row.requested_at:
-        return "give_up"  # somebody stopped the query after this was asked for
+    if _is_stopped_since(turn) and _is_revocable(row):
+        return "give_up"
+    if turn.in_turn:
+        return _next_step_in_turn(turn, now)
     if turn.job.desired != "STOPPED":
-        return "halt" if _is_near(status, now) else "wait"
+        return "halt" if is_near(status, now) else "wait"
     if not _is_at_rest(turn.job, turn.status):
         return "wait"
     if is_settled(row):
         return "serve" if _is_at_rest(row, status) else "wait"
     if _has_caught_up(turn, now):
         return "settle"
-    is_too_long = _is_halted(turn.job) and now - turn.status.since > LONGEST_SECONDS
+    is_too_long = is_halted(turn.job) and now - turn.status.since > LONGEST_SECONDS
     return "give_up" if is_too_long else "wait"
+
+
+def _next_step_in_turn(turn: Turn, now: float) -> Step:
+    """The new version stops first, so that the serving one, which goes on, ends behind it."""
+    if not is_settled(turn.other):
+        return "settle" if is_near(turn.other_status, now) else "wait"
+    if not _is_at_rest(turn.other, turn.other_status):
+        return "wait"
+    if turn.job.desired != "STOPPED":
+        return "halt"
+    return "serve" if _is_at_rest(turn.job, turn.status) else "wait"
 
 
 def after(turn: Turn, now: float) -> tuple[JobRow, ...]:
@@ -232,19 +268,22 @@ def after(turn: Turn, now: float) -> tuple[JobRow, ...]:
     if turn.step == "resume":
         return (_resumed(job, now),)
     if turn.step == "give_up":
-        return (_put_back(other), _resumed(job, now)) if _is_halted(job) else (_put_back(other),)
+        return (_put_back(other), _resumed(job, now)) if is_halted(job) else (_put_back(other),)
     return ()
 
 
 def exchanged(turn: Turn, now: float) -> tuple[tuple[JobRow, JobRow], tuple[StatusRow, StatusRow]]:
     """After the public names have changed in the stores: the new version's row and status under the query's name, and
-    the old one's under its version's. The new one starts again, under its new name."""
+    the old one's under its version's. The new one starts again, under its new name, unless somebody has stopped the
+    query meanwhile."""
     job, other = turn.job, turn.other
+    is_stopped = _is_stopped_since(turn)
     serving = replace(
         other,
         name=job.name,
         role="serving",
-        desired="RUNNING",
+        desired="STOPPED" if is_stopped else "RUNNING",
+        action="stop" if is_stopped else other.action,
         generation=job.generation + 1,
         requested_at=now,
         latest=job.latest,
@@ -256,6 +295,17 @@ def exchanged(turn: Turn, now: float) -> tuple[tuple[JobRow, JobRow], tuple[Stat
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _is_stopped_since(turn: Turn) -> bool:
+    """Whether somebody stopped the query after this was asked for."""
+    return turn.job.action == "stop" and turn.job.requested_at > turn.other.requested_at
+
+
+def _is_revocable(row: JobRow) -> bool:
+    """Whether a version need not take over any more. A public name may have changed once it is settled; of versions in
+    turn only the settled one has changed."""
+    return not is_settled(row) or JobSpec.from_json(row.spec).in_turn
 
 
 def _others(jobs: Mapping[str, JobRow], *roles: Role) -> Sequence[JobRow]:
@@ -308,21 +358,12 @@ def _resumed(job: JobRow, now: float) -> JobRow:
     return replace(job, desired="RUNNING", generation=job.generation + 1, action="ensure", requested_at=now)
 
 
-def _is_halted(job: JobRow) -> bool:
-    """Whether a hand-over stopped it, not a person."""
-    return job.desired == "STOPPED" and job.action == "promote"
-
-
 def _is_at_rest(job: JobRow, status: StatusRow) -> bool:
     return status.state == "STOPPED" and status.generation >= job.generation
 
 
 def _has_failed(job: JobRow, status: StatusRow) -> bool:
     return status.state == "FAILED" and status.generation >= job.generation and not is_settled(job)
-
-
-def _is_near(status: StatusRow, now: float) -> bool:
-    return status.state == "RUNNING" and status.caught_up is not None and now - status.caught_up <= NEAR_SECONDS
 
 
 def _has_caught_up(turn: Turn, now: float) -> bool:

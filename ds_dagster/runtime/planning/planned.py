@@ -14,12 +14,10 @@ from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orph
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.planning.difference import column_changes, sql_diff
+from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.running import Running
-from ds_dagster.runtime.status import Change, JobState, JobStatus
+from ds_dagster.runtime.status import UP, Change, JobState, JobStatus
 from ds_dagster.runtime.views import progress_of
-
-UP = ("RUNNING", "STARTING")
-"""States of a job that needs no start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,7 @@ class PlannedChange:
         renamed_from: an orphan that runs the same query under another name; empty where there is none.
         reads_again: sources that a new version or a reset reads (``store.entity``), with the position it begins at.
         staged: what the version is that is built beside the running one; empty where there is none.
+        effort: what the stores say; None where nobody asked them.
     """
 
     change: Change
@@ -51,6 +50,7 @@ class PlannedChange:
     renamed_from: str = ""
     reads_again: tuple[str, ...] = ()
     staged: str = ""
+    effort: Effort | None = None
 
 
 def planned_changes(

@@ -13,7 +13,18 @@ from types import MappingProxyType
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar, StructType, is_temporal
+from ds_dagster.datatypes import (
+    FLOATS,
+    INTEGERS,
+    ArrayType,
+    DataType,
+    MapType,
+    Scalar,
+    StructType,
+    is_temporal,
+    is_text,
+)
+from ds_dagster.functions.spark import in_years
 from ds_dagster.spark.records.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
@@ -54,6 +65,8 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
     if target.name == "TIME" and is_temporal(source):  # Spark has no such cast
         value = sf.date_format(value, "HH:mm:ss.SSSSSS")
     converted_value = _plain(value, target, safe=safe)
+    if is_text(source) and (target.name == "DATE" or is_temporal(target)):
+        return in_years(sf, converted_value, safe=safe)
     from_float = isinstance(source, Scalar) and source.name in FLOATS
     if from_float and target.name == "DECIMAL" and not safe:
         return _finite_or_failing(value, converted_value, target)
@@ -107,6 +120,8 @@ def text_of(value: Column, type_: DataType) -> Column:
         return sf.upper(value.cast("string"))
     if type_.name == "DECIMAL":
         value = value.cast(spark_sql(type_))  # Spark may compute with more digits than the type has
+    if type_.name == "VARBINARY":
+        return sf.make_valid_utf8(value.cast("string"))
     return _text_of_time(value, type_) if type_.name in DEFAULT_DIGITS else value.cast("string")
 
 

@@ -10,10 +10,20 @@ from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LongType,
+    MapType,
+    StructType,
+)
 
 from ds_dagster.datatypes import MAX_DECIMAL_PRECISION
-from ds_dagster.functions.spark import SparkCall
+from ds_dagster.functions.spark import SparkCall, limited
 from ds_dagster.spark.gateway import Package
 
 
@@ -30,7 +40,9 @@ def to_digits(call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
     """The first argument of a call rounded or cut to the digits (0) of the second, in its own type. Whole numbers go
     through DECIMAL; a DECIMAL is one digit wider than its argument, and becomes the call's type."""
     value, *digits = call.columns
-    type_, places = call.type_of(0), digits[0] if digits else sf.lit(0)
+    type_, places = call.type_of(0), sf.lit(0)
+    if digits:
+        places = limited(sf, digits[0]) if isinstance(call.type_of(1), LongType) else digits[0]
     if isinstance(type_, FloatType | DoubleType):
         return with_digits(value, places, mode, type_)
     if isinstance(type_, IntegralType):
@@ -45,6 +57,21 @@ def scalar(method: str, *columns: Column) -> Column:
     """A method of a class of ``dsdagster.scalar`` over columns: ``JsonTexts.value``."""
     owner, _, name = method.partition(".")
     return _column(getattr(getattr(_package("scalar"), owner), name)(*map(_java, columns)))
+
+
+def negated(number: Column, type_: DataType) -> Column:
+    """A number with the other sign: Spark cuts a DECIMAL to 34 digits for it."""
+    if isinstance(type_, DecimalType):
+        return _column(_package("scalar").Digits.negated(_java(number), type_.json()))
+    return -number
+
+
+def json(value: Column, type_: DataType) -> Column:
+    """A value of a type as JSON (VARCHAR), null for null, with times as ISO has them."""
+    if isinstance(type_, StructType | ArrayType | MapType):
+        return json_text(value, type_, separator="T", digits=0)
+    listed = json_text(sf.array(value), ArrayType(type_), separator="T", digits=0)
+    return sf.when(value.isNotNull(), sf.substring(listed, sf.lit(2), sf.length(listed) - 2))
 
 
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
@@ -75,7 +102,7 @@ def json_text(value: Column, type_: DataType, *, separator: str, digits: int) ->
     Args:
         value: is cast to the type.
         separator: one character between the date and the time of day of times.
-        digits: of the fraction of a second in times, 3 or 6.
+        digits: of the fraction of a second in times, 3 or 6; 0: 3, or 6 where a time has them.
     """
     make = _package("json").JsonEncoder.column
     return _column(make(_java(value.cast(type_)), type_.json(), separator, digits))

@@ -12,6 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.batch_writers import SinkPlan
 
 _SINK = "__sink"
@@ -33,13 +34,9 @@ class ApplicationWriter:
         Raises:
             DsError: of a sink; the batch fails as a whole and is run again by the next start.
         """
-        batch.persist()
-        try:
+        with operators(batch.sparkSession).rows_of_sinks(batch) as rows_of:
             for number, sink in enumerate(self.sinks):
-                rows = batch.where(sf.col(_SINK) == number)
-                sink.writer(rows.select(f"{_payload(number)}.*"), epoch)
-        finally:
-            batch.unpersist()
+                sink.writer(rows_of(number), epoch)
 
 
 def combined(sinks: Sequence[SinkPlan]) -> DataFrame:
@@ -54,9 +51,5 @@ def _payloads(sinks: Sequence[SinkPlan], own: int) -> list[Column]:
     payloads = []
     for number, sink in enumerate(sinks):
         value = sf.struct("*") if number == own else sf.lit(None).cast(sink.frame.schema)
-        payloads.append(value.alias(_payload(number)))
+        payloads.append(value.alias(f"{_SINK}_{number}"))
     return payloads
-
-
-def _payload(number: int) -> str:
-    return f"__sink_{number}"

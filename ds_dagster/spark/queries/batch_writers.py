@@ -248,7 +248,16 @@ def sink_writer(
         return BatchWriter(loader or open_loader(write, identity, resolve), write.table, part.sink.event_time.format)
     if capture is not None:
         return CaptureWriter(capture)
+    return StreamWriter(write, identity, sink_options(write, identity, resolve), entities)
+
+
+def sink_options(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> Mapping[str, str]:
+    """Options of a stream sink, references resolved.
+
+    Raises:
+        DsError: of the resolver.
+    """
     options = dict(resolved(write.options, resolve))
     if write.transactional:
         options |= {"transactional.id": identity.job, "marker.group": identity.ledger}
-    return StreamWriter(write, identity, options, entities)
+    return options

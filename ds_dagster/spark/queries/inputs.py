@@ -15,6 +15,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.clock import clocked_sources
 from ds_dagster.spark.queries.lookup import lookup_frame
 from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs, bad_record, open_logs
@@ -44,7 +45,11 @@ def source_reader(
     """Gives the records of a scan; ``named``: the checkpoint knows it by its name. No source of an application, which
     several may read, has one."""
     clocked = clocked_sources(query.plan)
-    default_rows = TABLE_BATCH_ROWS if any(write.kind == "batch" for write in writes) else STREAM_BATCH_ROWS
+    is_cluster = not is_local(session.sparkContext.master or "local")
+    collects = (is_cluster and query.is_application) or any(
+        write.kind == "batch" or (is_cluster and write.transactional) for write in writes
+    )
+    default_rows = TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS
 
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:

@@ -35,7 +35,7 @@ from ds_dagster.spark.queries.row_errors import row_errors
 from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.queries.sources import SourceProvider, register_provider
-from ds_dagster.spark.records.columns import RECORD
+from ds_dagster.spark.records.columns import RECORD, never
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.sinks import encode_records
 from ds_dagster.spark.session import active, job_session
@@ -57,6 +57,7 @@ class PreparedQuery:
         reads: as given.
         logs: of rows it leaves out, or None.
         targets: what tells the entities it writes from later ones of the same name, by ``store.entity``.
+        is_muted: streams get no row.
     """
 
     query: BoundQuery
@@ -68,6 +69,7 @@ class PreparedQuery:
     reads: Mapping[str, ReadSpec] = field(repr=False)
     logs: RowLogs | None
     targets: Mapping[str, str] = field(default_factory=dict)
+    is_muted: bool = False
 
     @property
     def loaders(self) -> tuple[BatchLoader, ...]:
@@ -112,6 +114,7 @@ class Plans:
         shared: rows that several sinks of an application read, None outside of one.
         logs: of rows that are left out, or None.
         names_sources: the checkpoint knows sources, ticks among them, by their names.
+        is_muted: streams get no row.
     """
 
     session: SparkSession
@@ -121,6 +124,7 @@ class Plans:
     shared: SharedRows | None
     logs: RowLogs | None
     names_sources: bool
+    is_muted: bool = False
 
     def frame(self, part: Part, write: WriteSpec) -> DataFrame:
         """What a sink gets.
@@ -144,6 +148,7 @@ class Plans:
             if write.kind == "stream":
                 frame = encode_records(frame, part.sink, write)
                 register_provider(self.session, write.provider)
+                frame = frame.where(never()) if self.is_muted else frame
         except SPARK_ERRORS as problem:
             raise classify(problem) from problem
         return frame
@@ -166,6 +171,7 @@ def prepare(
     log_capture: LogCapture | None = None,
     tables: Mapping[str, TableRead] | None = None,
     skips: Sequence[SkippedRecord] = (),
+    is_muted: bool = False,
 ) -> PreparedQuery:
     """Compile a query in a session of its own; no data is read.
 
@@ -178,7 +184,7 @@ def prepare(
         resolve: gives option values.
         job_name: unique among running jobs.
         clock: ``manual`` where a test moves time by ``operators(spark).advance_clock(job_name, …)``.
-        provider: gives the sources' records instead of their stores (tests); such sources have no names in
+        provider: gives the sources' records instead of their stores (tests, backfills); such sources have no names in
             the checkpoint.
         loaders: take the batches of table sinks instead of those that their specs name (tests), by part.
         captures: take the records of stream sinks, batch by batch, instead of their stores (tests), by part.
@@ -186,6 +192,7 @@ def prepare(
         log_capture: takes their records instead of their stores (tests).
         tables: how tables that are looked up are read, by the ``source_name`` of their scan.
         skips: records that are passed, of whichever source.
+        is_muted: state is kept and every batch is noted, but streams get no row.
 
     Raises:
         DsError: what the loader's factory, the resolver and the compiler raise; a failure of Spark is classified.
@@ -212,6 +219,7 @@ def prepare(
             _shared_rows(session, query) if query.is_application else None,
             row_logs,
             is_named,
+            is_muted,
         )
         sinks = []
         for part in query.parts:
@@ -224,7 +232,9 @@ def prepare(
             sinks.append(SinkPlan(part, write, own, writer, frame))
         rows = combined(sinks) if query.is_application else sinks[0].frame
         undo.pop_all()
-        return PreparedQuery(query, job_name, session, tuple(sinks), rows, bool(config), reads, row_logs)
+        return PreparedQuery(
+            query, job_name, session, tuple(sinks), rows, bool(config), reads, row_logs, is_muted=is_muted
+        )
 
 
 def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.errors import DsError
+from ds_dagster.spark.cluster import close_ended_stores
 from ds_dagster.spark.crossing import crossing
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.jvm import NO_REPLAY, operators
@@ -54,7 +55,15 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
 def _settle(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> None:
     """Hold its sinks against the checkpoint."""
     sources = identities(prepared.reads)
-    account = Account.of(prepared.session, checkpoint, tip, prepared.targets, prepared.query.entities, sources)
+    account = Account.of(
+        prepared.session,
+        checkpoint,
+        tip,
+        prepared.targets,
+        prepared.query.entities,
+        sources,
+        is_muted=prepared.is_muted,
+    )
     with active(prepared.session):
         for sink in prepared.sinks:
             sink.writer.settle(account)
@@ -118,7 +127,9 @@ def close(prepared: PreparedQuery) -> None:
         for sink in prepared.sinks:
             if sink.write.transactional:
                 operators(prepared.session).release_transaction(sink.identity.job)
-        operators(prepared.session).close_ended_stores()
+        _, silent = close_ended_stores(prepared.session)
+        if silent:
+            _LOG.warning("job %s: its state may be open in %s, for a minute", prepared.job_name, ", ".join(silent))
     except SPARK_ERRORS:
         _LOG.warning("job %s: its operators were not released", prepared.job_name, exc_info=True)
     for loader in prepared.loaders:

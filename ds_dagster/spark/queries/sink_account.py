@@ -38,6 +38,7 @@ class Account:
         before: the same, as the checkpoint remembers them.
         entities: what the job reads and writes, for messages.
         sources: JSON object, what tells each source from a later one of its name.
+        is_muted: it writes no row, so its notes in a sink may be ahead of a checkpoint that went back.
     """
 
     session: SparkSession
@@ -47,6 +48,7 @@ class Account:
     before: Mapping[str, str]
     entities: str = ""
     sources: str = "{}"
+    is_muted: bool = False
 
     @classmethod
     def of(
@@ -57,6 +59,8 @@ class Account:
         targets: Mapping[str, str],
         entities: str = "",
         sources: Mapping[str, str] = MappingProxyType({}),
+        *,
+        is_muted: bool = False,
     ) -> Account:
         """Reads what the checkpoint remembers.
 
@@ -65,8 +69,7 @@ class Account:
         """
         before = remembered(session, checkpoint, TARGETS)
         tip = replace(tip, is_older=tip.committed is not None and HELD not in before)
-        source_names = json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
-        return cls(session, checkpoint, tip, targets, before, entities, source_names)
+        return cls(session, checkpoint, tip, targets, before, entities, sources_text(sources), is_muted)
 
     def settle(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str]) -> Mapping[str, str]:
         """Options of a stream sink for this run.
@@ -83,6 +86,8 @@ class Account:
         settled = dict(options)
         if write.transactional:
             settled |= {"checkpoint": self.checkpoint, "sources": self.sources}
+            if self.is_muted and self.tip.committed is not None:
+                note_written(self.session, settled, self.tip.committed.batch, self.entities)
         tip = self._marker(write.entity, settled) if write.transactional else self.tip.committed
         facts = SinkFacts(tip, identity.version if tip else None, exists=not self._is_other(write.entity))
         answer = decide(self.tip, facts, identity.version)
@@ -118,6 +123,29 @@ class Account:
             is_known = entity in self.targets and self.before.get(entity) == self.targets[entity]
             return committed if (is_known or self.tip.is_older) and self.tip.planned is None else None
         return committed if not marker.offsets and marker.batch < committed.batch else marker
+
+
+def sources_text(sources: Mapping[str, str]) -> str:
+    """What tells each source from a later one of its name, as markers have it."""
+    return json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
+
+
+def note_written(session: SparkSession, options: Mapping[str, str], epoch: int, entities: str) -> None:
+    """Note a planned batch as the last one in a topic, without rows of its own: another job has written them.
+
+    Args:
+        session: of the engine.
+        options: of the transactional sink, with its checkpoint; no query of the job runs.
+        epoch: number of the batch.
+        entities: what the job reads and writes, for messages.
+
+    Raises:
+        DsError: Kafka's conditions.
+    """
+    try:
+        package(session, "dsdagster.kafka").JobTransactions.noteWritten(dict(options), epoch)
+    except SPARK_ERRORS as problem:
+        raise classify(problem, entities) from problem
 
 
 def _open_transaction(session: SparkSession, options: Mapping[str, str], entities: str) -> Mapping[str, Any] | None:

@@ -32,7 +32,7 @@ STREAM_BATCH_ROWS = 1_000_000
 """Records one source gives a batch at most when neither query nor relation says: keeps a backlog in steps that can be
 replayed."""
 TABLE_BATCH_ROWS = 200_000
-"""The same where a batch is collected on the driver to be loaded into a table."""
+"""The same where a batch is collected on the driver: to be loaded into a table, or sent to Kafka by a cluster."""
 
 
 def read_records(

@@ -59,6 +59,11 @@ def opaque_condition(condition: Column) -> Column:
     return (sf.spark_partition_id() >= 0) & condition
 
 
+def never() -> Column:
+    """A condition that is false for every row, which Spark does not know: steps below it are computed."""
+    return sf.spark_partition_id() < 0
+
+
 def failure(condition: str, **params: Column | str) -> Column:
     """A column of type VOID that fails the batch with a named condition; parameters must hold no payload."""
     struct = sf.struct(*[(sf.lit(v) if isinstance(v, str) else v.cast("string")).alias(k) for k, v in params.items()])

@@ -65,6 +65,8 @@ class CallParser(OverParser):
         arguments = [self.expr()]
         while self.take_symbol(TokenType.COMMA):
             arguments.append(self.expr())
+        if self.at_words("order", "by"):
+            raise self.refuse("FORM_INSTEAD", written="ORDER BY among the arguments of an aggregate", instead=_ORDERED)
         return [exp.Distinct(expressions=arguments)] if distinct else arguments
 
     def _within_group(self, call: exp.Anonymous) -> exp.Expression:
@@ -359,6 +361,9 @@ def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[
     return written_as("JSON_VALUE …", exp.Case(ifs=ifs, default=value))
 
 
+_ORDERED = (
+    "MIN_BY(x, y) for the first and MAX_BY(x, y) for the last by y, ARRAY_SORT(ARRAY_AGG(x)) for elements in order"
+)
 _WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")
 _JSON_QUERY_FORMS: Mapping[str, str] = MappingProxyType(
     {

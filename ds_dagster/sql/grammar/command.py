@@ -36,6 +36,14 @@ LISTABLE = (
     "databases", "schemas", "relations", "stores", "entities", "queries", "functions", "function_sources",
     "schema_registries",
 )  # fmt: skip
+LISTED_AS: dict[str, str] = {
+    **dict.fromkeys(
+        ("tables", "views", "materialized_views", "streams", "changelogs", "sources", "sinks"), "relations"
+    ),
+    **dict.fromkeys(("topics", "files"), "entities"),
+    **dict.fromkeys(("jobs", "processlist"), "queries"),
+}
+"""Other systems' words → what lists the same here."""
 REFUSED_LISTS: dict[str, str] = {
     "roles": "HOSTED_ROLES",
     "users": "HOSTED_USERS",
@@ -93,7 +101,8 @@ class CommandParser(DeltaStreamParser):
             statement = f"{verb} {token.text.upper()}"
             raise self.refuse(REFUSED_LISTS[token.text], statement=statement, found=statement)
         if token.text not in LISTABLE:
-            raise self.refuse("LIST_UNKNOWN", word=self.found(), nearest=did_you_mean(token.text, LISTABLE).upper())
+            near = LISTED_AS.get(token.text) or did_you_mean(token.text, LISTABLE)
+            raise self.refuse("LIST_UNKNOWN", word=self.found(), nearest=near.upper())
         self._advance()
         place, store = self._places(token.text)
         return ListObjects(origin=origin, things=token.text, place=place, store=store)

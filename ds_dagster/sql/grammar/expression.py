@@ -316,10 +316,18 @@ class ExpressionParser(CallParser):
         amount = self.next_token()
         unit = INTERVAL_UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if unit is None:
+            self._check_amount(amount)
             self.check_unit(INTERVAL_UNITS)
             raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
         self._advance()
         return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
+
+    def _check_amount(self, amount: Token) -> None:
+        """Refuse an amount with its unit in one text."""
+        number, _, unit = amount.text.strip().partition(" ")
+        if INTERVAL_UNITS.get(unit.strip().lower()) is not None:
+            written, instead = "an INTERVAL with its unit in quotes", f"INTERVAL '{number}' {unit.strip().upper()}"
+            raise self.refuse("FORM_INSTEAD", amount, written=written, instead=instead)
 
     def _array_literal(self) -> exp.Expression:
         token = self.next_token()

@@ -30,6 +30,11 @@ _REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
         for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
     ),
 )
+_INSTEAD = {
+    "natural": "JOIN … ON left.column = right.column",
+    "asof": "JOIN changelog ON … over a stream: each row meets the version of the key that is valid at its time",
+}
+"""First word of a refused join → what works."""
 _SIDES = frozenset(("inner", "left", "right", "full"))
 _JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
 
@@ -96,7 +101,10 @@ class JoinParser(SetOperationParser):
     def _refuse_join(self) -> None:
         for words in _REFUSED_JOINS:
             if self.at_words(*words):
-                raise self.refuse("JOIN_UNSUPPORTED", join=" ".join(words[:-1]).upper())
+                join = " ".join(words[:-1]).upper()
+                if words[0] in _INSTEAD:
+                    raise self.refuse("FORM_INSTEAD", written=f"{join} JOIN", instead=_INSTEAD[words[0]])
+                raise self.refuse("JOIN_UNSUPPORTED", join=join)
 
     def _join(self, words: tuple[str, ...]) -> exp.Expression:
         token = self._prev

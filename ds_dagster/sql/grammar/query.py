@@ -37,6 +37,10 @@ MOST_MILLIS = 100_000 * 86_400_000
 """The longest duration; time in Spark ends not far behind."""
 _SHOWN_UNITS = "MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
 
+_FIRST_OF_EACH = (
+    "a rank of which one stays: SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) "
+    "WHERE n = 1"
+)
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
@@ -97,7 +101,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
             distinct = exp.Distinct()
             distinct.update_positions(self._prev)
             if self.at("on"):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause="DISTINCT ON")
+                raise self.refuse("FORM_INSTEAD", written="DISTINCT ON", instead=_FIRST_OF_EACH)
             tree.set("distinct", distinct)
         else:
             self.take("all")
@@ -222,6 +226,10 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
                 size = self.duration()
             elif form.step and step is None and self.take(*form.step):
                 step = self.duration()
+            elif self.ahead().token_type in (TokenType.COMMA, TokenType.DOT):
+                name, words = token.text.upper(), window_words(form, size, step)
+                instead = f"{name}(relation, {words}): the time is that of the relation, 'timestamp' names its column"
+                raise self.refuse("FORM_INSTEAD", written=f"a column of time in {name}", instead=instead)
             else:
                 raise self.expected(window_words(form, size, step))
         if size is None or (form.step and step is None):

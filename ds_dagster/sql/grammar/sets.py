@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.grammar.expression import ExpressionParser
 
+_SAME_COLUMNS = "the same columns in both SELECTs, in one order: SELECT a, b FROM s UNION ALL SELECT a, b FROM t"
 SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "union": (1, exp.Union),
     "except": (1, exp.Except),
@@ -61,7 +62,10 @@ class SetOperationParser(ExpressionParser):
             if name in own:
                 raise self.refuse("CTE_TWICE", token, name=name)
             if self.at_symbol(TokenType.L_PAREN):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause="a list of columns after a name of WITH")
+                written = "a list of columns after a name of WITH"
+                raise self.refuse(
+                    "FORM_INSTEAD", written=written, instead="them inside: WITH t AS (SELECT a AS b FROM …)"
+                )
             self.need("as")
             self.need_symbol(TokenType.L_PAREN, "(")
             tree = self.query()
@@ -83,6 +87,8 @@ class SetOperationParser(ExpressionParser):
             distinct = not self.take("all")
             if distinct:
                 self.take("distinct")
+            if self.at("corresponding"):
+                raise self.refuse("FORM_INSTEAD", written="CORRESPONDING", instead=_SAME_COLUMNS)
             right = self._set_operation(own + 1)
             left = node(this=left, expression=right, distinct=distinct)
             left.update_positions(token)

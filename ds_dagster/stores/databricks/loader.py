@@ -80,6 +80,10 @@ class DatabricksLoader:
         """See ``DeltaLoader.renumber``."""
         self.files.renumber(tip)
 
+    def adopt(self, tip: Tip) -> None:
+        """See ``DeltaLoader.adopt``."""
+        self.files.adopt(tip)
+
     def close(self) -> None:
         """Nothing stays open between batches."""
         self.files.close()

@@ -18,7 +18,7 @@ from ds_dagster.stores.kafka import clock as kafka_clock
 from ds_dagster.stores.kafka import faults as kafka_faults
 from ds_dagster.stores.kafka import lag as kafka_lag
 from ds_dagster.stores.kafka.kind import ENTITY_RULE
-from ds_dagster.stores.kafka.marker import read_marker
+from ds_dagster.stores.kafka.marker import read_marker, write_marker
 from ds_dagster.stores.probing import probed
 
 if TYPE_CHECKING:
@@ -234,11 +234,8 @@ class KafkaAdmin:
         without a position count from their beginning."""
         consumer = self._consumer()
         try:
-            behind = 0
-            for part in self._partitions(entity):
-                low, high = self._watermarks(consumer, part)
-                behind += max(high - max(int(positions.get(str(part.partition), low)), low), 0)
-            return behind
+            ends = [(str(part.partition), *self._watermarks(consumer, part)) for part in self._partitions(entity)]
+            return sum(max(high - max(int(positions.get(part, low)), low), 0) for part, low, high in ends)
         finally:
             consumer.close()
 
@@ -260,6 +257,11 @@ class KafkaAdmin:
         """See ``catalog.store.MarkerReader``."""
         client, action = self._admin(), f"read the offsets of consumer group {group}"
         return self._translated(action, lambda: read_marker(client, group, entity, CALL_SECONDS))
+
+    def note_marker(self, group: str, entity: str, tip: Tip) -> None:
+        """See ``catalog.store.MarkerReader``."""
+        client, action = self._admin(), f"note a batch for consumer group {group}"
+        self._translated(action, lambda: write_marker(client, group, entity, tip, CALL_SECONDS))
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

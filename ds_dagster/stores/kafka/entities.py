@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.redriving import Redriver
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
@@ -130,6 +132,30 @@ class KafkaEntities:
         finally:
             consumer.close()
         return sorted(records, key=lambda record: record.timestamp_millis)[-limit:]
+
+    def extents(self, entity: str, since: int | None = None) -> Mapping[str, Extent]:
+        """See ``catalog.reading.extent.TellsExtents``."""
+        from ds_dagster.stores.kafka.extents import extents
+
+        return extents(self._admin, self._found((entity,)).name, since)
+
+    def retention_millis(self, entity: str) -> int | None:
+        """See ``catalog.reading.extent.TellsExtents``."""
+        millis = int(self._admin._settings(entity).get("retention.ms", ("-1", False))[0])
+        return None if millis < 0 else millis
+
+    def redriven(self, entity: str) -> frozenset[str]:
+        """See ``catalog.redriving.Redrives``."""
+        from ds_dagster.stores.kafka.redriving import noted
+
+        return noted(self._admin, entity)
+
+    def redriver(self, entity: str) -> Redriver:
+        """See ``catalog.redriving.Redrives``."""
+        from ds_dagster.stores.kafka.redriving import KafkaRedriver
+
+        self._found((entity,))
+        return KafkaRedriver(self._admin, entity)
 
     def close(self) -> None:
         """The admin closes."""

@@ -89,6 +89,7 @@ class Kafka:
         dagster_kinds=("kafka",),
         row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
+        compares_positions=True,
         storage_kind="kafka",
     )
     store_properties: tuple[PropertySpec, ...] = specs(
@@ -168,6 +169,14 @@ class Kafka:
             transactional=exactly_once,
             schemas=schema_spec(store, relation),
         )
+
+    def version_entity(self, entity: str, version: int) -> str:
+        """A topic beside the public one."""
+        return f"{entity}-ds-v{version}"
+
+    def at_entity(self, write: WriteSpec, store: str, entity: str) -> WriteSpec:
+        """The schemas stay those of the public topic."""
+        return replace(write, entity=f"{store}.{entity}", options={**write.options, "topic": PropertyValue(entity)})
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
         """The broker stamps records of topics we create; topics of changelogs are compacted."""

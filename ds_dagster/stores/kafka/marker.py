@@ -9,6 +9,8 @@ from typing import Any
 from ds_dagster.catalog.ledger import Tip, ends_text
 from ds_dagster.errors import error
 
+METADATA_BYTES = 4096
+"""What a broker takes (``offset.metadata.max.bytes``)."""
 ATTEMPTS = 10
 """How often it is asked for while the client gives bytes that are no text, see :func:`_tip`."""
 
@@ -39,6 +41,28 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
         with suppress(UnicodeDecodeError):
             return _tip(partition.offset, partition.metadata or "")
     raise error("KAFKA_MARKER_UNREADABLE", detail=f"the metadata of consumer group {group} is not text")
+
+
+def write_marker(admin: Any, group: str, topic: str, tip: Tip, seconds: float) -> None:
+    """Note a batch as the offset of a consumer group without members, in the form of ``Marker.java``.
+
+    Args:
+        admin, group, topic, seconds: as above.
+        tip: with its ``ends``, which are left out where they do not fit.
+
+    Raises:
+        KafkaException: the brokers refuse it.
+    """
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    digest = json.dumps({"digest": tip.offsets}, separators=(",", ":"))
+    whole = f"{digest[:-1]},{tip.ends[1:]}" if tip.ends else digest
+    metadata = whole if len(whole.encode()) <= METADATA_BYTES else digest
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, tip.batch, metadata=metadata)])
+    answers = admin.alter_consumer_group_offsets([request], request_timeout=seconds)
+    (partition,) = answers[group].result(2 * seconds).topic_partitions
+    if partition.error is not None:
+        raise KafkaException(partition.error)
 
 
 def _tip(batch: int, metadata: str) -> Tip:

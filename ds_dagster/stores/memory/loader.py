@@ -44,8 +44,8 @@ class MemoryTable:
         return {key: row for key, row in self.rows.items() if self.changed[key] > oldest}
 
 
-PASSED: dict[str, int] = {}
-"""Store → milliseconds by which its clock goes before the machine's: a case advances time without waiting."""
+_HELD: dict[str, int] = {}
+"""Store → epoch milliseconds at which its clock is held; the others go with the machine's."""
 TABLES: dict[tuple[str, str], MemoryTable] = {}
 """(store, entity) → table; process-wide because a loader is opened by import path."""
 NEW: dict[tuple[str, str, str], MemoryTable] = {}
@@ -55,7 +55,13 @@ _LOCK = threading.RLock()
 
 def now(store: str) -> int:
     """The clock by which rows of a store age, epoch milliseconds."""
-    return int(time.time() * 1000) + PASSED.get(store, 0)
+    return _HELD.get(store) or int(time.time() * 1000)
+
+
+def hold(store: str, later: int = 0) -> None:
+    """Hold the clock of a store, ``later`` milliseconds after its present time: a case lets time pass without waiting,
+    and a slow machine adds none."""
+    _HELD[store] = now(store) + later
 
 
 def table_rows(store: str, entity: str) -> list[dict[str, Any]]:
@@ -79,8 +85,8 @@ def clear(store: str | None = None) -> None:
             del TABLES[key]
         for new in [key for key in NEW if store is None or key[0] == store]:
             del NEW[new]
-        for name in [name for name in PASSED if store in (None, name)]:
-            del PASSED[name]
+        for name in [name for name in _HELD if store in (None, name)]:
+            del _HELD[name]
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> MemoryLoader:

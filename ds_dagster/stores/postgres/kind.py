@@ -95,6 +95,7 @@ class Postgres:
         supports_delete=True,
         supports_upsert=True,
         dagster_kinds=("postgres", "table"),
+        keeps_slot=True,
         storage_kind="postgres",
         entity_parts=(("postgresql.schema.name", DEFAULT_SCHEMA), ("postgresql.table.name", "")),
         entity_rule=NAME_RULE,
@@ -184,6 +185,12 @@ class Postgres:
         from ds_dagster.stores.postgres.versions import version_table
 
         return (*path[:-1], version_table(path[-1], version))
+
+    def count_version(self, write: WriteSpec, resolve: Resolver, version: int) -> int:
+        """Rows of its table."""
+        from ds_dagster.stores.postgres.versions import count
+
+        return count(write, resolve, version)
 
     def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
         """Both tables are renamed in one transaction."""

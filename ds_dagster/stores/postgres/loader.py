@@ -10,7 +10,7 @@ or a server that is down the engine waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
+from ds_dagster.catalog.ranges import Replaced, TimeRange
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres.connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres.shapes import ExistingTable, casts, find_table, is_exact, is_kept, shape_difference
@@ -77,6 +78,31 @@ class PostgresLoader(TableSink):
                 return int(cursor.rowcount)
         except psycopg2.Error as problem:
             raise self.address.failure(problem, "delete old rows", self.table) from None
+
+    def shape_now(self) -> str | None:
+        """See ``catalog.shapes.ComparesShape``."""
+        import psycopg2
+
+        try:
+            with closing(self.address.control()) as connection, connection, connection.cursor() as cursor:
+                existing = find_table(cursor, self.target.path)
+            return None if existing is None else shape_difference(existing, self.target, shared=self.shared)
+        except psycopg2.Error as problem:
+            raise self.address.failure(problem, "compare the table", self.table) from None
+
+    def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
+        """See ``catalog.ranges.ReplacesRanges``."""
+        import adbc_driver_manager
+        import psycopg2
+
+        from ds_dagster.stores.postgres.ranges import replace_range
+
+        try:
+            return replace_range(self, span, batches, tip)
+        except (psycopg2.Error, adbc_driver_manager.Error) as problem:
+            raise self.address.failure(problem, "replace a range of rows", self.table) from None
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close both connections."""

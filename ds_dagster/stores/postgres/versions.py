@@ -18,6 +18,8 @@ from ds_dagster.stores.postgres.tables import LEDGER, LOCK_SPACE
 from ds_dagster.stores.table_sink import opened
 
 NAME_BYTES = 63
+COUNT_MILLIS = 60_000
+"""How long the rows of a version may be counted."""
 GRANTS_QUERY = """
     SELECT CASE WHEN a.grantee <> 0 THEN pg_get_userbyid(a.grantee) END, a.privilege_type, a.is_grantable
     FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = %s AND a.grantee <> c.relowner
@@ -33,6 +35,24 @@ def version_table(table: str, version: int) -> str:
         return table + end
     digest = hashlib.sha256(table.encode()).hexdigest()[:10]
     return table.encode()[: NAME_BYTES - len(end) - 11].decode(errors="ignore") + f"_{digest}{end}"
+
+
+def count(write: WriteSpec, resolve: Resolver, version: int) -> int:
+    """See ``catalog.versions.KeepsVersions.count_version``."""
+    import psycopg2
+    from psycopg2 import sql
+
+    target, settings = opened(write, resolve)
+    schema, table = target.path[0], version_table(target.path[1], version) if version else target.path[1]
+    address = PostgresAddress.of(settings["store"], settings)
+    try:
+        with closing(address.control(COUNT_MILLIS)) as connection, connection, connection.cursor() as cursor:
+            if find_table(cursor, (schema, table)) is None:
+                return 0
+            cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table)))
+            return int(cursor.fetchone()[0])
+    except psycopg2.Error as problem:
+        raise address.failure(problem, "count the rows of a view", table) from None
 
 
 def serve(write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:

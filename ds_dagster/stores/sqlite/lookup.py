@@ -16,10 +16,9 @@ from ds_dagster.catalog.reading.tables import VIEW
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
-from ds_dagster.names import QualifiedName
 from ds_dagster.stores.lookup_rows import constant, counting, parts_as_batches, quoted_column, selection
 from ds_dagster.stores.sqlite.loader import view_error
-from ds_dagster.stores.sqlite.reader import open_views, shown_table
+from ds_dagster.stores.sqlite.reader import open_files, shown_table
 from ds_dagster.stores.sqlite.views import FOLDER
 
 if TYPE_CHECKING:
@@ -60,12 +59,12 @@ def _parts(
     wanted: Wanted,
 ) -> Iterator[Sequence[tuple[Any, ...]]]:
     """The rows of one statement, :data:`FETCHED` at once."""
-    folder, view = Path(options[FOLDER]), QualifiedName.parse(options[VIEW])
-    file, table = path
-    if not (folder / file).is_file():
+    name, table = path
+    file = Path(options[FOLDER]) / name
+    if not file.is_file():
         raise error("LOOKUP_VIEW_MISSING", view=options[VIEW])
     needed = list(dict.fromkeys([*names, *(comparison.column for comparison in wanted.comparisons)]))
-    with closing(open_views(folder, {"main": view})) as connection:
+    with closing(open_files({"main": file})) as connection:
         try:
             source = shown_table(connection, "main", table, needed, int(options.get(RETENTION, "0")))
             text = selection(shown, source, wanted, literal=_literal).sql(dialect="sqlite")
@@ -74,7 +73,7 @@ def _parts(
                 yield rows
         except sqlite3.OperationalError as problem:
             if "no such" not in str(problem):
-                raise view_error(problem, folder / file) from problem
+                raise view_error(problem, file) from problem
             raise error("LOOKUP_TABLE_DIFFERS", table=options[VIEW], reason=str(problem)) from problem
 
 

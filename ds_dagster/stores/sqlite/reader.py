@@ -73,15 +73,24 @@ def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Conn
     Raises:
         UserError: VIEW_MISSING. ExternalError: VIEW_UNREADABLE.
     """
-    paths = [(alias, view_path(folder, view), view) for alias, view in views.items()]
-    for _, path, view in paths:
+    paths = {alias: view_path(folder, view) for alias, view in views.items()}
+    for alias, path in paths.items():
         if not path.is_file():
-            raise error("VIEW_MISSING", view=str(view))
-    first = paths[0][1]
+            raise error("VIEW_MISSING", view=str(views[alias]))
+    return open_files(paths)
+
+
+def open_files(paths: Mapping[str, Path]) -> sqlite3.Connection:
+    """The same over files that exist, of versions that do not serve too: alias → file, the first one is ``main``.
+
+    Raises:
+        ExternalError: VIEW_UNREADABLE.
+    """
+    first, *others = paths.values()
     try:
         connection = sqlite3.connect(_uri(first), uri=True, timeout=READ_SECONDS, check_same_thread=False)
         connection.execute("SELECT 1 FROM ds_columns LIMIT 1").fetchall()
-        for alias, path, _ in paths[1:]:
+        for alias, path in zip(list(paths)[1:], others, strict=True):
             connection.execute("ATTACH DATABASE ? AS ?", (_uri(path), alias))
     except sqlite3.Error as problem:
         raise view_error(problem, first) from problem

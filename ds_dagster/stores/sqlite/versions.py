@@ -12,6 +12,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from sqlglot import exp
+
 from ds_dagster.durable import force_names
 from ds_dagster.errors import error
 from ds_dagster.stores.sqlite.loader import view_error
@@ -27,6 +29,20 @@ BESIDE = ("-wal", "-shm", "-journal")
 def version_file(file: str, version: int) -> str:
     """Name of the file of a version that does not serve."""
     return f"{file.removesuffix(SUFFIX)}{MARK}{version}{SUFFIX}"
+
+
+def count(folder: Path, target: tuple[str, ...], version: int) -> int:
+    """See ``catalog.versions.KeepsVersions.count_version``. ``target``: file and table of the public view."""
+    file, table = target
+    path = folder / (version_file(file, version) if version else file)
+    try:
+        if not path.is_file():
+            return 0
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=READER_SECONDS)) as view:
+            rows = exp.select(exp.Count(this=exp.Star())).from_(exp.table_(table, quoted=True))
+            return int(view.execute(rows.sql(dialect="sqlite")).fetchone()[0])
+    except (sqlite3.Error, OSError) as problem:
+        raise view_error(problem, path) from problem
 
 
 def serve(folder: Path, file: str, former: int, version: int) -> None:

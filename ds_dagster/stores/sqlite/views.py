@@ -109,6 +109,13 @@ class SqliteViews:
 
         return (version_file(path[0], version), *path[1:])
 
+    def count_version(self, write: WriteSpec, resolve: Resolver, version: int) -> int:
+        """Rows of its file."""
+        from ds_dagster.stores.sqlite.versions import count
+
+        target, settings = opened(write, resolve)
+        return count(Path(settings[FOLDER]), target.path, version)
+
     def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
         """The link with the view's name shows another file."""
         from ds_dagster.stores.sqlite.versions import serve

@@ -25,7 +25,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * Columns that call a Java method on Spark's internal values: generated code calls it directly, so nothing is boxed,
  * converted or allocated as it would be for a user-defined function.
  *
- * <p>Rule: this is the only class that touches Spark's expression classes.
+ * <p>Rule: beside {@link Projections} the only class that touches Spark's expression classes.
  */
 public final class Expressions {
   private Expressions() {}
@@ -127,7 +127,7 @@ public final class Expressions {
       if (projection == null) {
         projection = UnsafeProjection$.MODULE$.create(type);
       }
-      return projection.apply(row).getBytes();
+      return projection.apply(row).copy().getBytes(); // it fills one row again
     }
 
     @Override

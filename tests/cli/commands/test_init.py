@@ -83,6 +83,7 @@ def test_folder_that_cannot_be_written(ds, tmp_path: Path) -> None:
     assert (found.code, found.conditions) == (1, ["FOLDER_NOT_WRITABLE"])
 
 
+@pytest.mark.servers
 def test_dagster_validates_it(tmp_path: Path) -> None:
     write_project(tmp_path)
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
@@ -131,6 +132,7 @@ def steps(service: str, folder: Path) -> list[str]:
     return [run for run in runs if not run.startswith("pip install")]
 
 
+@pytest.mark.servers
 def test_the_steps_of_a_pull_request_run(ds, tmp_path: Path) -> None:
     """All of them but ``ds test`` and Dagster's validation, which the tests above run."""
     elsewhere = {"ds test", "dagster definitions validate"}

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.cli import plan_online
+from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from tests.command_line import Ds
@@ -17,7 +19,7 @@ CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1', 'kafka.sasl.usernam
   'kafka.sasl.password' = '${PASSWORD:-hunter2}', 'kafka.sasl.hash_function' = PLAIN);
 CREATE STREAM s (n BIGINT, t VARCHAR) WITH ('store'='k', 'topic'='s', 'value.format'='json', 'topic.partitions'=1);
 CREATE STREAM a AS SELECT n FROM s WHERE n > 1;
-CREATE CHANGELOG counts AS SELECT t, COUNT(*) AS n FROM s GROUP BY t;
+CREATE CHANGELOG counts WITH ('delivery' = 'at_least_once') AS SELECT t, COUNT(*) AS n FROM s GROUP BY t;
 CREATE STREAM b AS SELECT n FROM a;
 """
 CHANGED = (
@@ -114,3 +116,26 @@ def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.Mo
     }  # fmt: skip
     assert {line["verdict"] for line in lines(ds).values()} == {"unchanged"}
     assert ds("apply", "--allow", "everything").code == 2
+
+
+def test_a_store_that_does_not_answer_is_named_and_asked_once(
+    applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def unreachable(_project: object, store: str, _resolve: object) -> None:
+        asked.append(store)
+        raise error("STORE_UNREACHABLE", store=store, address="127.0.0.1:1", seconds=10)
+
+    monkeypatch.setattr(plan_online, "store_admin", unreachable)
+    found = lines(ds, "--online")
+    assert {name: line["verdict"] for name, line in found.items()} == {
+        name: line["verdict"] for name, line in lines(ds).items()
+    }, "the rest of the plan is there"
+    effort = found["counts"]["effort"]
+    assert (effort["reads"], effort["seconds"], effort["drift"]) == ([], None, [])
+    assert effort["unknown"][0].startswith("records of k.s: ") and "drift of k.counts" in effort["unknown"][-1]
+    assert asked == ["k"] and found["b"]["effort"] is None
+    out = ds("plan", "--online", "counts").out
+    assert "unknown: records of k.s" in out and "reads again: k.s from earliest" in out
+    assert applied.is_dir()

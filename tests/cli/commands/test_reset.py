@@ -1,4 +1,5 @@
-"""``ds reset``, ``ds plan`` and ``ds apply`` over a stream that would have its rows twice."""
+"""``ds reset``, ``ds plan`` and ``ds apply`` over a stream that would have its rows twice: without transactions no new
+version takes over exactly."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.command_line import Ds
 from tests.runtime.fakes import engine_says
 
 COPY = """
-CREATE STREAM copy WITH ('topic.partitions' = 1) AS SELECT url FROM clicks{position};
+CREATE STREAM copy WITH ('topic.partitions' = 1, 'delivery' = 'at_least_once') AS SELECT url FROM clicks{position};
 CREATE MATERIALIZED VIEW opened AS SELECT url, COUNT(*) AS n FROM copy GROUP BY url;
 """
 

@@ -20,7 +20,7 @@ from prompt_toolkit.document import Document
 
 from ds_dagster.cli.shell.output import SqlOutput
 from ds_dagster.cli.shell.session import Session
-from ds_dagster.cli.shell.shell import SqlCompleter
+from ds_dagster.cli.shell.shell import SqlCompleter, as_statement
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import is_complete
 
@@ -88,6 +88,8 @@ def test_a_statement_over_lines_completion_and_history(terminal: Terminal, proje
     assert "d.public.visits" in terminal.wait_for(r"attempts\s+0")
     terminal.send("LIST NOTHING;\r")
     terminal.wait_for(r"LIST_UNKNOWN")
+    terminal.send("\\d visits\r")
+    terminal.wait_for(r"MATERIALIZED|materialized")
     terminal.send("USE STORE warehouse;\r")
     terminal.wait_for(r"d @ warehouse>")
     terminal.send("CREATE STREAM s (x INTEGER)\x03")
@@ -147,3 +149,16 @@ def test_what_is_offered(project: Path, text: str, expected: str) -> None:
 )
 def test_when_enter_executes(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [("\\d", "LIST RELATIONS;"), ("\\d visits", "DESCRIBE RELATION visits;"), ("\\dn;", "LIST SCHEMAS;")],
+)
+def test_commands_of_psql_are_statements(text: str, statement: str) -> None:
+    assert as_statement(text) == statement
+
+
+@pytest.mark.parametrize("text", ["LIST STORES;", "\\x", "\\dt visits", "SELECT '\\d' FROM t;"])
+def test_any_other_text_stays(text: str) -> None:
+    assert as_statement(text) == text

@@ -224,6 +224,14 @@ def test_what_cannot_be_done_is_refused(ds: Ds, statement: str, condition: str) 
     assert (found["condition"], bool(found["hint"])) == (condition, True)
 
 
+@pytest.mark.parametrize(
+    ("statement", "instead"),
+    [("SHOW TABLES", "RELATIONS"), ("SHOW TOPICS", "ENTITIES"), ("SHOW JOBS", "QUERIES"), ("LIST STORS", "STORES")],
+)
+def test_other_systems_words_lead_to_ours(ds: Ds, statement: str, instead: str) -> None:
+    assert refused(ds, statement)["hint"] == f"did you mean {instead}?"
+
+
 def test_a_store_has_to_be_chosen(ds: Ds, project: Path) -> None:
     (project / "ds.toml").write_text('database = "d"\n', encoding="utf-8")
     assert refused(ds, "LIST ENTITIES")["condition"] == "STORE_NOT_CHOSEN"

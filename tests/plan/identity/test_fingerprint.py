@@ -125,7 +125,7 @@ def test_a_column_nobody_reads_does_not_matter(compile_sql: Compile) -> None:
 
 def test_it_names_its_algorithm(compile_sql: Compile) -> None:
     query = one(compile_sql, QUERY)
-    assert query.fingerprint.startswith("v1:") and query.state_signature.startswith("s2:")
+    assert query.fingerprint.startswith("v1:") and query.state_signature.startswith("s3:")
 
 
 SKIPPING = "clicks WITH ('source.deserialization.error.handling' = 'IGNORE')"

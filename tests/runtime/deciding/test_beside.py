@@ -11,6 +11,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.beside import why_not_beside
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock
@@ -18,6 +19,9 @@ from tests.runtime.fakes import FakeClock
 STORES = """
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092', 'tls.disabled' = TRUE);
 CREATE STORE p WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432/db', 'postgres.username' = 'u');
+CREATE STORE n WITH ('type' = KINESIS, 'access_region' = 'eu-west-1');
+CREATE STREAM shards (id BIGINT) WITH ('store' = 'n', 'topic' = 'shards', 'value.format' = 'json');
+CREATE STREAM others (url VARCHAR) WITH ('store' = 'k', 'topic' = 'others', 'value.format' = 'json');
 CREATE STREAM clicks (url VARCHAR, n BIGINT) WITH ('store' = 'k', 'topic' = 'clicks', 'value.format' = 'json');
 """
 QUERIES = {
@@ -25,8 +29,38 @@ QUERIES = {
     "CREATE MATERIALIZED VIEW v WITH ('store' = 'p') AS SELECT url, COUNT(*) AS c FROM clicks GROUP BY url;": "",
     "CREATE TABLE v WITH ('store' = 'p', 'refresh.mode' = 'continuous') AS SELECT url, n FROM clicks;": "",
     "CREATE TABLE v WITH ('store' = 'p') AS SELECT url, n FROM clicks;": "each of its loads ends by itself",
-    "CREATE CHANGELOG v WITH ('store' = 'k') AS SELECT url, COUNT(*) AS c FROM clicks GROUP BY url;": (
-        "it writes the changelog default.public.v, and only materialized views and tables"
+    "CREATE CHANGELOG v WITH ('store' = 'k') AS SELECT url, COUNT(*) AS c FROM clicks GROUP BY url;": "",
+    "CREATE CHANGELOG v WITH ('store' = 'k', 'delivery' = 'at_least_once') AS "
+    "SELECT url, COUNT(*) AS c FROM clicks GROUP BY url;": "default.public.v is not written exactly once",
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT url, n FROM clicks;": "",
+    "CREATE CHANGELOG v WITH ('store' = 'k') AS SELECT window_start, window_end, COUNT(*) AS c "
+    "FROM TUMBLE(clicks, SIZE 1 MINUTE) GROUP BY window_start, window_end;": "",
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT a.url FROM clicks a JOIN others b WITHIN 1 MINUTE "
+    "ON a.url = b.url;": "",
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT a.url FROM clicks a JOIN clicks b WITHIN 1 MINUTE "
+    "ON a.url = b.url;": "it reads a topic twice",
+    "CREATE STREAM v WITH ('store' = 'k', 'delivery' = 'at_least_once') AS SELECT url FROM clicks;": (
+        "default.public.v is not written exactly once"
+    ),
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT url FROM clicks WITH ('starting.position' = 'latest');": (
+        "it reads default.public.clicks from the latest record on"
+    ),
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT url, SUM(n) OVER (PARTITION BY url ORDER BY rowtime()) AS s "
+    "FROM clicks;": "",
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT q.url, q.s FROM (SELECT a.url, SUM(a.n) OVER (PARTITION BY a.url "
+    "ORDER BY rowtime()) AS s FROM clicks a) q JOIN others b WITHIN 1 MINUTE ON q.url = b.url;": (
+        "a step of it (Over) is handed over at an exact point only where no other keeps state"
+    ),
+    "CREATE STREAM v WITH ('store' = 'k') AS SELECT DISTINCT url FROM clicks;": "a step of it (",
+    "CREATE STREAM s (url VARCHAR) WITH ('store' = 'k', 'topic' = 's', 'value.format' = 'json'); "
+    "INSERT INTO s SELECT url FROM clicks QUERY WITH ('query.name' = 'v');": (
+        "other statements may write default.public.s"
+    ),
+    "CREATE STREAM v WITH ('store' = 'n', 'topic.shards' = 1) AS SELECT url FROM clicks;": (
+        "default.public.v is not written exactly once"
+    ),
+    "CREATE STREAM v WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1) AS SELECT id FROM shards;": (
+        "only positions in topics of Kafka are compared, and it reads default.public.shards"
     ),
     "CREATE MATERIALIZED VIEW v AS SELECT url, n FROM clicks WITH ("
     "'source.deserialization.error.handling' = 'IGNORE_AND_LOG', "
@@ -56,15 +90,45 @@ def test_a_view_that_moved_is_not_handed_over(tmp_path: Path) -> None:
     assert "another place now: p.public.v" in why_not_beside(project, query, old)
 
 
+STREAM = "CREATE STREAM v WITH ('store' = 'k') AS SELECT url, n FROM clicks;"
+
+
+def test_a_stream_is_handed_over_at_a_position_in_each_source(tmp_path: Path) -> None:
+    _, old = compiled(tmp_path, STREAM)
+    project, query = compiled(
+        tmp_path, "CREATE STREAM v WITH ('store' = 'k') AS SELECT url FROM clicks UNION ALL SELECT url FROM others;"
+    )
+    assert why_not_beside(project, query, old).startswith("it reads other sources")
+    assert job_spec(project, query).in_turn and JobSpec.from_json(job_spec(project, query).to_json()).in_turn
+    refined, _, closed, *_ = (text for text in QUERIES if text.startswith("CREATE CHANGELOG"))
+    project, old = compiled(tmp_path, refined)
+    assert not job_spec(project, old).in_turn
+    assert why_not_beside(*compiled(tmp_path, closed), old).startswith("rows of only one of both definitions")
+
+
+def test_a_plan_says_new_version_where_a_reset_would_write_rows_twice(tmp_path: Path) -> None:
+    project, _ = compiled(tmp_path, STREAM)
+    control = Control.open(project.settings, clock=FakeClock(), environment={})
+    control.ensure(project, ["v"])
+    later = "clicks WITH ('starting.position' = 'timestamp', 'starting.timestamp' = '2026-01-01 00:00:00')"
+    changed, _ = compiled(tmp_path, STREAM.replace("clicks", later))
+    (change,) = control.changes(changed, ["v"])
+    assert change.beside and change.doubles == ("default.public.v",)
+    with pytest.raises(DsError) as refused:
+        control.ensure(changed, ["v"])
+    assert "ds promote v" in refused.value.hint and "twice" not in refused.value.hint
+    control.journal.close()
+
+
 def test_a_version_that_cannot_be_is_refused_with_its_reason(tmp_path: Path) -> None:
-    changelog = next(text for text in QUERIES if "CHANGELOG" in text)
+    changelog = next(text for text in QUERIES if "CHANGELOG" in text and "at_least_once" in text)
     project, _ = compiled(tmp_path, changelog)
     control = Control.open(project.settings, clock=FakeClock(), environment={})
     control.ensure(project, ["v"])
     with pytest.raises(DsError) as refused:
         Versions(control).stage(project, "v")
     assert refused.value.condition == "STAGE_REFUSED"
-    assert "only materialized views" in refused.value.message
+    assert "not written exactly once" in refused.value.message
     control.journal.close()
 
 
@@ -97,7 +161,7 @@ def test_a_definition_that_does_not_compile_any_more_has_a_version_beside_it(
     project, _ = compiled(tmp_path, in_file)
     control = Control.open(project.settings, clock=FakeClock(), environment={})
     control.ensure(project, ["v"])
-    monkeypatch.setattr("ds_dagster.runtime.versioning.recompiled", gone)
+    monkeypatch.setattr("ds_dagster.runtime.deciding.changes.recompiled", gone)
     changed, _ = compiled(tmp_path, in_file.replace("COUNT(*) AS c", "SUM(n) AS c"))
     versions = Versions(control)
     assert versions.stage(changed, "v") == versions.promote("v") == "v@2"

@@ -12,6 +12,7 @@ import pytest
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.engine.start import compiled
 from ds_dagster.errors import DsError
+from ds_dagster.plan.identity.fingerprint import EARLIER_STATE_VERSIONS
 from ds_dagster.project.load import compile_texts
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.deciding.changes import recompiled
@@ -42,15 +43,17 @@ def test_a_job_goes_on_with_a_checkpoint_of_an_earlier_algorithm_and_not_with_ot
     project = compile_texts([("a.sql", SQL)], settings)
     spec = job_spec(project, project.queries["s"])
     context = cast(HostContext, SimpleNamespace(settings=settings, redactor=Redactor()))
-    (earlier,) = project.queries["s"].earlier_signatures
+    earlier = project.queries["s"].earlier_signatures
 
     def start(signature: str, *, progressed: bool = True) -> str:
         stored = replace(spec, state_signature=signature, package_version="0.0.1")
         order = StartOrder("s", "i", stored, SinkIdentity("s", 1), 1, started=True, progressed=progressed)
         return compiled(order, context).query.name
 
-    assert earlier.startswith("s1:") and earlier[3:] != spec.state_signature[3:]
-    assert start(earlier) == start(spec.state_signature) == start("s1:other", progressed=False) == "s"
+    assert {signature[:3] for signature in earlier} == {f"{version}:" for version in EARLIER_STATE_VERSIONS}
+    assert any(signature[3:] != spec.state_signature[3:] for signature in earlier)
+    assert {start(signature) for signature in (*earlier, spec.state_signature)} == {"s"}
+    assert start("s1:other", progressed=False) == "s"
     with pytest.raises(DsError) as refused:
         start("s1:other")
     assert refused.value.condition == "CHECKPOINT_OTHER_STATE"

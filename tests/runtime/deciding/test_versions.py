@@ -16,7 +16,8 @@ from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.status import Change
 
 NOW = 1000.0
-SERVING = JobRow("v", "d.p.v", "RUNNING", 3, "ensure", "ann", 1.0, "{}", "v1:old", 1, latest=4)
+SPEC = JobSpec("v", "d.p.v", (), "v1:old", "s1:x", "0.1").to_json()
+SERVING = JobRow("v", "d.p.v", "RUNNING", 3, "ensure", "ann", 1.0, SPEC, "v1:old", 1, latest=4)
 STAGED = replace(SERVING, name="v@4", query="v", version=4, role="staged", generation=1, fingerprint="v1:new", latest=1)
 PROMOTING = replace(STAGED, role="promoting", action="promote", requested_at=990.0)
 SETTLED = replace(PROMOTING, desired="STOPPED", generation=2)
@@ -132,6 +133,11 @@ def test_a_hand_over_is_taken_back_until_the_new_version_has_stopped() -> None:
     ]
     assert [shown(row) for row in versions.withdraw("v", rows_of(SERVING, BACK))] == [("v@2", "kept", "STOPPED", 6)]
     assert not versions.withdraw("v", rows_of(HALTED, SETTLED))
+    settled = replace(SETTLED, spec=replace(spec("v1:new"), in_turn=True).to_json())
+    assert [shown(row) for row in versions.withdraw("v", rows_of(HALTED, settled))] == [("v@4", "staged", "RUNNING", 3)]
+    assert [shown(row) for row in versions.abandon("v", rows_of(HALTED, settled), request()).rows] == [
+        ("v@4", "dropping", "STOPPED", 3)
+    ]
 
 
 def test_nothing_starts_the_serving_version_while_another_takes_over() -> None:
@@ -235,6 +241,31 @@ def test_the_next_step(name: str) -> None:
         turn.step for turn in versions.turns(rows_of(job, other), {job.name: job_status, other.name: other_status}, NOW)
     ]
     assert steps == [wanted] * bool(wanted)
+
+
+IN_TURN: dict[str, tuple[JobRow, StatusRow, JobRow, StatusRow, str]] = {
+    "reads still": (SERVING, status(SERVING), PROMOTING, status(PROMOTING, caught_up=None), "wait"),
+    "has read nearly all": (SERVING, status(SERVING), PROMOTING, status(PROMOTING, caught_up=NOW - 1), "settle"),
+    "stops": (SERVING, status(SERVING), SETTLED, status(SETTLED, "STOPPING"), "wait"),
+    "rests": (SERVING, status(SERVING), SETTLED, status(SETTLED, "STOPPED"), "halt"),
+    "the old one stops": (HALTED, status(HALTED, "STOPPING"), SETTLED, status(SETTLED, "STOPPED"), "wait"),
+    "both rest": (HALTED, RESTS, SETTLED, status(SETTLED, "STOPPED"), "serve"),
+    "is stopped by hand": (
+        replace(STOPPED, requested_at=995.0),
+        RESTS,
+        PROMOTING,
+        status(PROMOTING, caught_up=NOW - 1),
+        "give_up",
+    ),
+    "has failed": (SERVING, status(SERVING), PROMOTING, status(PROMOTING, "FAILED"), "give_up"),
+}
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_the_next_step_of_versions_that_write_one_place(name: str) -> None:
+    job, job_status, other, other_status, wanted = IN_TURN[name]
+    statuses = {job.name: job_status, other.name: other_status}
+    assert [turn.step for turn in versions.turns(rows_of(job, other), statuses, NOW, {"v@4"})] == [wanted]
 
 
 def turn(step: str, job: JobRow, other: JobRow) -> versions.Turn:

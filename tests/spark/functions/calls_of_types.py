@@ -23,6 +23,12 @@ TYPES = (
     *(f"STRUCT<f {part}>" for part in PARTS),
 )
 """Types of the columns, as the dialect writes them."""
+KINDS = (
+    "BOOLEAN", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL(38,18)", "VARCHAR", "VARBINARY", "DATE", "TIME", "TIMESTAMP",
+    "TIMESTAMP_LTZ", "ARRAY<DECIMAL(10,2)>", "ARRAY<STRUCT<f INTEGER>>", "MAP<VARCHAR,ARRAY<INTEGER>>",
+    "MAP<INTEGER,VARCHAR>", "STRUCT<f MAP<VARCHAR,INTEGER>>",
+)  # fmt: skip
+"""A type of each kind of storage: the others cost minutes of analysis and generated code, with the long tests."""
 COLUMNS = {type_: f"c{position}" for position, type_ in enumerate(TYPES)}
 """Type → the column of that type."""
 READ = {type_: parse_type(type_) for type_ in TYPES}
@@ -31,21 +37,21 @@ COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINC
 COMBINED = ("+", "-", "*", "/", "%", "||", "LIKE", *COMPARED)
 
 
-def calls(kind: str) -> Iterator[str]:
-    """Calls of all functions of a kind: each argument takes each type its word accepts, the others stay put."""
+def calls(kind: str, types: Sequence[str]) -> Iterator[str]:
+    """Calls of all functions of a kind: each argument takes those of the types its word accepts, the others stay."""
     functions = [function for function in FUNCTIONS.values() if function.kind == kind]
     for function, signature in ((one, form) for one in functions for form in one.signatures):
         for count in range(signature.least, (signature.most or signature.least + 1) + 1):
             if signature.accepts_count(count):
-                yield from dict.fromkeys(_called(function.name, signature, count))
+                yield from dict.fromkeys(_called(function.name, signature, count, types))
 
 
-def _called(name: str, signature: Signature, count: int) -> Iterator[str]:
+def _called(name: str, signature: Signature, count: int, types: Sequence[str]) -> Iterator[str]:
     words = [signature.word(position) for position in range(count)]
     if not words:
         yield f"{name}()"
     for position in range(count):
-        for type_ in TYPES:
+        for type_ in types:
             if FAMILIES[words[position]](READ[type_]):
                 yield f"{name}({', '.join(_arguments(name, words, position, type_))})"
 
@@ -63,23 +69,24 @@ def _arguments(name: str, words: Sequence[str], chosen: int, type_: str) -> Iter
             yield COLUMNS[next(known for known in TYPES if FAMILIES[word](READ[known]))]
 
 
-def operations() -> Iterator[str]:
-    """Operators, conditions, branches, casts and parts."""
-    for left in PRIMITIVES:
-        for right in PRIMITIVES:
+def operations(types: Sequence[str]) -> Iterator[str]:
+    """Operators, conditions, branches, casts and parts, of these types."""
+    primitives = [type_ for type_ in types if type_ in PRIMITIVES]
+    for left in primitives:
+        for right in primitives:
             for operator in COMBINED:
                 yield f"{COLUMNS[left]} {operator} {COLUMNS[right]}"
             yield f"CASE WHEN c0 THEN {COLUMNS[left]} ELSE {COLUMNS[right]} END"
             yield f"{COLUMNS[left]} IN ({COLUMNS[right]})"
             yield f"{COLUMNS[left]} BETWEEN {COLUMNS[right]} AND {COLUMNS[left]}"
             yield f"COALESCE({COLUMNS[left]}, {COLUMNS[right]})"
-    for column in COLUMNS.values():
+    for column in (COLUMNS[type_] for type_ in types):
         for operator in COMBINED:
             yield f"{column} {operator} {column}"
         yield from (f"{column} IS NULL", f"-{column}", f"{column} = NULL", f"{column} IN ({column}, NULL)")
         yield from (f"{column} BETWEEN {column} AND {column}", f"ARRAY[{column}, {column}]", f"{column}[{column}]")
         yield from (f"CASE {column} WHEN {column} THEN {column} END", f"{column}['f']", f"{column}[1]", f"{column}->f")
         yield from (f"{column} + INTERVAL '1' DAY", f"{column} - INTERVAL '1' MONTH", f"CASE WHEN {column} THEN 1 END")
-        for target in TYPES:
+        for target in types:
             yield f"CAST({column} AS {target})"
             yield f"TRY_CAST({column} AS {target})"

@@ -7,18 +7,22 @@ import datetime
 from decimal import Decimal
 
 import pytest
+from pyspark.errors import PySparkException
 
+from ds_dagster.diagnostics import Span
 from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import ROW_FUNCTIONS
-from ds_dagster.plan.expressions.binder import BOUND_NODES
+from ds_dagster.plan.binding.scope import Scope
+from ds_dagster.plan.expressions.binder import BOUND_NODES, ExpressionBinder
 from ds_dagster.plan.nodes.application import Bundle
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import COMPILERS, PlanCompiler
-from ds_dagster.spark.expressions import VISITORS
+from ds_dagster.spark.expressions import VISITORS, compile_expression
 from ds_dagster.spark.queries.sources import PROVIDED
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.typemap import to_spark
+from ds_dagster.sql.script import parse_select
 from tests.plan.conftest import node_classes
 from tests.tables import check_every
 
@@ -250,6 +254,19 @@ def test_expressions(evaluated):
         assert found[names[text]] == to_spark(declared[names[text]])
 
     check_every(CASES, check_expression)
+
+
+def test_constant_texts_that_are_too_long_are_not_made(evaluated):
+    """Spark computes constants while it plans, where no row fails yet."""
+    _, frame, _ = evaluated
+    for text in ("LPAD('a', 2147483648, 'bcd')", "REPEAT('abcd', 2147483647)", "PRINTF(CONCAT('%21', '47483647d'), 1)"):
+        tree = parse_select(f"SELECT {text} AS x FROM s").tree.expressions[0].this
+        rows = frame.limit(1).select(
+            compile_expression(frame, ExpressionBinder(Scope(Span("t.sql", 1)), "SELECT").expression(tree))
+        )
+        rows._jdf.queryExecution().optimizedPlan()
+        with pytest.raises(PySparkException, match="16777216"):
+            rows.collect()
 
 
 def test_examples(evaluated):

@@ -22,11 +22,14 @@ from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.functions.aggregates import native_call
 from ds_dagster.spark.records.typemap import to_spark
 from ds_dagster.sql.script import parse_select
-from tests.spark.functions.calls_of_types import COLUMNS, READ, calls, operations
+from tests.spark.functions.calls_of_types import COLUMNS, KINDS, READ, TYPES, calls, operations
 
 T = TypeVar("T")
 AT_ONCE = 400
 """Columns of one plan."""
+OF_TYPES = pytest.mark.parametrize(
+    "types", [pytest.param(KINDS, id="each_kind"), pytest.param(TYPES, id="all", marks=pytest.mark.slow)]
+)
 
 
 def bound(
@@ -45,9 +48,9 @@ def bound(
             continue
 
 
-def called_with(kind: str) -> Iterator[str]:
+def called_with(kind: str, types: Sequence[str]) -> Iterator[str]:
     """Calls of aggregates, each also with DISTINCT and with FILTER."""
-    for text in calls(kind):
+    for text in calls(kind, types):
         yield text
         yield text.replace("(", "(DISTINCT ", 1)
         yield f"{text} FILTER (WHERE {COLUMNS['BOOLEAN']})"
@@ -72,14 +75,16 @@ def refused(plan: Callable[[Sequence[Column]], DataFrame], columns: Sequence[tup
     return []
 
 
-def test_every_call_and_operator_is_planned(frame):
-    accepted = list(bound([*calls("scalar"), *operations()]))
-    assert len(accepted) > 3000
+@OF_TYPES
+def test_every_call_and_operator_is_planned(frame, types):
+    accepted = list(bound([*calls("scalar", types), *operations(types)]))
+    assert len(accepted) > 75 * len(types)
     wrong = all_refused(accepted, lambda one: compile_expression(frame, one), lambda made: frame.select(*made))
     assert not wrong, f"{len(wrong)} of {len(accepted)}\n" + "\n".join(wrong)
 
 
-def test_every_aggregate_is_planned(frame):
+@OF_TYPES
+def test_every_aggregate_is_planned(frame, types):
     kept: list[Aggregates] = []
 
     def collected() -> Aggregates:
@@ -87,9 +92,9 @@ def test_every_aggregate_is_planned(frame):
         return kept[-1]
 
     accepted = []
-    for text, _ in bound(called_with("aggregate"), collected):
+    for text, _ in bound(called_with("aggregate", types), collected):
         accepted += [(text, call) for call in kept[-1].calls.values()]
-    assert len(accepted) > 300
+    assert len(accepted) > 20 * len(types)
     rows = frame.withColumn("__order", sf.lit("0"))
     wrong = all_refused(accepted, lambda one: native_call(rows, one), lambda made: rows.agg(*made))
     assert not wrong, f"{len(wrong)} of {len(accepted)}\n" + "\n".join(wrong)

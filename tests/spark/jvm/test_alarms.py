@@ -15,7 +15,7 @@ STEPS = (1, 3, 40, 41, 60, 3600, 90_000, 90_001, 4_000_000, 90_000_000)
 """Seconds from the begin: within a slice, over several, over slices of every width."""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_row_leaves_in_the_first_batch_behind_its_moment(lab: Any, memory: Callable[[], Any], seed: int) -> None:
     """Keys come once and are silent then, so that nothing but their alarm can let their rows go."""
     chance = random.Random(seed)

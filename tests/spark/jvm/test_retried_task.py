@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -11,17 +12,46 @@ from typing import Any
 import pytest
 
 from tests.spark.jvm import retried_task
-from tests.spark.jvm.test_jvm_sink import fill, ids
+from tests.spark.jvm.test_jvm_sink import ids
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
 
-@pytest.mark.parametrize("mode", ["stream", "batches"])
-def test_a_task_that_fails_after_it_has_sent(broker: Any, tmp_path: Path, mode: str) -> None:
+def attempted(broker: Any, folder: Path, mode: str, count: int, tail: str = "") -> tuple[str, list[str]]:
+    """The topic that was written, and the conditions that the runs of the program ended with."""
     origin, target = broker.topic(2), broker.topic(2)
-    fill(broker, origin, 2, count=100)
-    command = [sys.executable, retried_task.__file__, broker.address, origin, target, mode, str(tmp_path)]
+    broker.send(origin, [(i % 2, json.dumps({"id": i, "tail": tail})) for i in range(count)])
+    command = [sys.executable, retried_task.__file__, broker.address, origin, target, mode, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+    return target, done.stdout.split()
+
+
+@pytest.mark.parametrize("mode", ["stream", "batches"])
+def test_a_task_that_fails_after_it_has_sent(broker: Any, tmp_path: Path, mode: str) -> None:
+    target, conditions = attempted(broker, tmp_path, mode, 100)
     assert ids(broker, target) == Counter(range(100))
-    assert done.stdout.split() == ["KAFKA_TRANSACTION_ZOMBIE"]
+    assert conditions == ["KAFKA_TRANSACTION_ZOMBIE"]
+
+
+@pytest.mark.slow
+def test_tasks_of_a_cluster_send_through_the_driver(broker: Any, tmp_path: Path) -> None:
+    """Keys, headers, partitions and their order are those of the rows. In the same cluster: state of a run that has
+    ended is closed on executors, two partitions of it, a Python that hosts lack is named, and both executors are named
+    that are too busy to answer."""
+    target, conditions = attempted(broker, tmp_path, "cluster", 3000, tail="x" * 400)
+    assert conditions == [
+        "CLUSTER_BATCH_TOO_LARGE",
+        "SPARK_FAILED",
+        "SPARK_FAILED",
+        *["0", "2", "0"],
+        "nothing",
+        "CLUSTER_PYTHON_MISSING",
+        "2",
+    ]
+    messages = broker.read(target)
+    for partition in (0, 1):
+        numbers = [json.loads(one.value())["id"] for one in messages if one.partition() == partition]
+        assert numbers == list(range(partition, 3000, 2))
+    assert all(one.key() == one.value() and one.headers() == [("copy", one.value())] for one in messages)
+    assert len({one.timestamp() for one in messages}) == 1

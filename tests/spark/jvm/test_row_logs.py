@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +19,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import NO_REPLAY, operator_error
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
+from tests.spark.jvm.conftest import eventually
 from tests.spark.jvm.test_jvm_sink import fill, ids, on_losing_disk, remove_batches, run, source, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
@@ -120,6 +126,34 @@ def test_what_no_batch_left_out_opens_no_transaction(lab: Any, broker: Any) -> N
     run(lab, write(lab, broker, without_tens(lab, source(lab, broker, origin)), target, row_log_job=lab.job))
     assert ids(broker, target) == Counter(range(1, 10))
     assert broker.ends(log, "read_uncommitted") == [0]
+    lab.operators.remove_row_logs(lab.job)
+
+
+def test_a_stage_that_is_computed_again_logs_once(lab: Any, tmp_path: Path) -> None:
+    """As on a cluster when an executor dies after its part of a stage: what it kept for the next stage is gone."""
+    lab.operators.register_row_log(lab.job, LOG, {})
+    gate = tmp_path / "gate"
+
+    def wait(batches: Iterator[Any]) -> Iterator[Any]:
+        (tmp_path / f"task-{uuid.uuid4().hex}").touch()
+        while not gate.exists():
+            time.sleep(0.02)
+        yield from batches
+
+    is_odd, text = sf.col("id") % 2 == 1, sf.col("id").cast("string")
+    left_out = lab.operators.log_row(lab.job, LOG, text)
+    frame = lab.spark.range(0, ROWS, 1, 2).where(sf.when(~is_odd, sf.lit(True)).otherwise(left_out))
+    with ThreadPoolExecutor(1) as thread:
+        rows = thread.submit(frame.repartition(6).mapInArrow(wait, "id BIGINT").collect)
+        eventually(lambda: len(list(tmp_path.glob("task-*"))) == 2)
+        outputs = lab.spark._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
+        shuffles = outputs.shuffleStatuses().keysIterator()
+        while shuffles.hasNext():
+            outputs.unregisterAllMapAndMergeOutput(shuffles.next())
+        gate.touch()
+        assert sorted(row.id for row in rows.result()) == list(range(0, ROWS, 2))
+    numbers = [int(bytes(row)) for row in lab.operators.take_logged_rows(lab.job, LOG, 0)]
+    assert Counter(numbers) == Counter(range(1, ROWS, 2))
     lab.operators.remove_row_logs(lab.job)
 
 

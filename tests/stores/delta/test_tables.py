@@ -400,6 +400,7 @@ def killed(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_driver_killed_in_the_middle_of_a_load(address: LakeAddress, mode: str) -> None:
     """kill -9 after a batch's rows were written and before their commit, then as soon as a commit is seen; the next

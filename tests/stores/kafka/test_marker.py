@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import DsError
-from ds_dagster.stores.kafka.marker import read_marker
+from ds_dagster.stores.kafka.marker import METADATA_BYTES, read_marker, write_marker
 
 NOTED = '{"digest":"aa","offsets":[{"t":{"0":4}}],"sources":{"s":"id"}}'
 
@@ -33,12 +33,21 @@ class Admin:
 
     given: list[Any]
     asked: list[Any] = field(default_factory=list)
+    takes: bool = True
 
     def list_consumer_group_offsets(self, groups: list[Any], **options: Any) -> dict[str, Future[Any]]:
         assert options["require_stable"]
         self.asked += groups
         answer: Future[Any] = Future()
         answer.set_result(SimpleNamespace(topic_partitions=[self.given.pop(0) if self.given[1:] else self.given[0]]))
+        return {"g": answer}
+
+    def alter_consumer_group_offsets(self, groups: list[Any], **_: Any) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_result(
+            SimpleNamespace(topic_partitions=groups[0].topic_partitions if self.takes else [self.given[0]])
+        )
+        self.given = groups[0].topic_partitions
         return {"g": answer}
 
 
@@ -79,3 +88,21 @@ def test_a_marker_nobody_can_read(given: Any) -> None:
 def test_a_transaction_that_is_not_decided() -> None:
     with pytest.raises(KafkaException):
         read(part(-1001, problem=KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)))
+
+
+@pytest.mark.parametrize("partitions", [1, 400])
+def test_a_marker_that_is_written_is_read_as_one_of_a_batch(partitions: int) -> None:
+    """Where the offsets do not fit, the digest is all there is."""
+    offsets = ",".join(f'"{number}":12345678' for number in range(partitions))
+    tip = Tip(8, "aa", f'{{"offsets":[{{"t":{{{offsets}}}}}],"sources":{{"s":"id"}}}}')
+    admin = Admin([])
+    write_marker(admin, "g", "t", tip, 1.0)
+    assert len(admin.given[0].metadata.encode()) <= METADATA_BYTES
+    marker = read_marker(admin, "g", "t", 1.0)
+    assert marker == tip and marker.ends == (tip.ends if partitions == 1 else "")
+
+
+def test_a_marker_that_is_refused() -> None:
+    refusing = Admin([part(-1001, problem=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))], takes=False)
+    with pytest.raises(KafkaException):
+        write_marker(refusing, "g", "t", Tip(8, "aa"), 1.0)

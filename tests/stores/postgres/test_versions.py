@@ -15,7 +15,7 @@ from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.postgres.loader import PostgresLoader
-from ds_dagster.stores.postgres.versions import drop, serve, version_table
+from ds_dagster.stores.postgres.versions import count, drop, serve, version_table
 from tests.driven import Driven
 from tests.stores.postgres.test_existing import column
 
@@ -98,6 +98,7 @@ def test_a_version_takes_the_name_and_gives_it_back(table: Table) -> None:
         assert (table.total(), table.tables()) == (10, {"v", "v__ds_v1"})
     table.write(2, ("./b", 5), batch=1, table="v")
     assert table.total() == 15, "its ledger goes on under the public name"
+    assert [count(table.spec, table.resolve, version) for version in (0, 1, 7)] == [2, 1, 0]
     table.serve(2, 1)
     assert (table.total(), table.tables()) == (1, {"v", "v__ds_v2"})
     table.write(1, ("./b", 2), batch=1)

@@ -13,7 +13,7 @@ from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.stores.sqlite.loader import SqliteLoader
 from ds_dagster.stores.sqlite.reader import open_views, view_names
-from ds_dagster.stores.sqlite.versions import drop, serve, version_file
+from ds_dagster.stores.sqlite.versions import count, drop, serve, version_file
 from ds_dagster.stores.sqlite.views import file_name, view_path
 from tests.driven import Driven
 from tests.stores.sqlite.test_views import NAME, column, loader, rows
@@ -38,8 +38,9 @@ def total(folder: Path) -> int:
 def test_the_name_shows_another_version_and_readers_are_whole(tmp_path: Path) -> None:
     old = loader(tmp_path)
     old.load(rows(("./a", 1)), 0)
-    new = staged(tmp_path, 2, ("./a", 10))
+    new = staged(tmp_path, 2, ("./a", 10), ("./b", 0))
     assert (total(tmp_path), view_names(tmp_path)) == (1, [NAME])
+    assert [count(tmp_path, (FILE, NAME.name), version) for version in (0, 2, 7)] == [1, 2, 0]
     with closing(open_views(tmp_path, {"main": NAME})) as reader:
         old.close()
         new.close()

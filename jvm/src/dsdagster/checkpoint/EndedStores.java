@@ -1,12 +1,14 @@
 package dsdagster.checkpoint;
 
 import dsdagster.OperatorFault;
+import dsdagster.cluster.EveryExecutor;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
@@ -24,25 +26,55 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class EndedStores {
   private EndedStores() {}
 
-  /** Writes what is due of each and closes it. Stores in other processes are left to Spark. */
-  public static void close(SparkSession session) {
+  /**
+   * What was closed.
+   *
+   * @param stores how many
+   * @param silent executors that did not answer, and may still have some open
+   */
+  public record Closed(int stores, List<String> silent) {}
+
+  /** Writes what is due of each and closes it, in the driver or in the executors of a cluster. */
+  public static Closed close(SparkSession session) {
+    SparkContext context = session.sparkContext();
+    EveryExecutor.Answers<HashSet<UUID>> open = EveryExecutor.run(context, EndedStores::runs);
+    HashSet<UUID> ended = new HashSet<>();
+    open.byExecutor().values().forEach(ended::addAll);
+    ended.removeAll(running(session)); // a run is listed there before it opens a store
+    if (ended.isEmpty()) {
+      return new Closed(0, open.silent());
+    }
+    EveryExecutor.Answers<Integer> closed = EveryExecutor.run(context, () -> closed(ended));
+    return new Closed(closed.byExecutor().values().stream().mapToInt(Integer::intValue).sum(), closed.silent());
+  }
+
+  private static Set<UUID> running(SparkSession session) {
     Set<UUID> running = new HashSet<>();
     ((org.apache.spark.sql.classic.SparkSession) session)
         .sharedState()
         .activeStreamingQueries()
         .values()
         .forEach(query -> running.add(query.runId()));
+    return running;
+  }
+
+  /** Runs that have stores in this JVM. */
+  private static HashSet<UUID> runs() {
+    HashSet<UUID> runs = new HashSet<>();
+    open().forEach(id -> runs.add(id.queryRunId()));
+    return runs;
+  }
+
+  private static int closed(Set<UUID> ended) {
+    List<StateStoreProviderId> stores = open().stream().filter(id -> ended.contains(id.queryRunId())).toList();
+    stores.forEach(StateStore$.MODULE$::doMaintenanceAndUnload);
+    return stores.size();
+  }
+
+  private static List<StateStoreProviderId> open() {
     HashMap<StateStoreProviderId, StateStoreProvider> loaded = loaded();
-    List<StateStoreProviderId> ended = new ArrayList<>();
     synchronized (loaded) {
-      for (StateStoreProviderId id : CollectionConverters.asJava(loaded.keySet())) {
-        if (!running.contains(id.queryRunId())) {
-          ended.add(id);
-        }
-      }
-    }
-    for (StateStoreProviderId id : ended) {
-      StateStore$.MODULE$.doMaintenanceAndUnload(id);
+      return new ArrayList<>(CollectionConverters.asJava(loaded.keySet()));
     }
   }
 

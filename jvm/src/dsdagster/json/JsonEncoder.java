@@ -21,6 +21,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Encodes values with parts as the text of JSON, NULL as {@code null} ({@link JsonWriters}). One instance per task. */
 public final class JsonEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
+  private static final int AS_NEEDED = 0;
   private static final JsonFactory FACTORY =
       new JsonFactoryBuilder()
           .enable(JsonWriteFeature.COMBINE_UNICODE_SURROGATES_IN_UTF8)
@@ -47,7 +48,7 @@ public final class JsonEncoder implements Serializable {
    * @param value what to write
    * @param type JSON of its type
    * @param separator between date and time of day in times
-   * @param digits of a second's fraction in times: 3 or 6
+   * @param digits of a second's fraction in times: 3 or 6; 0: 3, or 6 where a time has them
    */
   public static Column column(Column value, String type, String separator, int digits) {
     JsonEncoder encoder = new JsonEncoder(DataType.fromJson(type), separator, digits);
@@ -68,7 +69,10 @@ public final class JsonEncoder implements Serializable {
 
   private UTF8String text(Object value) throws IOException {
     if (writer == null) {
-      writer = JsonWriters.of(type, new JsonWriters.Times(separator, digits));
+      boolean asNeeded = digits == AS_NEEDED;
+      JsonWriters.Times times =
+          asNeeded ? JsonWriters.Times.asNeeded(separator) : new JsonWriters.Times(separator, digits);
+      writer = JsonWriters.of(type, times);
       bytes = new ByteArrayBuilder();
       out = FACTORY.createGenerator(bytes);
       only = new GenericInternalRow(1);

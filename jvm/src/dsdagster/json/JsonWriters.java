@@ -129,10 +129,16 @@ final class JsonWriters {
 
     private final byte separator;
     private final int digits;
+    private final Times longer;
     private final DateTimeFormatter local;
     private final byte[] text;
 
     Times(String separator, int digits) {
+      this(separator, digits, null);
+    }
+
+    private Times(String separator, int digits, Times longer) {
+      this.longer = longer;
       this.separator = (byte) separator.charAt(0);
       this.digits = digits;
       String pattern = "uuuu-MM-dd'" + separator + "'HH:mm:ss." + "S".repeat(digits);
@@ -140,11 +146,20 @@ final class JsonWriters {
       text = new byte[WITHOUT_FRACTION + digits + 1];
     }
 
+    /** Milliseconds, or microseconds where a time has them. */
+    static Times asNeeded(String separator) {
+      return new Times(separator, 3, new Times(separator, 6, null));
+    }
+
     static String date(int days) {
       return DATE.format(LocalDate.ofEpochDay(days));
     }
 
     void write(JsonGenerator out, long micros, boolean zoned) throws IOException {
+      if (isLonger(micros)) {
+        longer.write(out, micros, zoned);
+        return;
+      }
       long second = Math.floorDiv(micros, MICROS);
       LocalDate date = LocalDate.ofEpochDay(Math.floorDiv(second, SECONDS));
       if (date.getYear() < 0 || date.getYear() > LAST_YEAR) {
@@ -163,7 +178,14 @@ final class JsonWriters {
     }
 
     String text(long micros, boolean zoned) {
+      if (isLonger(micros)) {
+        return longer.text(micros, zoned);
+      }
       return local.format(Instant.EPOCH.plus(micros, ChronoUnit.MICROS)) + (zoned ? "Z" : "");
+    }
+
+    private boolean isLonger(long micros) {
+      return longer != null && micros % POWERS[digits] != 0;
     }
 
     private void put(int at, int number, int places, byte behind) {

@@ -2,6 +2,8 @@ package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
 import dsdagster.rowlog.RowLogs;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
@@ -9,9 +11,16 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
-/** One batch on the driver: tasks send into the job's transaction, {@link #commit} commits it with the marker. */
+/**
+ * One batch on the driver: rows are sent into the job's transaction, {@link #commit} commits it with the marker. Tasks in
+ * the driver's process send by themselves ({@link TaskWriter}); those of a cluster hand their records to the driver
+ * ({@link PackingWriter}), which sends them when all have ended, partition after partition.
+ */
 final class BatchWrite implements StreamingWrite {
+  static final String MEGABYTES = "spark.dsdagster.batchMegabytes";
+  private static final long MEGABYTES_UNLESS_SET = 64;
   private final SinkSettings settings;
+  private long mostBytes;
   private JobTransaction transaction;
 
   BatchWrite(SinkSettings settings) {
@@ -21,7 +30,12 @@ final class BatchWrite implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     transaction = JobTransactions.of(settings);
-    return new WriterFactory(settings, transaction.incarnation);
+    SparkContext context = SparkSession.active().sparkContext();
+    if (context.isLocal()) {
+      return new WriterFactory(settings, transaction.incarnation);
+    }
+    mostBytes = context.conf().getLong(MEGABYTES, MEGABYTES_UNLESS_SET) << 20;
+    return new PackingWriter.Factory(settings.columns, transaction.marker().batch(), mostBytes);
   }
 
   @Override
@@ -32,6 +46,7 @@ final class BatchWrite implements StreamingWrite {
   @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
     try {
+      send(epoch, messages);
       RowLogs.flush(settings.rowLogJob, epoch);
       Faults.at("before-commit", epoch);
       transaction.commit(epoch, settings.replayEpoch);
@@ -40,6 +55,26 @@ final class BatchWrite implements StreamingWrite {
       JobTransactions.drop(transaction);
       throw failure;
     }
+  }
+
+  /** What tasks of a cluster have packed; nothing where tasks have sent. */
+  private void send(long epoch, WriterCommitMessage[] messages) {
+    long bytes = 0;
+    for (WriterCommitMessage message : messages) {
+      bytes += message instanceof PackedRecords packed ? packed.bytes().length : 0;
+    }
+    if (bytes == 0 || transaction.isWritten(epoch, settings.replayEpoch)) {
+      return;
+    }
+    if (bytes > mostBytes) {
+      throw PackedRecords.tooLarge(settings.topic, mostBytes);
+    }
+    transaction.begin(epoch);
+    for (WriterCommitMessage message : messages) {
+      ((PackedRecords) message).unpack(transaction.beganMillis(), transaction::send);
+      transaction.checkAlive();
+    }
+    Faults.at("after-send", epoch);
   }
 
   @Override

@@ -191,6 +191,11 @@ final class JobTransaction {
     if (isWritten(epoch, replayEpoch)) {
       return;
     }
+    note(epoch);
+  }
+
+  /** Commits what was sent, and the batch as the last one in the topic. */
+  synchronized void note(long epoch) {
     begin(epoch);
     OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch), settings.sources);
     try {

@@ -43,6 +43,21 @@ public final class JobTransactions {
     return of(SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS)).marker().json();
   }
 
+  /**
+   * Notes a batch that the checkpoint has planned as the last one in the topic, whatever was noted before: another job
+   * has written its rows. No query of the job runs.
+   *
+   * @param options those of {@link SinkSettings}
+   */
+  public static void noteWritten(Map<String, String> options, long epoch) {
+    SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS);
+    try {
+      of(settings).note(epoch);
+    } finally {
+      release(settings.transactionalId);
+    }
+  }
+
   static JobTransaction find(String transactionalId, String incarnation) {
     JobTransaction found = OPEN.get(transactionalId);
     return found != null && found.incarnation.equals(incarnation) ? found : null;

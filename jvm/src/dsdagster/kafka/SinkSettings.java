@@ -2,12 +2,9 @@ package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
 import java.io.Serializable;
-import java.util.Arrays;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -39,11 +36,7 @@ final class SinkSettings implements Serializable {
   final String rowLogJob;
   private final long epoch;
   final HashMap<String, Object> kafka;
-  final int key;
-  final int value;
-  final int headers;
-  final int partition;
-  final int timestamp;
+  final RecordColumns columns;
 
   private SinkSettings(CaseInsensitiveStringMap options, StructType schema) {
     topic = required(options, "topic");
@@ -55,15 +48,7 @@ final class SinkSettings implements Serializable {
     rowLogJob = options.getOrDefault("row.log.job", "");
     epoch = options.getLong("epoch", EPOCH_UNKNOWN);
     kafka = kafkaOptions(options.asCaseSensitiveMap());
-    List<String> names = Arrays.asList(schema.fieldNames());
-    key = binary(schema, names, "key");
-    value = binary(schema, names, "value");
-    headers = names.indexOf("headers");
-    partition = names.indexOf("partition");
-    timestamp = names.indexOf("timestamp");
-    if (value < 0) {
-      throw new OperatorFault("KAFKA_SINK_COLUMNS", "the Kafka sink needs a binary column \"value\", got " + names);
-    }
+    columns = RecordColumns.of(topic, schema);
   }
 
   /** The number of the batch, where Spark does not know that it is one of a stream. */
@@ -97,13 +82,5 @@ final class SinkSettings implements Serializable {
       throw new OperatorFault("KAFKA_SINK_OPTION", "the Kafka sink needs the option " + name);
     }
     return text;
-  }
-
-  private static int binary(StructType schema, List<String> names, String name) {
-    int index = names.indexOf(name);
-    if (index >= 0 && !(schema.fields()[index].dataType() instanceof BinaryType)) {
-      throw new OperatorFault("KAFKA_SINK_COLUMNS", "column \"" + name + "\" of the Kafka sink has to be binary");
-    }
-    return index;
   }
 }

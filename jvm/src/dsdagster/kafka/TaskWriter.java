@@ -1,9 +1,6 @@
 package dsdagster.kafka;
 
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
@@ -13,7 +10,6 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
  * the pass to rebuild their state.
  */
 final class TaskWriter implements DataWriter<InternalRow> {
-  private static final long MICROS_PER_MILLI = 1000;
   private final SinkSettings settings;
   private final JobTransaction transaction;
   private final long epoch;
@@ -35,37 +31,8 @@ final class TaskWriter implements DataWriter<InternalRow> {
     transaction.checkAlive();
     transaction.begin(epoch);
     hasSent = true;
-    transaction.send(record(row));
-  }
-
-  private ProducerRecord<byte[], byte[]> record(InternalRow row) {
-    ProducerRecord<byte[], byte[]> made =
-        new ProducerRecord<>(
-            settings.topic, partition(row), timestamp(row), bytes(row, settings.key), bytes(row, settings.value));
-    if (settings.headers >= 0 && !row.isNullAt(settings.headers)) {
-      ArrayData pairs = row.getArray(settings.headers);
-      for (int i = 0; i < pairs.numElements(); i++) {
-        InternalRow pair = pairs.getStruct(i, 2);
-        made.headers().add(new RecordHeader(pair.getUTF8String(0).toString(), bytes(pair, 1)));
-      }
-    }
-    return made;
-  }
-
-  private static byte[] bytes(InternalRow row, int column) {
-    return column < 0 || row.isNullAt(column) ? null : row.getBinary(column);
-  }
-
-  private Integer partition(InternalRow row) {
-    return settings.partition < 0 || row.isNullAt(settings.partition) ? null : row.getInt(settings.partition);
-  }
-
-  /** One time for all rows of a batch, so that a reader that sees the commit of one partition first is not led ahead. */
-  private Long timestamp(InternalRow row) {
-    if (settings.timestamp < 0 || row.isNullAt(settings.timestamp)) {
-      return transaction.beganMillis();
-    }
-    return Math.floorDiv(row.getLong(settings.timestamp), MICROS_PER_MILLI);
+    // One time for all rows of a batch, so that a reader that sees the commit of one partition first is not led ahead.
+    transaction.send(settings.columns.record(row, transaction.beganMillis()));
   }
 
   @Override

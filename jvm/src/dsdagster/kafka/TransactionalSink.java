@@ -21,7 +21,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Kafka sink that shows every batch exactly once to {@code read_committed} readers: one transaction per batch, with the
  * batch's number committed as a consumer-group offset inside it. Options and columns: {@link SinkSettings}.
  *
- * <p>Rule: tasks and driver share one JVM ({@code local[n]}); a task that finds no transaction refuses to write.
+ * <p>Rule: only the driver's process has the transaction; see {@link BatchWrite} for tasks in other processes.
  */
 public final class TransactionalSink implements TableProvider, DataSourceRegister {
   @Override

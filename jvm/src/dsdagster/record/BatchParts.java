@@ -50,7 +50,7 @@ public final class BatchParts implements Serializable {
     return all.array();
   }
 
-  private static RDD<InternalRow> rows(Dataset<Row> batch) {
+  static RDD<InternalRow> rows(Dataset<Row> batch) {
     LogicalPlan plan = batch.logicalPlan();
     return plan instanceof LogicalRDD ? ((LogicalRDD) plan).rdd() : batch.queryExecution().toRdd();
   }

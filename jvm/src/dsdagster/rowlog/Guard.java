@@ -3,12 +3,13 @@ package dsdagster.rowlog;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.Expressions;
 import dsdagster.OperatorFault;
+import dsdagster.Projections;
 import java.io.IOException;
 import java.io.Serializable;
-import java.util.ArrayList;
 import java.util.IllegalFormatException;
 import java.util.List;
 import java.util.regex.Pattern;
+import org.apache.commons.lang3.SerializationUtils;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
@@ -16,18 +17,11 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Computes several expressions over a row at once and says why a row has no result, instead of failing its batch.
@@ -54,15 +48,16 @@ public final class Guard implements Serializable {
   private static final String PATTERN = "INVALID_PARAMETER_VALUE.PATTERN";
   private static final String GROUP = "INVALID_PARAMETER_VALUE.REGEX_GROUP_INDEX";
 
-  private final Expression[] expressions;
-  private final Attribute[] input;
-  private final StructType results;
+  /** Never computed itself, see {@link Projections#keepsFailures}. */
+  private final Projections columns;
+
+  private final boolean keepsFailures;
+  private transient Projections copy;
   private transient UnsafeProjection projection;
 
-  private Guard(Expression[] expressions, Attribute[] input, StructType results) {
-    this.expressions = expressions;
-    this.input = input;
-    this.results = results;
+  private Guard(Projections columns) {
+    this.columns = columns;
+    keepsFailures = columns.keepsFailures();
   }
 
   /**
@@ -76,19 +71,8 @@ public final class Guard implements Serializable {
   public static Column column(SparkSession spark, Column row, StructType rows, List<Column> columns) {
     Dataset<Row> twin = spark.createDataFrame(spark.sparkContext().emptyRDD(classTag()), rows);
     Dataset<Row> made = twin.select(columns.toArray(new Column[0]));
-    LogicalPlan plan = made.queryExecution().optimizedPlan();
-    if (!(plan instanceof Project)) {
-      throw new IllegalStateException("no projection: " + plan.nodeName());
-    }
-    Project project = (Project) plan;
-    List<Expression> found = new ArrayList<>();
-    for (NamedExpression one : CollectionConverters.asJava(project.projectList())) {
-      found.add((Expression) one);
-    }
-    StructType results = made.schema();
-    List<Attribute> fields = new ArrayList<>(CollectionConverters.asJava(project.child().output()));
-    Guard target = new Guard(found.toArray(new Expression[0]), fields.toArray(new Attribute[0]), results);
-    StructType type = new StructType().add("result", results).add("reason", DataTypes.StringType);
+    Guard target = new Guard(Projections.of(made));
+    StructType type = new StructType().add("result", made.schema()).add("reason", DataTypes.StringType);
     return Expressions.call(target, "guard", type, false, row);
   }
 
@@ -98,16 +82,15 @@ public final class Guard implements Serializable {
 
   /** Called by generated code. */
   public InternalRow guard(InternalRow row) {
+    int partition = TaskContext.getPartitionId();
     if (projection == null) {
-      projection =
-          UnsafeProjection$.MODULE$.create(
-              CollectionConverters.asScala(List.of(expressions).iterator()).toSeq(),
-              CollectionConverters.asScala(List.of(input).iterator()).toSeq());
-      projection.initialize(TaskContext.getPartitionId());
+      copy = SerializationUtils.clone(columns);
+      projection = copy.compiled(partition);
     }
     try {
-      return new GenericInternalRow(new Object[] {projection.apply(row).copy(), null});
+      return new GenericInternalRow(new Object[] {projection.apply(copy.input(row, partition)).copy(), null});
     } catch (RuntimeException failure) {
+      projection = keepsFailures ? null : projection;
       return new GenericInternalRow(new Object[] {null, UTF8String.fromString(reason(failure))});
     }
   }

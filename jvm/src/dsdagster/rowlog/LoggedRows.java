@@ -1,23 +1,28 @@
 package dsdagster.rowlog;
 
 import dsdagster.OperatorFault;
-import java.util.Map;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import org.apache.spark.TaskContext;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Rows of one batch for one log. A task fills its own copy, Spark merges the copies of tasks that succeeded on the
- * driver, so a failed attempt leaves no trace.
+ * Rows of one batch for one log, by the task that gave them. A task fills its own copy, Spark merges the copies of tasks
+ * that succeeded on the driver, so a failed attempt leaves no trace. A task that succeeded is run again when its output
+ * is lost with its executor: its rows are there already.
  *
  * <p>Rule: at most {@link #MOST_BYTES} a batch, since the driver holds them; more fails the batch.
  */
 final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
   private static final long serialVersionUID = 1L;
   static final long MOST_BYTES = 64L << 20;
+  private static final long NO_TASK = -1;
 
   private final String log;
-  private final ArrayList<byte[]> rows = new ArrayList<>();
+  /** Stage and partition → rows. */
+  private final LinkedHashMap<Long, ArrayList<byte[]>> rows = new LinkedHashMap<>();
   private long bytes;
 
   LoggedRows(String log) {
@@ -32,7 +37,7 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
   @Override
   public synchronized AccumulatorV2<byte[], List<byte[]>> copy() {
     LoggedRows made = new LoggedRows(log);
-    made.rows.addAll(rows);
+    rows.forEach((task, some) -> made.rows.put(task, new ArrayList<>(some)));
     made.bytes = bytes;
     return made;
   }
@@ -52,32 +57,48 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
   public synchronized void add(byte[] row) {
     bytes += row.length;
     check();
-    rows.add(row);
+    rows.computeIfAbsent(task(), number -> new ArrayList<>()).add(row);
+  }
+
+  private static long task() {
+    TaskContext task = TaskContext.get();
+    return task == null ? NO_TASK : ((long) task.stageId() << Integer.SIZE) | task.partitionId();
   }
 
   /** The driver must not fail here: {@link #take} reports too many rows. */
   @Override
   public void merge(AccumulatorV2<byte[], List<byte[]>> other) {
-    List<byte[]> found = other.value();
+    LinkedHashMap<Long, ArrayList<byte[]>> merged = ((LoggedRows) other).rows;
     synchronized (this) {
-      for (byte[] row : found) {
-        bytes += row.length;
-        if (bytes <= MOST_BYTES) {
-          rows.add(row);
-        }
+      merged.forEach(this::merge);
+    }
+  }
+
+  private void merge(long task, List<byte[]> some) {
+    if (rows.containsKey(task)) {
+      return;
+    }
+    ArrayList<byte[]> taken = new ArrayList<>();
+    rows.put(task, taken);
+    for (byte[] row : some) {
+      bytes += row.length;
+      if (bytes <= MOST_BYTES) {
+        taken.add(row);
       }
     }
   }
 
   @Override
   public synchronized List<byte[]> value() {
-    return new ArrayList<>(rows);
+    List<byte[]> all = new ArrayList<>();
+    rows.values().forEach(all::addAll);
+    return all;
   }
 
   /** All rows; none are left. */
   synchronized List<byte[]> take() {
     check();
-    List<byte[]> found = new ArrayList<>(rows);
+    List<byte[]> found = value();
     reset();
     return found;
   }

@@ -48,6 +48,16 @@ public final class Digits implements Serializable {
     return Expressions.call(new Digits(how, 0, 0), method, of, true, value, digits);
   }
 
+  /** A DECIMAL with the other sign. Spark's own negation goes through 34 digits. */
+  public static Column negated(Column value, String type) {
+    DecimalType of = (DecimalType) DataType.fromJson(type);
+    return Expressions.call(new Digits(RoundingMode.UNNECESSARY, of.precision(), of.scale()), "negate", of, true, value);
+  }
+
+  public Decimal negate(Decimal value) {
+    return Decimal.apply(value.toJavaBigDecimal().negate(), precision, scale);
+  }
+
   public double ofDouble(double value, int digits) {
     return Double.isFinite(value) ? digits(BigDecimal.valueOf(value), digits).doubleValue() : value;
   }

@@ -61,7 +61,8 @@ public final class Groups implements Serializable {
     return matcher;
   }
 
-  private static Pattern compiled(String text) {
+  /** The pattern of a text. */
+  static Pattern compiled(String text) {
     Map<String, Pattern> patterns = PATTERNS.get();
     Pattern known = patterns.get(text);
     if (known != null) {

@@ -34,8 +34,9 @@ public final class Times implements Serializable {
    * Unlike there a day that does not exist (30 February) is not a valid time.
    */
   public Long toMillis(UTF8String text, UTF8String pattern) {
-    Date read = format(pattern.toString()).parse(text.toString(), new ParsePosition(0));
-    return read == null ? null : read.getTime();
+    ParsePosition place = new ParsePosition(0);
+    Date read = format(pattern.toString()).parse(text.toString(), place);
+    return read == null || place.getIndex() == 0 ? null : read.getTime();
   }
 
   private static SimpleDateFormat format(String pattern) {

@@ -1,0 +1,244 @@
+"""``ds savepoint`` and ``ds restore``: keep a query's checkpoint as it is now, and go on from it later."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS
+from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.sink_ends import adopt, forgotten, sink_ends
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.checkpoint_switch import entry_at
+from ds_dagster.runtime.checkpoints import Checkpoints
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
+from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
+from ds_dagster.runtime.status import RESTORED, JobStatus
+
+AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")
+"""States in which nobody writes a job's checkpoint."""
+SAVEPOINTS = "savepoints"
+"""Their folder below the state folder."""
+DOES = {
+    "at_sink": "goes on after batch {tip}, where its sinks end",
+    "after_sink": "reads from batch {tip} to where its sinks end without writing, and goes on after it",
+    "again": "goes on after batch {tip} and writes the rows after it again",
+    "fork": "goes on after batch {tip} as a job of its own",
+}
+
+
+@click.command("savepoint")
+@click.argument("query", required=False)
+@click.option("--name", default="", help="Of the savepoint (default: its batch and the time).")
+@click.option(
+    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Folder (default: in the state folder)."
+)
+@click.option("--list", "lists", is_flag=True, help="List the savepoints, of QUERY where it is named.")
+@click.option("--delete", default="", metavar="NAME", help="Delete a savepoint of QUERY.")
+@project_option
+@json_option
+def savepoint_command(
+    query: str | None, name: str, folder: Path | None, lists: bool, delete: str, project: Path | None, as_json: bool
+) -> int:
+    """Keep a copy of QUERY's state and positions after its last finished batch. The query may run.
+
+    `ds restore` goes on from it: after a checkpoint was lost, after a change that went wrong, or as a query of another
+    project.
+    """
+    settings = settings_of(project, quiet=as_json)
+    savepoints = Savepoints(folder or settings.state / SAVEPOINTS)
+    if lists:
+        _show(savepoints.all(query or ""), as_json)
+        return 0
+    if query is None:
+        raise click.UsageError("savepoint needs the name of a query, or --list")
+    if delete:
+        savepoints.delete(savepoints.get(query, delete))
+        return 0
+    loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
+    _show([_taken(loaded, control, savepoints, query, name)], as_json)
+    return 0
+
+
+def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name: str, savepoint: str) -> Savepoint:
+    running = control.running()
+    status = running.status(name)
+    if status is None:
+        raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, running.jobs))
+    _check_host(control, name)
+    job, query = running.jobs[name], loaded.queries.get(name)
+    about = Savepoint(
+        name="",
+        query=name,
+        job=control.journal.identity().job_id(name),
+        origin=0,
+        version=job.checkpoint_version,
+        tip=Tip(0),
+        taken=round(control.clock.now(), 3),
+        spec=job.spec,
+        folder=savepoints.root,
+    )
+    place = _checkpoints(control).path(job.writes_as, job.checkpoint_version)
+    has_state = query is not None and any(node.is_stateful for node in query.plan.walk())
+    return savepoints.take(savepoint, place, about, has_state=has_state)
+
+
+@click.command("restore")
+@click.argument("query")
+@click.argument("savepoint")
+@click.option(
+    "--from", "folder", type=click.Path(file_okay=False, path_type=Path), help="Folder (default: in the state folder)."
+)
+@click.option(
+    "--allow", type=click.Choice(["duplicates"]), help="duplicates: write rows of streams again that they have."
+)
+@click.option("--dry-run", is_flag=True, help="Show how it would go on.")
+@project_option
+@json_option
+def restore_command(
+    query: str,
+    savepoint: str,
+    folder: Path | None,
+    allow: str | None,
+    dry_run: bool,
+    project: Path | None,
+    as_json: bool,
+) -> int:
+    """Go on with QUERY from a savepoint. The query is stopped; its checkpoint is kept until `ds gc`.
+
+    Rows that its sinks have of later batches stay, and are not written again: the query reads to where they end without
+    writing. A savepoint of another project or environment (`--from`) is gone on from as a query of its own.
+    """
+    settings = settings_of(project, quiet=as_json)
+    loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
+    if query not in loaded.queries:
+        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, list(loaded.queries)))
+    saved = Savepoints(folder or settings.state / SAVEPOINTS).get(query, savepoint)
+    restore = Restore(loaded, control, loaded.queries[query], control.status(query), saved)
+    decided = restore.decided(may_double=allow is not None)
+    does = DOES[decided.how or ""].format(tip=saved.tip.batch)
+    after = None if dry_run else restore.carried_out(decided)
+    if as_json:
+        document = {"name": query, "savepoint": savepoint, "batch": saved.tip.batch, "how": decided.how}
+        emit_json({**document, "does": does, "state": after.state if after else None})
+    else:
+        note(f"{query} {does}" + (f": {after.state.lower()}" if after else ""))
+    return 0 if after is None or after.state in SETTLED or restore.query.is_finite else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """One job and one savepoint."""
+
+    project: LoadedProject
+    control: Control
+    query: BoundQuery
+    status: JobStatus
+    savepoint: Savepoint
+
+    def decided(self, *, may_double: bool) -> Restoring:
+        """How it goes on.
+
+        Raises:
+            UserError: RESTORE_REFUSED, RESTORE_WHILE_RUNNING.
+        """
+        name = self.query.name
+        _check_host(self.control, name)
+        is_answered = self.status.reported_generation >= self.status.generation
+        if self.status.state not in AT_REST or (self.status.state == "ABSENT" and self.status.desired == "RUNNING"):
+            raise error("RESTORE_WHILE_RUNNING", name=name, state=self.status.state.lower())
+        if not is_answered and self.status.state != "ABSENT":
+            raise error("RESTORE_WHILE_RUNNING", name=name, state="changing")
+        self.control.journal.create()
+        decided = self._fork() if self._is_fork else self._own(may_double)
+        if decided.how == "after_sink" and not self._following(decided):
+            lost = "where its sinks end in event time is in its former checkpoint alone, which does not have that batch"
+            decided = Restoring(reason=lost)
+        if decided.how is None:
+            raise error("RESTORE_REFUSED", name=name, savepoint=self.savepoint.name, reason=decided.reason)
+        return decided
+
+    def carried_out(self, decided: Restoring) -> JobStatus:
+        """Make the checkpoint, note its batch in the sinks' ledgers, and start. May be done again after a kill."""
+        name, version = self.query.name, self.status.checkpoint_version + 1
+        place = _checkpoints(self.control).path(self.status.writes_as, version)
+        following = self._following(decided) if decided.how == "after_sink" else ""
+        planned = put_savepoint(self.savepoint, place, following, is_fork=decided.how in ("fork", "again"))
+        newest = planned if following else self.savepoint.tip
+        if decided.how in ("at_sink", "after_sink") and newest is not None:
+            adopt(self.project, self.query, self._identity(version), newest)
+        (ensured,) = self.control.ensure(
+            self.project, [name], "reset", f"{REQUESTED_BY} restore {self.savepoint.name}", allow=(RESTORED,)
+        )
+        self.control.ensure_engine()
+        (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
+        return after
+
+    @property
+    def _is_fork(self) -> bool:
+        return self.savepoint.job != self.control.journal.identity().job_id(self.query.name)
+
+    def _identity(self, version: int) -> SinkIdentity:
+        return self.control.journal.identity().sink(self.status.writes_as, version)
+
+    @property
+    def _place(self) -> Path:
+        return _checkpoints(self.control).path(self.status.writes_as, self.status.checkpoint_version)
+
+    def _own(self, may_double: bool) -> Restoring:
+        version = self.status.checkpoint_version
+        is_same = version == self.savepoint.version and origin_of(self._place, version) == self.savepoint.origin
+        saved = self._saved(is_same, origin_of(self._place, version) == self.savepoint.origin)
+        ends = () if may_double else sink_ends(self.project, self.query, self._identity(version))
+        return restoring(self.query, saved, ends, forgotten(self.project, self.query), may_double=may_double)
+
+    def _fork(self) -> Restoring:
+        identities = {}
+        for sink in self.query.sinks:
+            with closing(store_admin(self.project, sink.store, resolver(self.project.settings, sink.store))) as admin:
+                facts = admin.describe(sink.entity)
+            identities[f"{sink.store}.{sink.entity}"] = "" if facts is None else facts.identity
+        has_worked = self.status.batch is not None
+        return forking(self.query, self._saved(False, False), identities, has_worked=has_worked)
+
+    def _saved(self, is_same_version: bool, is_same_history: bool) -> SavedState:
+        saved = self.savepoint
+        signature = saved.definition.state_signature
+        return SavedState(signature, saved.tip, is_same_version, is_same_history, saved.targets)
+
+    def _following(self, decided: Restoring) -> str:
+        """The entry of the offset log for the batch that ends where the sinks do: of the former checkpoint, which has
+        its event time, else of the ledger; empty where neither has all of it."""
+        end = decided.end
+        assert end is not None
+        return entry_at(self._place, end, self.savepoint.checkpoint, self.savepoint.tip.batch)
+
+
+def _checkpoints(control: Control) -> Checkpoints:
+    return Checkpoints(control.places.checkpoints, control.journal.identity())
+
+
+def _check_host(control: Control, name: str) -> None:
+    if not control.shares_host():
+        raise error("SAVEPOINT_REFUSED", name=name, reason="its checkpoint is on the engine's machine: run it there")
+
+
+def _show(savepoints: list[Savepoint] | tuple[Savepoint, ...], as_json: bool) -> None:
+    if as_json:
+        fields = ("query", "name", "version", "job", "taken")
+        rows = [{name: getattr(saved, name) for name in fields} for saved in savepoints]
+        more = [{"batch": s.tip.batch, "bytes": s.size, "folder": str(s.folder)} for s in savepoints]
+        emit_json([{**row, **rest} for row, rest in zip(rows, more, strict=True)])
+        return
+    headers = ("query", "savepoint", "batch", "taken", "MB")
+    table(headers, [(s.query, s.name, s.tip.batch, clock(s.taken), f"{s.size / 1e6:.1f}") for s in savepoints])

@@ -1,0 +1,144 @@
+"""Engines and jobs in Prometheus' words: the same figures as ``ds ps``, and whether all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ds_dagster.errors import DsError
+from ds_dagster.figures import FIGURES, Figure
+from ds_dagster.runtime.status import EngineStatus, JobStatus
+
+Application = Callable[[Mapping[str, object], Callable[..., object]], Iterable[bytes]]
+"""As WSGI defines one (PEP 3333)."""
+QUERY = ("query", "version")
+ENGINE = ("engine",)
+TEXT = "text/plain; charset=utf-8"
+UNAVAILABLE = "503 Service Unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the journal says at one moment.
+
+    Attributes:
+        engines: all of them.
+        jobs: all of them.
+    """
+
+    engines: Sequence[EngineStatus]
+    jobs: Sequence[JobStatus]
+
+    def down(self) -> Sequence[str]:
+        """Jobs that should run and do not, by name."""
+        return [job.name for job in self.jobs if job.is_down]
+
+
+class JournalCollector(Collector):
+    """The metrics of one look into the journal.
+
+    Args:
+        look: engines and jobs.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+
+    def collect(self) -> Iterable[Metric]:
+        """Engines first, then states, then every figure of :data:`FIGURES`."""
+        yield self._engines()
+        yield from self._states()
+        for field, figure in FIGURES.items():
+            yield self._figure(field, figure)
+
+    def _engines(self) -> Metric:
+        up = GaugeMetricFamily("ds_engine_up", "1 while the engine runs", labels=ENGINE)
+        for engine in self.look.engines:
+            up.add_metric([engine.name], float(engine.state == "RUNNING"))
+        return up
+
+    def _states(self) -> Iterator[Metric]:
+        down = GaugeMetricFamily("ds_query_down", "1 while a query that should run does not", labels=QUERY)
+        state = GaugeMetricFamily("ds_query_state", "1 for the state a query is in", labels=(*QUERY, "state"))
+        attempts = GaugeMetricFamily("ds_query_attempts", "starts since the query was healthy", labels=QUERY)
+        for job in self.look.jobs:
+            labels = _labels(job)
+            down.add_metric(labels, float(job.is_down))
+            state.add_metric([*labels, job.state], 1.0)
+            attempts.add_metric(labels, job.attempts)
+        yield from (down, state, attempts)
+
+    def _figure(self, field: str, figure: Figure) -> Metric:
+        values = [(_labels(job), value) for job in self.look.jobs if (value := getattr(job, field)) is not None]
+        names = [*QUERY, "name"] if figure.unit == "by name" else list(QUERY)
+        family = _family(figure, names)
+        for labels, value in values:
+            for extra, number in _numbers(value):
+                family.add_metric([*labels, *extra], number)
+        return family
+
+
+def _family(figure: Figure, labels: Sequence[str]) -> CounterMetricFamily | GaugeMetricFamily:
+    """A sum over batches is a counter, which begins at 0 with each start of a query; all others are gauges."""
+    name = f"ds_query_{figure.name}" + ("_timestamp_seconds" if figure.unit == "moment" else "")
+    kind = CounterMetricFamily if figure.over_batches == "sum" else GaugeMetricFamily
+    return kind(name, figure.meaning, labels=labels)
+
+
+def _labels(job: JobStatus) -> list[str]:
+    return [job.of, str(job.version)]
+
+
+def _numbers(value: object) -> Iterator[tuple[Sequence[str], float]]:
+    """Numbers of a figure; of one that counts by name each with its name."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            number = part.get("rows") if isinstance(part, Mapping) else part
+            if isinstance(number, int | float):
+                yield (str(name),), float(number)
+    elif isinstance(value, int | float):
+        yield (), float(value)
+
+
+def exposition(look: Look) -> bytes:
+    """The look in Prometheus' text format (version 0.0.4)."""
+    registry = CollectorRegistry()
+    registry.register(JournalCollector(look))
+    return generate_latest(registry)
+
+
+def application(looked: Callable[[], Look]) -> Application:
+    """``/metrics`` and ``/health`` over HTTP.
+
+    Args:
+        looked: looks into the journal, once for each request.
+
+    Returns:
+        Answers ``/metrics`` with the text; ``/health`` with 200 when every query that should run does, else 503 and
+        their names. Both are 503 with the reason while the journal cannot be read; any other path is 404.
+    """
+
+    def answer(environ: Mapping[str, object], start: Callable[..., object]) -> Iterable[bytes]:
+        status, kind, body = _answer(str(environ["PATH_INFO"]), looked)
+        start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return answer
+
+
+def _answer(path: str, looked: Callable[[], Look]) -> tuple[str, str, bytes]:
+    if path not in ("/metrics", "/health"):
+        return "404 Not Found", TEXT, b"/metrics or /health\n"
+    try:
+        look = looked()
+    except DsError as problem:
+        return UNAVAILABLE, TEXT, f"{problem}\n".encode()
+    if path == "/metrics":
+        return "200 OK", CONTENT_TYPE_PLAIN_0_0_4, exposition(look)
+    down = look.down()
+    body = f"down: {', '.join(down)}\n" if down else "ok\n"
+    return (UNAVAILABLE if down else "200 OK"), TEXT, body.encode()

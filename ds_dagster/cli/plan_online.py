@@ -1,0 +1,149 @@
+"""``ds plan --online``: what the stores say of each line of a plan. What cannot be found out is named, the rest is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan
+from ds_dagster.catalog.io_spec import open_loader
+from ds_dagster.catalog.reading.extent import TellsExtents
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.shapes import ComparesShape
+from ds_dagster.errors import DsError
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.checkpoint_files import SOURCES, TARGETS
+from ds_dagster.runtime.checkpoints import Checkpoints
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, reread, seconds_of
+from ds_dagster.runtime.planning.planned import PlannedChange
+from ds_dagster.runtime.planning.running import Running
+from ds_dagster.runtime.status import JobStatus
+
+T = TypeVar("T")
+AGAIN = ("needs_new_checkpoint", "would_lose_data")
+"""Verdicts after which sources are read again."""
+
+
+@dataclass(slots=True)
+class OnlinePlan:
+    """Looks at the stores of a project, each of which is given up at its first failure.
+
+    Attributes:
+        control: of the project; its checkpoints are looked at where they are on this machine.
+    """
+
+    project: LoadedProject
+    control: Control
+    running: Running
+    _silent: dict[str, str] = field(default_factory=dict, init=False)
+
+    def examined(self, lines: Sequence[PlannedChange]) -> tuple[PlannedChange, ...]:
+        """The lines with what was found; orphans as they are."""
+        queries = self.project.queries
+        return tuple(
+            replace(line, effort=self._effort(queries[line.change.name], line)) if line.change.name in queries else line
+            for line in lines
+        )
+
+    def _effort(self, query: BoundQuery, line: PlannedChange) -> Effort:
+        unknown: list[str] = []
+        reads: list[Reread] = []
+        drift: list[str] = []
+        if line.change.verdict in AGAIN:
+            for scan in query.scans:
+                what = f"records of {_shown(scan.relation)}"
+                reads += self._looked(scan.relation.store, what, partial(self._rereads, scan), unknown)
+        status = self.running.status(query.name)
+        if line.change.verdict != "new" and status is not None:
+            for relation in {each.name: each for each in (*query.inputs, *query.sinks)}.values():
+                look = partial(self._drift, query, relation, line, status)
+                drift += self._looked(relation.store, f"drift of {_shown(relation)}", look, unknown)
+        rate = None if status is None else status.fastest
+        if reads and not rate:
+            unknown.append("time: no batch with rows was measured since the query's start")
+        return Effort(tuple(reads), seconds_of(reads, rate), tuple(dict.fromkeys(drift)), tuple(dict.fromkeys(unknown)))
+
+    def _rereads(self, scan: Scan) -> Sequence[Reread]:
+        relation, reading = scan.relation, scan.reading
+        with self._admin(relation.store) as admin:
+            operations = admin.operations()
+            if not isinstance(operations, TellsExtents):
+                return ()
+            extents = operations.extents(relation.entity, reading.starting_timestamp)
+            retention = operations.retention_millis(relation.entity)
+        now = self.control.clock.now()
+        return (reread(_shown(relation), reading.starting_position, extents, retention, now),)
+
+    def _drift(self, query: BoundQuery, relation: Relation, line: PlannedChange, status: JobStatus) -> Sequence[str]:
+        kind = kind_of_store(self.project, relation)
+        if relation.kind in ("stream", "changelog"):
+            with self._admin(relation.store) as admin:
+                facts = admin.describe(relation.entity)
+            drift = entity_drift(_shown(relation), self._stated(kind.entity_plan(relation), relation), facts)
+            return (*drift, *self._recreated(query, relation, facts, status))
+        if relation in query.sinks and line.change.verdict == "unchanged":
+            store = self.project.catalog.store(relation.store)
+            write = kind.write_spec(store, relation, query.refresh)
+            identity = self.control.journal.identity().sink(status.writes_as, status.checkpoint_version)
+            with closing(open_loader(write, identity, resolver(self.project.settings, store.name))) as loader:
+                shape = loader.shape_now() if isinstance(loader, ComparesShape) else ""
+            if shape is None or shape:
+                return (f"{_shown(relation)} is gone" if shape is None else f"{_shown(relation)}: {shape}",)
+        return ()
+
+    def _stated(self, plan: EntityPlan, relation: Relation) -> EntityPlan:
+        """Of a declared entity only what its statement writes: others made it."""
+        if not relation.declared:
+            return plan
+        prefix = kind_of_store(self.project, relation).capabilities.entity_settings_prefix
+        written = {n.removeprefix(prefix) for n, v in relation.properties.items() if prefix and v.span is not None}
+        return replace(plan, settings={name: text for name, text in plan.settings.items() if name in written})
+
+    def _recreated(
+        self, query: BoundQuery, relation: Relation, facts: EntityFacts | None, status: JobStatus
+    ) -> Iterator[str]:
+        """Whether it is another entity of the same name than the one that the checkpoint knows."""
+        if facts is None or not facts.identity or not self.control.shares_host() or not self.control.journal.exists():
+            return
+        checkpoints = Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
+        place = checkpoints.path(status.writes_as, status.checkpoint_version)
+        sources, targets = (_identities(place / name) for name in (SOURCES, TARGETS))
+        own = [sources.get(scan.source_name) for scan in query.scans if scan.relation.name == relation.name]
+        own.append(targets.get(_shown(relation)))
+        if any(identity not in (None, "", facts.identity) for identity in own):
+            yield f"{_shown(relation)} was deleted and made again"
+
+    @contextmanager
+    def _admin(self, store: str) -> Iterator[Any]:
+        with closing(store_admin(self.project, store, resolver(self.project.settings, store))) as admin:
+            yield admin
+
+    def _looked(self, store: str, what: str, look: Callable[[], Sequence[T]], unknown: list[str]) -> Sequence[T]:
+        """A failure becomes a line; a store that does not answer is not asked again."""
+        if store not in self._silent:
+            try:
+                return look()
+            except DsError as problem:
+                if problem.fault.domain != "external":
+                    unknown.append(f"{what}: {problem.message}")
+                    return ()
+                self._silent[store] = problem.message
+        unknown.append(f"{what}: {self._silent[store]}")
+        return ()
+
+
+def _identities(path: Path) -> Mapping[str, str]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _shown(relation: Relation) -> str:
+    return f"{relation.store}.{relation.entity}"

@@ -1,0 +1,54 @@
+"""Rows of a staged version against those of the one that serves, before it takes over."""
+
+from __future__ import annotations
+
+from ds_dagster.catalog.versions import KeepsVersions
+from ds_dagster.errors import error
+from ds_dagster.project.load import LoadedProject, kind_of_store
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.control import POLL_SECONDS, Control
+from ds_dagster.runtime.deciding.versions import is_near
+from ds_dagster.runtime.versioning import Versions
+
+ROW_PERCENT = 10.0
+"""How far the numbers of rows may be apart without a question, in per cent of the rows that serve."""
+
+
+def check_rows(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
+    """Wait until the staged version of a query is at the end of its sources, and compare the rows of both.
+
+    Args:
+        project: with the stores.
+        control: of the project.
+        name: of the query; one without a staged version, and one whose versions have no rows of their own, is passed.
+        timeout: seconds to wait.
+        percent: bound of the difference.
+
+    Raises:
+        UserError: PROMOTION_CHANGES_ROWS. ExternalError: PROMOTION_TIMED_OUT, and those of the store.
+    """
+    row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
+    query = project.queries.get(name)
+    if row is None or query is None or not isinstance(kind_of_store(project, query.sink), KeepsVersions):
+        return
+    _wait_near(control, name, row.name, row.version, timeout)
+    for sink in query.sinks:
+        kind, store = kind_of_store(project, sink), project.catalog.store(sink.store)
+        assert isinstance(kind, KeepsVersions)
+        write, resolve = kind.write_spec(store, sink, query.refresh), resolver(project.settings, store.name)
+        before, rows = (kind.count_version(write, resolve, version) for version in (0, row.version))
+        if before and abs(rows - before) > before * percent / 100:
+            shown = f"{percent:g}"
+            raise error(
+                "PROMOTION_CHANGES_ROWS", name=name, version=row.version, rows=rows, before=before, percent=shown
+            )
+
+
+def _wait_near(control: Control, name: str, job: str, version: int, timeout: float) -> None:
+    end = control.clock.monotonic() + timeout
+    while not is_near(status := control.status(job), control.clock.now()):
+        if control.clock.monotonic() > end:
+            raise error(
+                "PROMOTION_TIMED_OUT", name=name, version=version, seconds=int(timeout), state=status.state.lower()
+            )
+        control.clock.sleep(POLL_SECONDS)

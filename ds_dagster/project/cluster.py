@@ -1,0 +1,82 @@
+"""What a Spark cluster cannot honour: settings of the project, and folders that executors do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import unquote, urlsplit
+
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import error
+from ds_dagster.plan.binding.assemble import Assembled
+from ds_dagster.settings import Settings
+
+REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "spark.speculation": ("false", "two attempts of a task would write the state of one partition"),
+        "spark.dynamicAllocation.enabled": (
+            "false",
+            "streaming queries never release executors in time, and state has its partitions from their cores",
+        ),
+        "spark.sql.adaptive.enabled": (
+            "false",
+            "a plan that changes with a batch would change how its state is divided",
+        ),
+        "spark.submit.deployMode": ("client", "the engine is the driver"),
+    }
+)
+"""Spark property → the only value a cluster may have, and why."""
+SQLITE = "sqlite"
+_FILE = "file"
+
+
+def cluster_problems(project: Assembled, settings: Settings) -> Iterator[Diagnostic]:
+    """Mistakes of a project that runs on a cluster; none for local engines."""
+    if not settings.engine.is_cluster:
+        return
+    for name, (allowed, reason) in REFUSED.items():
+        value = settings.spark.get(name, allowed)
+        if value.strip().lower() != allowed:
+            problem = error("CLUSTER_SETTING_REFUSED", name=name, value=value, reason=reason, allowed=allowed)
+            yield problem.diagnostic()
+    yield from _folders(project.catalog, settings)
+    yield from _sqlite(project.catalog, settings)
+
+
+def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
+    """Folders that executors read or write."""
+    master = settings.engine.master
+    if not settings.engine.shares(settings.state):
+        what, folder = "the setting state", str(settings.state)
+        yield error("CLUSTER_NEEDS_SHARED_FOLDER", what=what, folder=folder, master=master).diagnostic()
+    for function in chain.from_iterable(catalog.functions.functions.values()):
+        if function.language == "java" and not settings.engine.shares(Path(function.file)):
+            what, span = f"the jar of function {function.name}", function.origin.span
+            problem = error("CLUSTER_NEEDS_SHARED_FOLDER", span=span, what=what, folder=function.file, master=master)
+            yield problem.diagnostic()
+    for store in catalog.stores.values():
+        address = store.properties.get("uris")
+        parts = urlsplit(str(address.value)) if address is not None else None
+        if parts is None or parts.scheme != _FILE:
+            continue
+        place = Path(unquote(parts.path)).resolve()
+        if not settings.engine.shares(place):
+            what = f"the folder of store {store.name}"
+            problem = error("CLUSTER_NEEDS_SHARED_FOLDER", span=store.span, what=what, folder=str(place), master=master)
+            yield problem.diagnostic()
+
+
+def _sqlite(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
+    """SQLite files would be in a folder that several hosts mount."""
+    if not settings.engine.has_other_hosts or not settings.engine.shares(settings.state):
+        return
+    folder, has_views = str(settings.state), any(r.store == SQLITE for r in catalog.relations.values())
+    if settings.journal == SQLITE:
+        allowed = "a Postgres URL, or a ${NAME} reference to one"
+        yield error("CLUSTER_NEEDS_POSTGRES", name="journal", folder=folder, allowed=allowed).diagnostic()
+    if has_views:
+        allowed = "the name of a declared Postgres store"
+        yield error("CLUSTER_NEEDS_POSTGRES", name="views", folder=folder, allowed=allowed).diagnostic()

@@ -1,0 +1,1 @@
+"""Questions over what queries left out, and over versions beside each other."""

@@ -1,0 +1,182 @@
+"""Whether rows of a range of time can be computed again from the records that are still there: data, and no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.catalog.entity import EntityFacts
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.datatypes import is_temporal
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Offsets to read at once: partition → (first, after the last)."""
+
+    offsets: Mapping[str, tuple[int, int]]
+
+    @property
+    def records(self) -> int:
+        """How many, markers of transactions among them."""
+        return sum(last - first for first, last in self.offsets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Where a table ends.
+
+    Attributes:
+        tip: the newest batch in its ledger.
+        ends: partition of its topic → offset of the next record.
+        identity: tells the topic from a later one of the same name; empty if unknown.
+    """
+
+    tip: Tip
+    ends: Mapping[str, int]
+    identity: str
+
+    @classmethod
+    def of(cls, query: BoundQuery, scan: Scan, tip: Tip | None, unknown: str) -> Loaded:
+        """What a ledger says.
+
+        Args:
+            query: of the table.
+            scan: its source.
+            tip: the newest batch, with its ends.
+            unknown: why there is none.
+
+        Raises:
+            UserError: BACKFILL_REFUSED.
+        """
+        if tip is None or not tip.ends:
+            raise _refused(query, unknown or "its ledger does not say which records it has")
+        ends: Any = json.loads(tip.ends)
+        offsets = ends["offsets"]  # by source, or in their order where they have no names
+        by_topic: Any = (offsets.get(scan.source_name) if isinstance(offsets, dict) else offsets[0]) or {}
+        if scan.relation.entity not in by_topic:
+            raise _refused(query, f"it has no records of {scan.relation.entity} yet")
+        own = {part: int(offset) for part, offset in by_topic[scan.relation.entity].items()}
+        return cls(tip, own, str(ends["sources"].get(scan.source_name, "")))
+
+
+def check_topic(query: BoundQuery, facts: EntityFacts | None, identity: str) -> None:
+    """Whether a topic has all records that the table was made of, but for those that are too old.
+
+    Args:
+        query: of the table.
+        facts: of the topic.
+        identity: of the topic that the table was filled from; empty if unknown.
+
+    Raises:
+        UserError: BACKFILL_REFUSED.
+    """
+    if facts is None or (identity and facts.identity and identity != facts.identity):
+        raise _refused(query, "its topic was deleted since it was loaded")
+    if "compact" in facts.settings.get("cleanup.policy", ""):
+        raise _refused(query, "its topic is compacted: records that had rows may be gone")
+
+
+def range_column(query: BoundQuery, column: str) -> str:
+    """The column whose time a range is of.
+
+    Args:
+        query: that fills the table.
+        column: as asked for; empty for the only one of a TIMESTAMP type.
+
+    Raises:
+        UserError: BACKFILL_REFUSED.
+    """
+    moments = [c.name for c in query.sink.columns if is_temporal(c.type)]
+    if column and column not in moments:
+        raise _refused(
+            query, f"{column} is not one of its columns of a TIMESTAMP type ({', '.join(moments) or 'none'})"
+        )
+    if not column and len(moments) != 1:
+        raise _refused(query, f"it has {len(moments)} columns of a TIMESTAMP type: name one with --by")
+    return column or moments[0]
+
+
+def check_recomputable(query: BoundQuery) -> Scan:
+    """The one source of a query whose rows each come from one record alone, whenever they are computed.
+
+    Raises:
+        UserError: BACKFILL_REFUSED.
+    """
+    stateful = sorted({type(node).__name__ for node in query.plan.walk() if node.is_stateful})
+    sink = query.sink
+    reasons = {
+        f"it is a {sink.kind.replace('_', ' ')}; ranges of tables are replaced": sink.kind != "table",
+        "an application fills it with other sinks": query.is_application,
+        "its statement declares it: other queries may write it too": sink.declared,
+        "every load replaces all of it": query.refresh == "full",
+        "its rows are updated by key": query.root.changelog != "append",
+        f"rows depend on others before them ({', '.join(stateful)})": bool(stateful),
+        "it looks up tables, whose rows have changed since": bool(query.tables),
+        "a function of it gives another value each time": not query.plan.is_repeatable,
+        "it writes a row log, which would have its rows twice": bool(query.logs),
+        "it reads more than one source": len(query.scans) != 1,
+        "it reads a changelog": any(scan.relation.kind != "stream" for scan in query.scans),
+        "it reads what a store knows of a record (rowmetadata)": any(scan.reading.has_metadata for scan in query.scans),
+    }
+    reason = next((text for text, holds in reasons.items() if holds), "")
+    if reason:
+        raise _refused(query, reason)
+    return query.scans[0]
+
+
+def offsets_to_read(
+    query: BoundQuery,
+    extents: Mapping[str, Extent],
+    ends: Mapping[str, int],
+    begin: int,
+    lateness: int | None,
+    *,
+    is_stamped: bool,
+) -> Slice:
+    """The records that may have rows of a range.
+
+    Args:
+        query: of the table.
+        extents: of its topic, since ``begin`` less the lateness where that is known.
+        ends: partition → end of what the table has.
+        begin: of the range, epoch milliseconds.
+        lateness: milliseconds that a record's own time is at most away from the time of its rows; None if unknown.
+        is_stamped: the broker stamps records: those that are gone are older than those that are there.
+
+    Raises:
+        UserError: BACKFILL_RECORDS_GONE.
+    """
+    firsts = [extent.first_time for partition, extent in extents.items() if extent.lost and ends.get(partition, 0) > 0]
+    times = [first for first in firsts if first is not None]
+    is_short = any(partition not in extents or extents[partition].end < end for partition, end in ends.items())
+    is_bounded = lateness is not None and is_stamped and len(times) == len(firsts)
+    if is_short or (firsts and not (is_bounded and begin - (lateness or 0) > max(times))):
+        raise error("BACKFILL_RECORDS_GONE", name=query.name, first=_time(max(times, default=None)))
+    begins = {part: e.first if lateness is None else max(e.begin, e.first) for part, e in extents.items()}
+    read = {part: (begins[part], ends.get(part, 0)) for part, e in extents.items()}
+    return Slice({part: (first, last) for part, (first, last) in read.items() if last > first})
+
+
+def slices(whole: Slice, records: int) -> tuple[Slice, ...]:
+    """The same records in pieces of at most so many, one partition after the other."""
+    pieces = []
+    for part, (first, last) in whole.offsets.items():
+        pieces += [Slice({part: (at, min(at + records, last))}) for at in range(first, last, records)]
+    return tuple(pieces)
+
+
+def _refused(query: BoundQuery, reason: str) -> Exception:
+    return error("BACKFILL_REFUSED", span=query.sink.span, name=query.name, reason=reason)
+
+
+def _time(millis: int | None) -> str:
+    from datetime import datetime, timezone
+
+    return "an unknown time" if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc).isoformat()

@@ -1,0 +1,123 @@
+"""Whether and how a job goes on from a savepoint: data, and no I/O.
+
+The sinks have rows of batches after the savepoint. Either the job first reads to where they end without writing, so
+that every row is there once, or it writes those rows again, where somebody allows that. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.deciding.from_sink import SinkEnd, needs_its_checkpoint
+
+How = Literal["at_sink", "after_sink", "again", "fork"]
+"""``at_sink``: its sinks end where the savepoint does; ``after_sink``: it reads to the end of its sinks without
+writing; ``again``: it writes rows of streams a second time; ``fork``: another job, whose sinks have nothing of it."""
+STREAMS = ("stream", "changelog")
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """``how`` it goes on, None with a ``reason``; ``end``: where its sinks end, for ``after_sink``."""
+
+    how: How | None = None
+    end: Tip | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What is compared of a savepoint.
+
+    Attributes:
+        signature: state signature of the definition that made it.
+        tip: its last batch.
+        is_same_version: it is of the job's checkpoint version: batch numbers can be compared.
+        is_same_history: the job's checkpoint version goes on with the history that the savepoint is of.
+        targets: see ``Savepoint.targets``.
+    """
+
+    signature: str
+    tip: Tip
+    is_same_version: bool = True
+    is_same_history: bool = True
+    targets: Mapping[str, str] | None = None
+
+
+def restoring(
+    query: BoundQuery,
+    saved: SavedState,
+    ends: Sequence[SinkEnd],
+    forgotten: str = "",
+    *,
+    may_double: bool = False,
+) -> Restoring:
+    """Whether the job that made a savepoint goes on from it.
+
+    Args:
+        query: its statement today.
+        saved: of the savepoint.
+        ends: of all sinks.
+        forgotten: why its sources may not give again what they gave once; empty where they do.
+        may_double: rows may be written again that a stream has.
+    """
+    reason = _unfit(query, saved)
+    if reason:
+        return Restoring(reason=reason)
+    if may_double:
+        others = ", ".join(f"{sink.store}.{sink.entity}" for sink in query.sinks if sink.kind not in STREAMS)
+        if others:
+            return Restoring(reason=f"rows of {others} cannot be taken back to the savepoint")
+        return Restoring("again", reason="") if not forgotten else Restoring(reason=forgotten)
+    return _beyond(saved, ends, forgotten)
+
+
+def forking(query: BoundQuery, saved: SavedState, identities: Mapping[str, str], *, has_worked: bool) -> Restoring:
+    """Whether another job than the one that made a savepoint goes on from it.
+
+    Args:
+        query: statement of the other job.
+        saved: of the savepoint, with its targets.
+        identities: ``store.entity`` → identity of what the query writes, empty where it does not exist yet.
+        has_worked: it has finished a batch of its own.
+    """
+    reason = _unfit(query, saved)
+    views = ", ".join(f"{sink.store}.{sink.entity}" for sink in query.sinks if sink.kind not in STREAMS)
+    written = {identity for identity in (saved.targets or {}).values() if identity}
+    twice = ", ".join(entity for entity, identity in identities.items() if identity in written)
+    reasons = {
+        "it has finished batches of its own here: reset it first": has_worked,
+        f"a savepoint has no rows of {views}, which would lack those from before it": bool(views),
+        f"the job of the savepoint writes {twice}, too": bool(twice),
+    }
+    reason = reason or next((text for text, holds in reasons.items() if holds), "")
+    return Restoring(reason=reason) if reason else Restoring("fork")
+
+
+def _unfit(query: BoundQuery, saved: SavedState) -> str:
+    if not query.keeps_state_of(saved.signature):
+        return "its statement today keeps another state than the savepoint has"
+    return needs_its_checkpoint(query)
+
+
+def _beyond(saved: SavedState, ends: Sequence[SinkEnd], forgotten: str) -> Restoring:
+    unknown = next((end.unknown or f"the ledger of {end.entity} has no batch" for end in ends if not end.tip), "")
+    tips = [end.tip for end in ends if end.tip]
+    if unknown or any(not tip.is_same(tips[0]) for tip in tips):
+        shown = ", ".join(f"{end.entity} at batch {end.tip.batch}" for end in ends if end.tip)
+        return Restoring(reason=unknown or f"its sinks do not end at one batch: {shown}")
+    end = tips[0]
+    if saved.is_same_version and end.is_same(saved.tip):
+        return Restoring("at_sink", end)
+    reasons = {
+        "the job was reset since: its sinks have rows of another history": not saved.is_same_history,
+        f"its sinks end at batch {end.batch}, before the savepoint": saved.is_same_version
+        and end.batch < saved.tip.batch,
+        forgotten: bool(forgotten),
+    }
+    reason = next((text for text, holds in reasons.items() if holds), "")
+    return Restoring(reason=reason) if reason else Restoring("after_sink", end)

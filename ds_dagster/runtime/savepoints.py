@@ -1,0 +1,261 @@
+"""Savepoints: copies of a checkpoint as it was after one finished batch, with the definition that made it.
+
+A savepoint is a folder of its own: ``savepoint.json`` and ``checkpoint/``. It is made under another name, forced to
+disk and renamed, so that it is complete or absent. The files of a finished batch do not change while a query runs on:
+nothing is stopped for a savepoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ds_dagster.catalog.ledger import Tip, ends_text
+from ds_dagster.durable import force_names, make_folder, write_whole
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean, safe_name
+from ds_dagster.runtime.checkpoint_files import OFFSETS, SOURCES, TARGETS, VOID, exchange, new_folder
+from ds_dagster.runtime.checkpoint_log import copy_batches, kept_batches
+from ds_dagster.runtime.deciding.spec import JobSpec
+
+FORMAT = 1
+MANIFEST, CHECKPOINT, ORIGIN = "savepoint.json", "checkpoint", "ds-origin.json"
+"""Files of a savepoint; ``ds-origin.json`` in a checkpoint that was made from one names where its history began."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+TRIES = 5
+"""How often a checkpoint is copied whose query removes old files meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """One savepoint.
+
+    Attributes:
+        name: of the savepoint.
+        query: name of the query.
+        job: identity of the job that made it (environment, journal and query).
+        origin: checkpoint version in which its history began; versions made from savepoints go on with that history.
+        version: checkpoint version it was copied from.
+        tip: its last batch, with its offsets.
+        taken: epoch seconds.
+        spec: definition that made it, as ``JobSpec.to_json``.
+        folder: where it is.
+    """
+
+    name: str
+    query: str
+    job: str
+    origin: int
+    version: int
+    tip: Tip
+    taken: float
+    spec: str
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """The copy of the checkpoint."""
+        return self.folder / CHECKPOINT
+
+    @property
+    def definition(self) -> JobSpec:
+        """What made it."""
+        return JobSpec.from_json(self.spec)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    @property
+    def entry(self) -> str:
+        """The entry of its offset log for its last batch."""
+        return (self.checkpoint / OFFSETS / str(self.tip.batch)).read_text(encoding="utf-8")
+
+    @property
+    def targets(self) -> Mapping[str, str]:
+        """``store.entity`` → identity of what its job wrote."""
+        return _object(self.checkpoint / TARGETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoints:
+    """The savepoints below one folder, by query."""
+
+    root: Path
+
+    def take(self, name: str, place: Path, about: Savepoint, *, has_state: bool) -> Savepoint:
+        """Copy a checkpoint up to its last finished batch.
+
+        Args:
+            name: of the savepoint; empty: made of the batch and the time.
+            place: of the checkpoint. Its query may run.
+            about: what is known beforehand; ``name``, ``tip``, ``origin`` and ``folder`` are filled in.
+            has_state: the query keeps state, which has to be there.
+
+        Raises:
+            UserError: SAVEPOINT_REFUSED. ExternalError: SAVEPOINT_NOT_WRITTEN.
+        """
+        if name and not NAME.fullmatch(name):
+            raise _refused(about.query, f"{name!r} is not a valid name: use letters, digits, '_', '-' and '.'")
+        folder = self._folder(about.query)
+        staged = folder / f".new-{os.getpid()}"
+        try:
+            make_folder(folder)
+            tip = _copied(about.query, place, staged / CHECKPOINT, has_state)
+            name = name or f"batch-{tip.batch}-{int(about.taken)}"
+            target = folder / name
+            if target.exists():
+                raise _refused(about.query, f"there is one with the name {name} already")
+            origin = origin_of(staged / CHECKPOINT, about.version)
+            manifest = {"name": name, "query": about.query, "job": about.job, "origin": origin}
+            manifest |= {"version": about.version, "batch": tip.batch, "digest": tip.offsets, "ends": tip.ends}
+            manifest |= {"taken": about.taken, "spec": json.loads(about.spec), "format": FORMAT}
+            write_whole(staged / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+            staged.rename(target)
+            force_names(folder)
+        except OSError as problem:
+            raise error("SAVEPOINT_NOT_WRITTEN", name=about.query, detail=str(problem)) from problem
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        return self.get(about.query, name)
+
+    def all(self, query: str = "") -> tuple[Savepoint, ...]:
+        """Savepoints by query and time; of one query where it is named.
+
+        Raises:
+            ExternalError: SAVEPOINT_UNREADABLE.
+        """
+        folders = [self._folder(query)] if query else sorted(self.root.glob("*"))
+        manifests = [path for folder in folders for path in folder.glob(f"*/{MANIFEST}") if path.parent.name[0] != "."]
+        return tuple(sorted(map(_read, manifests), key=lambda savepoint: (savepoint.query, savepoint.taken)))
+
+    def get(self, query: str, name: str) -> Savepoint:
+        """One savepoint.
+
+        Raises:
+            UserError: SAVEPOINT_UNKNOWN. ExternalError: SAVEPOINT_UNREADABLE.
+        """
+        by_name = {savepoint.name: savepoint for savepoint in self.all(query)}
+        if name not in by_name:
+            raise error("SAVEPOINT_UNKNOWN", name=query, savepoint=name, nearest=did_you_mean(name, by_name))
+        return by_name[name]
+
+    def delete(self, savepoint: Savepoint) -> None:
+        """Remove it for good: first its name.
+
+        Raises:
+            ExternalError: SAVEPOINT_NOT_WRITTEN.
+        """
+        try:
+            gone = savepoint.folder.with_name(f".gone-{savepoint.name}")
+            savepoint.folder.rename(gone)
+            shutil.rmtree(gone)
+        except OSError as problem:
+            raise error("SAVEPOINT_NOT_WRITTEN", name=savepoint.query, detail=str(problem)) from problem
+
+    def _folder(self, query: str) -> Path:
+        return self.root / safe_name(query)
+
+
+def put_savepoint(savepoint: Savepoint, place: Path, following: str = "", *, is_fork: bool = False) -> Tip | None:
+    """Make a checkpoint of a savepoint; what is in its place is kept beside it (``…-replaced-N``).
+
+    Args:
+        savepoint: that is complete.
+        place: of the checkpoint; nobody writes it.
+        following: entry of the offset log of the batch after it, planned and not finished; may be empty.
+        is_fork: another job goes on from it, which has written nothing yet.
+
+    Returns:
+        The planned batch.
+
+    Raises:
+        OSError: as the operating system says.
+    """
+    folder = new_folder(place)
+    make_folder(folder.parent)
+    copy_batches(savepoint.checkpoint, folder, savepoint.tip.batch, savepoint.tip.batch)
+    write_whole(folder / ORIGIN, json.dumps({"origin": savepoint.origin, "savepoint": savepoint.name}).encode())
+    if is_fork:
+        (folder / TARGETS).unlink(missing_ok=True)
+    planned = None
+    if following:
+        write_whole(folder / OFFSETS / str(savepoint.tip.batch + 1), following.encode())
+        planned = tip_of(folder, savepoint.tip.batch + 1)
+    exchange(place, folder)
+    return planned
+
+
+def tip_of(place: Path, batch: int) -> Tip | None:
+    """A batch of a checkpoint with its offsets, as a ledger has it; None where its entry cannot be read."""
+    tip = kept_batches(place).batches.get(batch)
+    if tip is None:
+        return None
+    lines = (place / OFFSETS / str(batch)).read_text(encoding="utf-8").splitlines()
+    version, _, *sources = lines
+    texts = (line if version == "v1" else line.partition(":")[2] for line in sources)
+    values = ["null" if text == VOID else text for text in texts]
+    names = [json.dumps(line.partition(":")[0]) for line in sources]
+    by_name = ",".join(f"{name}:{value}" for name, value in zip(names, values, strict=True))
+    offsets = f"[{','.join(values)}]" if version == "v1" else f"{{{by_name}}}"
+    return Tip(batch, tip.offsets, ends_text(offsets, json.dumps(_object(place / SOURCES))))
+
+
+def origin_of(place: Path, version: int) -> int:
+    """The checkpoint version in which the history of a checkpoint began."""
+    return int(_object(place / ORIGIN).get("origin", version))
+
+
+def _copied(query: str, place: Path, copy: Path, has_state: bool) -> Tip:
+    """A copy that is whole. Files that go while they are copied belong to batches before its end: it is done again."""
+    reason = "its checkpoint changes faster than it can be copied"
+    for _ in range(TRIES):
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        finished = kept_batches(place).finished
+        if finished is None:
+            raise _refused(query, "it has finished no batch yet")
+        try:
+            copy_batches(place, copy, finished, finished)
+        except (shutil.Error, FileNotFoundError):
+            continue
+        log, tip = kept_batches(copy), tip_of(copy, finished)
+        if log.finished == finished and tip is not None and (finished in log.states or not has_state):
+            return tip
+        reason = f"its checkpoint does not have the offsets and the state of batch {finished}"
+    raise _refused(query, reason)
+
+
+def _refused(query: str, reason: str) -> Exception:
+    return error("SAVEPOINT_REFUSED", name=query, reason=reason)
+
+
+def _read(path: Path) -> Savepoint:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] != FORMAT:
+            raise error("SAVEPOINT_UNREADABLE", path=str(path), detail=f"its format is {values['format']}")
+        tip = Tip(int(values["batch"]), values["digest"], values["ends"])
+        return Savepoint(
+            name=values["name"],
+            query=values["query"],
+            job=values["job"],
+            origin=int(values["origin"]),
+            version=int(values["version"]),
+            tip=tip,
+            taken=float(values["taken"]),
+            spec=json.dumps(values["spec"]),
+            folder=path.parent,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise error("SAVEPOINT_UNREADABLE", path=str(path), detail=f"{type(problem).__name__}: {problem}") from problem
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

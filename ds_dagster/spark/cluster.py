@@ -1,0 +1,152 @@
+"""What a Spark cluster gives the engine: executors that have what its jobs need, with their cores the number of
+partitions of state, and an end of that state with its run."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.settings import Settings
+from ds_dagster.spark.gateway import package
+from ds_dagster.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""Spark's setting for partitions of shuffles and of state; a checkpoint keeps the value of its first batch."""
+INSTANCES = "spark.executor.instances"
+EXECUTOR_SECONDS = 60.0
+"""How long a cluster may take to start the first executor, and those that ``spark.executor.instances`` asks for."""
+SETTLED_SECONDS = 2.0
+"""A cluster that gives what it has is complete when no executor has come for so long."""
+_PAUSE = 0.05
+PYTHON_PROPERTY = "spark.pyspark.python"
+PYTHON_PROBE = """
+import importlib.util, sys
+missing = [name for name in ("ds_dagster", "pyarrow") if importlib.util.find_spec(name) is None]
+if missing:
+    sys.exit("it has no module " + missing[0])
+import ds_dagster
+print("Python %d.%d with ds_dagster %s" % (*sys.version_info[:2], ds_dagster.__version__))
+"""
+"""What an executor's Python runs; its first line is compared with :data:`PYTHON_HERE`."""
+PYTHON_HERE = f"Python {sys.version_info.major}.{sys.version_info.minor} with ds_dagster {__version__}"
+
+
+def registered_cores(session: SparkSession, settings: Settings) -> int:
+    """Cores of the cluster's executors, 2 at least, when they have started.
+
+    Raises:
+        ExternalError: CLUSTER_HAS_NO_EXECUTORS.
+    """
+    context: Any = session.sparkContext._jsc.sc()
+    wanted = int(settings.spark.get(INSTANCES, "0"))
+    begin = changed = time.monotonic()
+    executors = 0
+    while not _is_complete(executors, wanted, time.monotonic() - changed):
+        if time.monotonic() - begin > EXECUTOR_SECONDS:
+            break
+        time.sleep(_PAUSE)
+        registered = context.getExecutorMemoryStatus().size() - 1  # the driver is listed, too
+        if registered != executors:
+            executors, changed = registered, time.monotonic()
+    if executors < 1:
+        raise error("CLUSTER_HAS_NO_EXECUTORS", master=settings.engine.master, seconds=int(EXECUTOR_SECONDS))
+    return int(context.defaultParallelism())
+
+
+def _is_complete(executors: int, wanted: int, seconds: float) -> bool:
+    """Whether no more executors are expected; ``seconds``: since the last one came."""
+    return executors > 0 and (executors >= wanted if wanted else seconds >= SETTLED_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class HostReport:
+    """What one process has, see ``dsdagster.cluster.Probe.Report``."""
+
+    host: str
+    spark: str
+    jar: str
+    sees_file: bool
+    python: str
+    problem: str
+
+    @classmethod
+    def of(cls, report: Any) -> HostReport:
+        """Of a record in Java."""
+        sees_file = bool(report.seesFile())
+        return cls(report.host(), report.spark(), report.jar(), sees_file, report.python(), report.problem())
+
+
+def check_executors(session: SparkSession, settings: Settings, *, runs_python: bool = False) -> None:
+    """Look whether the hosts of all executors have what jobs need: the state folder, the driver's versions of Spark and
+    of the operator jar, and Python where ``runs_python``. Nothing happens on a local master.
+
+    Raises:
+        ExternalError: CLUSTER_FOLDER_MISSING, CLUSTER_VERSION_SKEW, CLUSTER_PYTHON_MISSING; each names the host.
+    """
+    if not settings.engine.is_cluster:
+        return
+    python = settings.spark.get(PYTHON_PROPERTY, sys.executable)
+    probe = package(session, "dsdagster").cluster.Probe
+    lists: Any = session._jvm
+    command = lists.java.util.ArrayList()
+    for part in (python, "-c", PYTHON_PROBE) if runs_python else ():
+        command.add(part)
+    with _marker(settings.state) as marker:
+        driver = HostReport.of(probe.here(str(marker), lists.java.util.ArrayList()))
+        reports = [
+            HostReport.of(report) for report in probe.executors(session.sparkContext._jsc.sc(), str(marker), command)
+        ]
+    problem = problem_of(driver, reports, str(settings.state), python if runs_python else "")
+    if problem is not None:
+        raise problem
+
+
+@contextmanager
+def _marker(folder: Path) -> Iterator[Path]:
+    """A file that nobody can have but who has the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder / f"seen-{uuid.uuid4().hex}"
+    marker.touch()
+    try:
+        yield marker
+    finally:
+        marker.unlink()
+
+
+def problem_of(driver: HostReport, reports: Iterable[HostReport], folder: str, python: str) -> DsError | None:
+    """What the first unfit executor lacks; ``python``: the program that it has to have, if any."""
+    for report in reports:
+        host = report.host
+        if not report.sees_file:
+            return error("CLUSTER_FOLDER_MISSING", host=host, folder=folder)
+        versions = [
+            (f"Spark {report.spark}", f"Spark {driver.spark}"),
+            (f"the operator jar {report.jar}", f"the operator jar {driver.jar}"),
+            (report.python or PYTHON_HERE, PYTHON_HERE),
+        ]
+        for theirs, ours in versions:
+            if theirs != ours:
+                return error("CLUSTER_VERSION_SKEW", host=host, theirs=theirs, ours=ours)
+        if python and not report.python:
+            return error("CLUSTER_PYTHON_MISSING", host=host, python=python, needed=PYTHON_HERE, detail=report.problem)
+    return None
+
+
+def close_ended_stores(session: SparkSession) -> tuple[int, Sequence[str]]:
+    """Write and close the state of runs that have ended, before anybody changes their checkpoints.
+
+    Returns:
+        How many stores were open, and the executors of a cluster that did not answer within half a minute.
+    """
+    closed = package(session, "dsdagster").checkpoint.EndedStores.close(session._jsparkSession)
+    return int(closed.stores()), list(closed.silent())

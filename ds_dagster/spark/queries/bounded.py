@@ -1,0 +1,120 @@
+"""The rows of a query without state for records between offsets: the plan that its stream runs, over a bounded read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.reading.skip import SkippedRecord
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.queries.batch_writers import BatchWriter
+from ds_dagster.spark.queries.prepared import prepare
+from ds_dagster.spark.queries.query import close
+from ds_dagster.spark.queries.sources import resolved
+from ds_dagster.spark.records.columns import field
+from ds_dagster.spark.session import active
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FORMATS = frozenset({"kafka", "ds-kafka-skipping"})
+_OF_STREAMS = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger")
+"""Options of a Kafka source that a bounded read has none of, in small letters."""
+MARGIN = timedelta(days=1)
+"""More than the difference that rounding and a zone make between a time here and in a table."""
+
+
+def bounded_rows(
+    spark: SparkSession,
+    query: BoundQuery,
+    read: ReadSpec,
+    write: WriteSpec,
+    resolve: Resolver,
+    offsets: Mapping[str, tuple[int, int]],
+    span: TimeRange,
+    skips: Sequence[SkippedRecord] = (),
+) -> pyarrow.Table:
+    """The rows of one slice of a topic.
+
+    Args:
+        spark: any session with Kafka's connector.
+        query: without state, of one part and one source; it fills a table.
+        read: of its source.
+        write: of its table.
+        resolve: gives option values.
+        offsets: partition → (first, after the last).
+        span: rows of it are computed, and those about it: the table says which are in it.
+        skips: records that the job passes.
+
+    Returns:
+        The target's columns.
+
+    Raises:
+        DsError: a failure of Spark is classified.
+    """
+    if read.format not in FORMATS:
+        raise error("INTERNAL", where=f"a bounded read of {read.format}")
+
+    def records(_scan: Scan, _spec: ReadSpec | None) -> DataFrame:
+        return _between(spark, read, resolve, offsets)
+
+    (part,) = query.parts
+    (scan,) = query.scans
+    prepared = prepare(
+        spark,
+        query,
+        reads={scan.source_name: read},
+        writes={part.name: write},
+        identity=SinkIdentity(f"backfill.{query.name}", 1),
+        resolve=resolve,
+        job_name=f"backfill {query.name}",
+        provider=records,
+        skips=skips,
+    )
+    try:
+        ((frame, writer),) = [(sink.frame, sink.writer) for sink in prepared.sinks]
+        if not isinstance(writer, BatchWriter):
+            raise error("INTERNAL", where=f"a bounded read of {query.name}, which fills no table")
+        with active(prepared.session):
+            column, type_ = field(span.column), frame.schema[span.column].dataType
+            begin, end = (sf.lit(moment).cast(type_) for moment in _around(span))
+            return writer.rows(frame.where((column >= begin) & (column <= end)))
+    except SPARK_ERRORS as problem:
+        raise classify(problem, query.entities) from problem
+    finally:
+        close(prepared)
+
+
+def _around(span: TimeRange) -> tuple[datetime, datetime]:
+    least, most = datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+    begin = span.begin - MARGIN if span.begin - least > MARGIN else least
+    return begin, span.end + MARGIN if most - span.end > MARGIN else most
+
+
+def _between(
+    spark: SparkSession, read: ReadSpec, resolve: Resolver, offsets: Mapping[str, tuple[int, int]]
+) -> DataFrame:
+    """Records with the columns that provided sources have."""
+    options = {k: v for k, v in resolved(read.options, resolve).items() if k.lower() not in _OF_STREAMS}
+    topic = options.pop("subscribe")
+    ends = {
+        name: json.dumps({topic: {part: pair[side] for part, pair in offsets.items()}})
+        for side, name in enumerate(("startingOffsets", "endingOffsets"))
+    }
+    assigned = {"assign": json.dumps({topic: [int(part) for part in offsets]}), **ends}
+    frame = spark.read.format("kafka").options(**{**options, **assigned, "failOnDataLoss": "true"}).load()
+    envelope = read.envelope
+    parts = {"key": envelope.key, "value": envelope.value, "timestamp": envelope.timestamp}
+    parts |= {"partition": envelope.partition, "order": envelope.order}
+    parts |= {"headers": envelope.headers} if envelope.headers else {}
+    return frame.select(*(sf.expr(text).alias(name) for name, text in parts.items()))

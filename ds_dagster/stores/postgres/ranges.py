@@ -1,0 +1,127 @@
+"""Rows of a range of time are replaced: they are staged in a table of the session, batch by batch, and take the place
+of the old ones in one short transaction. A session that ends takes its staged rows with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.ledger import Tip, batch_text
+from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.errors import error
+from ds_dagster.stores.postgres.tables import STAGE, TableStatements
+
+if TYPE_CHECKING:
+    import pyarrow
+    from psycopg2.sql import Composable
+
+    from ds_dagster.stores.postgres.loader import PostgresLoader
+
+STAGED = "ds_range"
+
+
+class RangeStatements:
+    """SQL of one range."""
+
+    def __init__(self, table: TableStatements, span: TimeRange) -> None:
+        self.table, self.sql, self.span = table, table.sql, span
+        self.staged = table.sql.Identifier("pg_temp", STAGED)
+
+    def create(self) -> tuple[Composable, ...]:
+        """An empty table of the session with the columns that are written, in the target's types."""
+        names = self.table._names([column.name for column in self.table.target.columns])
+        new = self.sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
+            self.sql.Identifier(STAGED), names, self.table.target_name
+        )
+        return self.sql.SQL("DROP TABLE IF EXISTS {}").format(self.staged), new
+
+    def stage(self) -> Composable:
+        """Rows of one batch, cast to the target's types."""
+        return self.table._insert(self.staged, self.table.stage, self.table.casts)
+
+    def lock(self) -> Composable:
+        """Whoever writes the target waits, readers do not."""
+        return self.sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(self.table.target_name)
+
+    def ledger_rows(self, tip: Tip) -> Composable:
+        """How many ledger rows say that this job has written a batch into the table that has this name now."""
+        sql, own = self.sql, self.table.identity
+        values = {"job": own.job, "version": own.version, "epoch": tip.batch, "target": self.table.target.path[1]}
+        same = sql.SQL(" AND ").join(
+            sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in values.items()
+        )
+        return sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self.table.ledger, same)
+
+    def delete(self) -> Composable:
+        """The rows of the range; gives their number."""
+        return self.sql.SQL("WITH gone AS (DELETE FROM {} WHERE {} RETURNING 1) SELECT count(*) FROM gone").format(
+            self.table.target_name, self._within()
+        )
+
+    def insert(self) -> Composable:
+        """The staged rows of the range into the target; gives their number."""
+        rows = self.table._insert(self.table.target_name, self.staged, {})
+        return self.sql.SQL("WITH new AS ({} WHERE {} RETURNING 1) SELECT count(*) FROM new").format(
+            rows, self._within()
+        )
+
+    def _within(self) -> Composable:
+        """The same for rows that go and rows that come: a time is compared as it is stored, rounded and converted."""
+        type_ = next(c.native_type for c in self.table.target.columns if c.name == self.span.column)
+        has_zone = "tz" in type_ or "with time zone" in type_
+        begin, end = (m if has_zone else m.replace(tzinfo=None) for m in (self.span.begin, self.span.end))
+        return self.sql.SQL("{column} >= {begin} AND {column} < {end}").format(
+            column=self.sql.Identifier(self.span.column), begin=self.sql.Literal(begin), end=self.sql.Literal(end)
+        )
+
+
+def replace_range(loader: PostgresLoader, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
+    """See ``catalog.ranges.ReplacesRanges``."""
+    with loader._preparation() as cursor:
+        state = loader._look(cursor)
+        if state.target is None:
+            raise error("TARGET_GONE", table=loader.table, sink=batch_text(tip), checkpoint=batch_text(tip))
+        if state.difference:
+            raise error("TARGET_DIFFERS", table=loader.table, difference=state.difference)
+        if state.target.referenced:  # a delete may cascade
+            raise error("TARGET_REFERENCED", table=loader.table)
+        loader._written_as(state.target)
+        statements = RangeStatements(loader._statements(), span)
+        _check_newest(loader, statements, cursor, tip)
+    with loader._transaction() as bulk:
+        for statement in statements.create():
+            bulk.execute(statements.table.text(statement))
+    for rows in batches:
+        if rows.num_rows:
+            with loader._transaction() as bulk:
+                bulk.adbc_ingest(STAGE, loader._staged(rows, tip), mode="create", temporary=True)
+                for statement in (statements.stage(), statements.table.drop_stage()):
+                    bulk.execute(statements.table.text(statement))
+    return _exchanged(loader, statements, tip)
+
+
+def _exchanged(loader: PostgresLoader, statements: RangeStatements, tip: Tip) -> Replaced:
+    """Between the lock and the commit nobody writes the table: its ledger says what the rows have to be of."""
+    text = statements.table.text
+    with loader._transaction() as bulk:
+        bulk.execute(text(statements.lock()))
+        _check_newest(loader, statements, bulk, tip)
+        numbers = []
+        for statement in (statements.delete(), statements.insert()):
+            bulk.execute(text(statement))
+            numbers.append(int(bulk.fetchone()[0]))
+    return Replaced(*numbers)
+
+
+def _check_newest(loader: PostgresLoader, statements: RangeStatements, cursor: Any, tip: Tip) -> None:
+    """A batch since, a reset, and another version that was promoted to the table's name are all seen in the ledger.
+
+    Raises:
+        UserError: BACKFILL_OVERTAKEN.
+    """
+    facts = loader._ledger(cursor).facts
+    cursor.execute(statements.table.text(statements.ledger_rows(tip)))
+    is_served = cursor.fetchone()[0] > 0
+    is_newest = facts.version == loader.identity.version and facts.tip is not None and facts.tip.is_same(tip)
+    if not (is_served and is_newest):
+        raise error("BACKFILL_OVERTAKEN", table=loader.table, batch=batch_text(tip))

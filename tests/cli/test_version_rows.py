@@ -1,0 +1,85 @@
+"""Rows of a staged version are compared with those of the one that serves before it takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.cli.version_rows import check_rows
+from ds_dagster.errors import DsError
+from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.versioning import Versions
+from ds_dagster.settings import Settings
+from ds_dagster.stores.sqlite.views import SqliteViews
+from tests.runtime.fakes import FakeClock
+
+SQL = """
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092', 'tls.disabled' = TRUE);
+CREATE STREAM clicks (url VARCHAR, n BIGINT) WITH ('store' = 'k', 'topic' = 'clicks', 'value.format' = 'json');
+CREATE MATERIALIZED VIEW v AS SELECT url, COUNT(*) AS c FROM clicks GROUP BY url;
+"""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def staged(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[LoadedProject, Control]]:
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="k")
+    first, changed = (
+        compile_texts([("a.sql", SQL.replace("COUNT(*)", call))], settings) for call in ("COUNT(*)", "SUM(n)")
+    )
+    control = Control.open(settings, clock=clock, environment={})  # type: ignore[arg-type]
+    control.ensure(first, ["v"])
+    Versions(control).stage(changed, "v")
+    yield changed, control
+    control.journal.close()
+
+
+def reads(control: Control, monkeypatch: pytest.MonkeyPatch, before: int, rows: int, caught_up: float | None) -> None:
+    """What the stores count, and when the staged version was at its end."""
+    counts = {0: before, 2: rows}
+    monkeypatch.setattr(SqliteViews, "count_version", lambda *arguments: counts[arguments[-1]])
+    status = replace(control.status("v@2"), state="RUNNING", caught_up=caught_up)
+    monkeypatch.setattr(Control, "status", lambda *_: status)
+
+
+@pytest.mark.parametrize(("before", "rows"), [(100, 110), (100, 90), (0, 5), (100, 100)])
+def test_numbers_that_are_near_pass(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: int, rows: int
+) -> None:
+    reads(staged[1], monkeypatch, before, rows, clock.now())
+    check_rows(*staged, "v", 5.0, 10.0)
+
+
+@pytest.mark.parametrize(("before", "rows"), [(100, 111), (100, 89), (100, 0)])
+def test_numbers_that_are_far_apart_ask_first(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: int, rows: int
+) -> None:
+    reads(staged[1], monkeypatch, before, rows, clock.now())
+    with pytest.raises(DsError) as refused:
+        check_rows(*staged, "v", 5.0, 10.0)
+    assert refused.value.condition == "PROMOTION_CHANGES_ROWS"
+    assert f"has {rows} rows, and the one that serves {before}" in refused.value.message
+    check_rows(*staged, "v", 5.0, 100.0)
+
+
+def test_rows_are_counted_when_everything_is_read(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads(staged[1], monkeypatch, 100, 100, None)
+    with pytest.raises(DsError) as refused:
+        check_rows(*staged, "v", 5.0, 10.0)
+    assert refused.value.condition == "PROMOTION_TIMED_OUT"
+    assert clock.ticks > 105.0
+
+
+def test_a_query_without_a_staged_version_is_passed(staged: tuple[LoadedProject, Control]) -> None:
+    Versions(staged[1]).abandon("v")
+    check_rows(*staged, "v", 5.0, 10.0)

@@ -1,0 +1,66 @@
+"""Records go back into a Kafka topic once, with the notes that say so, whenever the sender ends."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from confluent_kafka import KafkaException
+
+from ds_dagster.catalog.entity import EntityPlan, RawRecord
+from ds_dagster.catalog.redriving import SENT_SUFFIX, RepairedRecord
+from ds_dagster.errors import DsError
+from ds_dagster.local.addresses import LocalAddresses
+from ds_dagster.stores.kafka.admin import KafkaAdmin
+
+pytestmark = [pytest.mark.conformance, pytest.mark.servers]
+COUNT = 5
+
+
+@pytest.fixture(scope="module")
+def kafka(local_servers: Callable[..., LocalAddresses]) -> str:
+    return local_servers("kafka").kafka
+
+
+def repaired(number: int, partition: int | None = 0) -> RepairedRecord:
+    note = json.dumps({"by": "me"})
+    return RepairedRecord(f"0/{number}/7", f"k{number}".encode(), b'{"n": 1}', 1_000 + number, partition, note)
+
+
+def committed(admin: KafkaAdmin, topic: str) -> list[RawRecord]:
+    return list(admin.records(topic, from_beginning=True, limit=1 << 62, stopped=lambda: False))
+
+
+def test_records_and_their_notes_are_there_together_and_once(kafka: str) -> None:
+    topic = f"orders_{uuid.uuid4().hex[:8]}"
+    with closing(KafkaAdmin("k", {"bootstrap.servers": kafka})) as admin:
+        admin.ensure(EntityPlan(topic, {"topic.partitions": 2, "topic.replicas": 1}))
+        assert admin.operations().redriven(topic) == frozenset() and admin.describe(topic + SENT_SUFFIX) is None
+        killed = admin.operations().redriver(topic)
+        assert killed.sent() == frozenset()
+        killed._producer.begin_transaction()
+        for number in range(COUNT):
+            killed._produce(repaired(number))
+        killed._producer.flush(30)  # on the broker, not committed
+
+        sender = admin.operations().redriver(topic)
+        assert sender.sent() == frozenset() and committed(admin, topic) == []
+        sender.send([repaired(number, number % 2) for number in range(COUNT)])
+        with pytest.raises(DsError):
+            killed.send([repaired(9)])
+        with pytest.raises(KafkaException):
+            killed._producer.commit_transaction(30)  # the later sender has fenced it
+
+        again = admin.operations().redriver(topic)
+        assert again.sent() == {repaired(number).id for number in range(COUNT)}
+        records = committed(admin, topic)
+        assert sorted((r.key, r.partition, r.timestamp_millis) for r in records) == [
+            (f"k{number}".encode(), str(number % 2), 1_000 + number) for number in range(COUNT)
+        ]
+        notes = committed(admin, topic + SENT_SUFFIX)
+        assert [json.loads(note.value or b"") for note in notes] == [{"by": "me"}] * COUNT
+        for redriver in (sender, again):
+            redriver.close()

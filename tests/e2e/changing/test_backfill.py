@@ -1,0 +1,201 @@
+"""``ds backfill`` of a table whose rows were damaged: inside of a range they are those of a plain model of the topic's
+records, outside of it nothing changes, and a run that is killed changes nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.cli.commands.backfill import Backfill
+from ds_dagster.cli.main import run
+from ds_dagster.errors import DsError
+from ds_dagster.runtime.deciding.backfilling import Slice
+from tests.e2e.feeding import WAIT, House, until
+
+DAY = 86_400_000
+BEGIN = 1_700_000_000_000
+NUMBERS = count()
+TABLE = "moments_rows"
+Row = tuple[datetime, int, str]
+
+
+def ds(house: House, *words: str) -> tuple[int, Any, str]:
+    """Exit code, JSON and all that a command says."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run([*words, "--project", str(house.root), "--json"])
+    return code, json.loads(out.getvalue() or "{}"), out.getvalue() + err.getvalue()
+
+
+def send(house: House, chance: random.Random, rows: int) -> None:
+    """Records whose times are in any order."""
+    words = ("a", "b", None)
+    house.send(
+        "moments",
+        [{"at": BEGIN + chance.randrange(DAY), "id": next(NUMBERS), "word": chance.choice(words)} for _ in range(rows)],
+    )
+
+
+def moment(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, timezone.utc)
+
+
+def wanted(house: House) -> list[tuple[Any, ...]]:
+    values = [record.value or {} for record in house.records("moments")]
+    rows = [(moment(v["at"]), v["id"], v["word"].upper() if v["word"] else None) for v in values if v["id"] % 7]
+    return sorted(rows, key=str)
+
+
+def stored(house: House) -> list[tuple[Any, ...]]:
+    rows = house.table(f"SELECT happened, id, word FROM {TABLE}")
+    zoned = [(row["happened"].astimezone(timezone.utc), row["id"], row["word"]) for row in rows]
+    return sorted(zoned, key=str)
+
+
+def damage(house: House) -> None:
+    """Rows that are wrong, missing and too many, all over the day."""
+    with house.warehouse() as cursor:
+        cursor.execute(f"UPDATE {TABLE} SET word = 'wrong' WHERE id % 3 = 0")
+        cursor.execute(f"DELETE FROM {TABLE} WHERE id % 5 = 1")
+        cursor.execute(
+            f"INSERT INTO {TABLE} SELECT happened + interval '1 second', id, word FROM {TABLE} WHERE id % 4 = 2"
+        )
+
+
+def inside(rows: list[tuple[Any, ...]], begin: int, end: int) -> list[tuple[Any, ...]]:
+    return [row for row in rows if moment(begin) <= row[0] < moment(end)]
+
+
+def outside(rows: list[tuple[Any, ...]], begin: int, end: int) -> list[tuple[Any, ...]]:
+    return [row for row in rows if not moment(begin) <= row[0] < moment(end)]
+
+
+@pytest.mark.slow  # four commands start Spark: more than a minute of processor time for each seed
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_range_is_as_the_stream_computes_it(house: House, seed: int) -> None:
+    chance = random.Random(seed)
+    house.recover()
+    send(house, chance, 300)
+    house.load(TABLE)
+    assert stored(house) == wanted(house)
+    send(house, chance, 40)  # not loaded yet: they are no part of the table
+    loaded = stored(house)
+    damage(house)
+    damaged = stored(house)
+    begin, end = sorted(BEGIN + chance.randrange(DAY) for _ in range(2))
+    span = ("--from", moment(begin).isoformat(), "--to", moment(end).isoformat())
+    killed(house, span)
+    assert stored(house) == damaged, "a run that is killed changes nothing"
+    code, told, said = ds(house, "backfill", TABLE, *span)
+    assert code == 0, said
+    assert told["rows"] == {
+        "deleted": len(inside(damaged, begin, end)),
+        "inserted": len(inside(loaded, begin, end)),
+    }
+    assert inside(stored(house), begin, end) == inside(loaded, begin, end)
+    assert outside(stored(house), begin, end) == outside(damaged, begin, end)
+    whole = ("--from", "2000-01-01", "--to", "2100-01-01T00:00:00+02:00", "--by", "happened")
+    overtaken(house)
+    code, _, said = ds(house, "backfill", TABLE, *whole)
+    assert code == 0, said
+    assert stored(house) == wanted(house), "history, and what was loaded meanwhile"
+    assert "backfill of happened from" in house.control.transitions(TABLE)[0].reason
+    send(house, chance, 20)
+    house.load(TABLE)
+    assert stored(house) == wanted(house), "loads go on where they were"
+
+
+def killed(house: House, span: tuple[str, ...]) -> None:
+    """A run that is killed while it computes rows."""
+    command = (str(Path(sys.executable).with_name("ds")), "backfill", TABLE, *span, "--rate", "4")
+    process = subprocess.Popen(command, cwd=house.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stages() -> bool:
+        assert process.poll() is None
+        return bool(house.table("SELECT 1 AS one FROM pg_class WHERE relname = 'ds_range'"))
+
+    try:
+        until(stages, "there is a place for rows")
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(WAIT)
+
+
+def overtaken(house: House) -> None:
+    """A load between the rows and their exchange: the rows are not those of all its records any more."""
+    span = TimeRange("happened", moment(BEGIN), moment(BEGIN + DAY))
+    after: list[list[tuple[Any, ...]]] = []
+
+    class Overtaken(Backfill):
+        def _rows(self, whole: Slice) -> Iterator[Any]:
+            yield from super()._rows(whole)
+            house.load(TABLE)
+            after.append(stored(house))
+
+    backfill = Overtaken(house.project, house.control, house.project.queries[TABLE], span, None, None)
+    whole = backfill.planned()
+    with pytest.raises(DsError) as refused:
+        backfill.carried_out(whole)
+    assert refused.value.condition == "BACKFILL_OVERTAKEN"
+    assert [stored(house)] == after
+
+
+def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) -> None:
+    send(house, random.Random(5), 50)
+    house.start("moments_words")
+    house.load(TABLE)
+    records = len(house.records("moments"))
+    until(lambda: sum(row["n"] for row in house.view("moments_words")) == records, "the words are counted")
+    until(lambda: house.control.status("moments_words").fastest, "a batch was measured")
+    house.stop("moments_words")
+    before = planned(house)
+    assert {name: line["effort"]["drift"] for name, line in before.items()} == {"moments_words": [], TABLE: []}
+    file = house.root / "sql" / "backfills.sql"
+    text = file.read_text()
+    try:
+        file.write_text(text.replace("COUNT(*) AS n", "COUNT(*) AS n, MAX(id) AS newest"))
+        with house.warehouse() as cursor:
+            cursor.execute(f"ALTER TABLE {TABLE} DROP COLUMN word")
+        add_partition(house)
+        lines = planned(house)
+    finally:
+        file.write_text(text)
+    effort, drift = lines["moments_words"]["effort"], "prod_kafka.moments: topic.partitions is 3, not 2"
+    (read,) = effort["reads"]
+    assert (read["entity"], read["records"], read["is_cut"]) == ("prod_kafka.moments", records, False)
+    assert 0 < read["bytes"] < records * 200 and effort["seconds"] > 0
+    assert read["expires"] is None, "local brokers keep records for ever"
+    assert effort["drift"] == [drift] and effort["unknown"] == []
+    own, column = lines[TABLE]["effort"]["drift"]
+    assert own == drift and "word" in column, column
+    shown = io.StringIO()
+    with redirect_stdout(shown), redirect_stderr(io.StringIO()):
+        run(["plan", TABLE, "--online", "--markdown", "--project", str(house.root)])
+    assert "| drifted |" in shown.getvalue() and f"drifted: {drift}" in shown.getvalue()
+
+
+def planned(house: House) -> dict[str, Any]:
+    code, lines, said = ds(house, "plan", "moments_words", TABLE, "--online")
+    assert code == 0, said
+    return {line["name"]: line for line in lines}
+
+
+def add_partition(house: House) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    admin = AdminClient({"bootstrap.servers": house.bootstrap})
+    admin.create_partitions([NewPartitions("moments", 3)])["moments"].result(60)

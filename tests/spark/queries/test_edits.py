@@ -1,0 +1,156 @@
+"""Edits that keep their checkpoint, stopped and started both ways, against a batch query over all records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.plan.identity.edits import Definition, Edit, edits
+
+PHASES: tuple[tuple[int, Mapping[str, tuple[tuple[int, str, str, int, int], ...]]], ...] = (
+    (
+        80_000,
+        {
+            "a": (
+                *((1, "q", "A1", 1, 10), (2, "b", "A2", 2, 20), (1, "c", "A3", 3, 61)),
+                *((3, "d", "A4", 4, 62), (1, "e", "A5", 5, 63)),
+            ),
+            "b": ((1, "q", "B1", 1, 11), (2, "c", "B2", 2, 64), (3, "d", "B3", 3, 65)),
+            "u": ((1, "q", "U1", 1, 1), (2, "b", "U2", 2, 2), (3, "c", "U3", 3, 3)),
+            "z": ((1, "r", "Z1", 1, 1), (2, "s", "Z2", 2, 2), (3, "t", "Z3", 3, 3)),
+        },
+    ),
+    (
+        170_000,
+        {
+            "a": ((1, "q", "A6", 6, 95), (2, "z", "A7", 0, 96), (4, "b", "A8", 4, 150), (3, "e", "A9", 9, 151)),
+            "b": ((1, "e", "B4", 4, 97), (3, "d", "B5", 5, 98), (4, "q", "B6", 6, 152)),
+            "u": ((1, "r", "U4", 4, 92), (2, "q", "U5", 5, 93), (4, "d", "U6", 6, 94)),
+            "z": ((2, "q", "Z4", 4, 92), (4, "v", "Z5", 5, 94)),
+        },
+    ),
+    (
+        400_000,
+        {
+            "a": ((1, "f", "A10", 7, 185), (2, "q", "A11", 8, 186), (4, "c", "A12", 1, 187), (3, "q", "A13", 2, 250)),
+            "b": ((1, "f", "B7", 7, 188), (2, "g", "B8", 8, 189), (4, "c", "B9", 9, 190), (3, "h", "B10", 1, 251)),
+            "u": ((1, "s", "U7", 7, 181), (2, "t", "U8", 8, 182), (3, "q", "U9", 9, 183)),
+            "z": ((1, "q", "Z6", 6, 181), (3, "q", "Z7", 7, 182), (4, "d", "Z8", 8, 183)),
+        },
+    ),
+)
+"""Watermark at the end of a phase, and its records: four columns and seconds of event time. Restarts lie between rows
+that join, within windows, and before updates of a key."""
+COLUMNS = {
+    "a": ("k", "x", "y", "n", "ts"),
+    "b": ("k", "v", "w", "n", "ts"),
+    "u": ("k", "p", "q", "n", "ts"),
+    "z": ("k", "p", "q", "n", "ts"),
+}
+KEYED = ("u", "z")
+NEWEST = "CREATE VIEW {0} AS SELECT * FROM {0}_all QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
+VERSIONS = """CREATE VIEW {0}_versions AS
+SELECT *, ts AS since, lead(ts, 1, 9000000000000000) OVER (PARTITION BY k ORDER BY ts) AS til FROM {0}_all"""
+
+
+def records(topic: str, phase: int) -> Iterator[dict[str, Any]]:
+    for *values, seconds in PHASES[phase][1][topic]:
+        yield dict(zip(COLUMNS[topic], (*values, seconds * 1000), strict=True))
+
+
+def batch(definition: Definition, phases: int) -> list[dict[str, Any]]:
+    """What the definition makes of the records of the first phases, as DuckDB computes it."""
+    with duckdb.connect() as connection:
+        for topic, columns in COLUMNS.items():
+            table = f"{topic}_all" if topic in KEYED else topic
+            types = {"ts": "BIGINT", "k": "INTEGER", "n": "INTEGER"}
+            declared = ", ".join(f"{name} {types.get(name, 'VARCHAR')}" for name in columns)
+            connection.execute(f"CREATE TABLE {table} ({declared})")
+            for phase in range(phases):
+                for row in records(topic, phase):
+                    connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", list(row.values()))
+        for topic in KEYED:
+            connection.execute(NEWEST.format(topic))
+            connection.execute(VERSIONS.format(topic))
+        now = PHASES[phases - 1][0] if phases else 0
+        result = connection.execute(definition.model.replace("$now", str(now)))
+        names = [column[0] for column in result.description]
+        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        return [{name: value for name, value in row.items() if name != "closes"} for row in rows]
+
+
+def text_of(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def appended(history: tuple[Definition, ...]) -> Counter[str]:
+    """Each phase adds the rows that its definition makes of all records and not of those before it."""
+    total: Counter[str] = Counter()
+    for phase, definition in enumerate(history):
+        now, before = (Counter(map(text_of, batch(definition, n))) for n in (phase + 1, phase))
+        total += now - before
+    return total
+
+
+def folded(history: tuple[Definition, ...], keys: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The row of a key is that of the last phase whose records changed it; the model shows rows that a filter leaves
+    out as missing."""
+    state: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for phase, definition in enumerate(history):
+        rows = [{tuple(row[key] for key in keys): row for row in batch(definition, n)} for n in (phase + 1, phase)]
+        topics = set(re.findall(r"\b(?:FROM|JOIN) (\w)\b", definition.model))
+        touched = {(row["k"],) for topic in topics for row in records(topic, phase)} if keys == ("k",) else set()
+        now, before = rows
+        for key in touched | {key for key in now | before if now.get(key) != before.get(key)}:
+            state.pop(key, None)
+            state |= {key: now[key]} if key in now else {}
+    return state
+
+
+def rows_of(bench: Any, keys: tuple[str, ...]) -> Any:
+    """What the query has written: a bag of rows, or the rows by key."""
+    if not keys:
+        return Counter(map(text_of, bench.values))
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for text, value in bench.folded().items():
+        key = json.loads(text)
+        rows[tuple(key[name] for name in keys)] = {**key, **value}
+    return rows
+
+
+def run(bench: Any, history: tuple[Definition, ...]) -> None:
+    """One definition after the other on one checkpoint, each with the records of its phase."""
+    for phase, definition in enumerate(history):
+        bench.compile(definition.sql)
+        query = bench.start("s")
+        for topic in COLUMNS:
+            for row in records(topic, phase):
+                bench.send(topic, row, key={"k": row["k"]} if topic in KEYED else None, at=row["ts"])
+        bench.settle(query)
+        if bench.running[-1][0].clock:
+            bench.advance(query, PHASES[phase][0])
+        bench.stop()
+
+
+def cases() -> Iterator[Any]:
+    """The first edit of each kind of query in each run, all in the long tier."""
+    kinds = set()
+    for edit in edits():
+        if edit.verdict == "keeps" and edit.run:
+            kind, _, _ = edit.title.partition(":")
+            yield pytest.param(edit, id=edit.title, marks=[pytest.mark.slow] if kind in kinds else [])
+            kinds.add(kind)
+
+
+@pytest.mark.parametrize("edit", list(cases()))
+def test_rows_are_those_of_the_model(bench, edit: Edit) -> None:
+    history = (edit.before, edit.after, edit.before)
+    run(bench, history)
+    expected: Any = folded(history, edit.keys) if edit.keys else appended(history)
+    assert rows_of(bench, edit.keys) == expected
