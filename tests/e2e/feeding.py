@@ -285,17 +285,22 @@ class House:
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
 
     def send(self, topic: str, rows: Iterable[Row], *, key: str = "", partition: int = -1) -> None:
-        """Values into a topic; ``key`` names the column that becomes the record's key."""
+        """Values into a topic that exists; ``key`` names the column that becomes the record's key."""
+        refused: list[str] = []
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                refused.append(str(error))
+
         for row in rows:
+            text = json.dumps({key: row[key]}) if key else None
             while True:
                 try:
-                    self.producer.produce(
-                        topic, json.dumps(row), key=json.dumps({key: row[key]}) if key else None, partition=partition
-                    )
+                    self.producer.produce(topic, json.dumps(row), text, partition, delivered)
                     break
                 except BufferError:
                     self.producer.poll(0.1)
-        assert self.producer.flush(WAIT) == 0
+        assert self.producer.flush(WAIT) == 0 and not refused, refused[:3]
 
     def put(self, stream: str, rows: Sequence[Row | None], *, key: str, keys: Sequence[str] = ()) -> None:
         """Values into a Kinesis stream, in order; None deletes the key of the same place in ``keys``."""

@@ -89,6 +89,7 @@ def outside(rows: list[tuple[Any, ...]], begin: int, end: int) -> list[tuple[Any
 def test_a_range_is_as_the_stream_computes_it(house: House, seed: int) -> None:
     chance = random.Random(seed)
     house.recover()
+    house.load(TABLE)  # makes the topic
     send(house, chance, 300)
     house.load(TABLE)
     assert stored(house) == wanted(house)
@@ -155,8 +156,8 @@ def overtaken(house: House) -> None:
 
 
 def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) -> None:
-    send(house, random.Random(5), 50)
     house.start("moments_words")
+    send(house, random.Random(5), 50)
     house.load(TABLE)
     records = len(house.records("moments"))
     until(lambda: sum(row["n"] for row in house.view("moments_words")) == records, "the words are counted")
