@@ -21,7 +21,6 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.checkpoint_files import SOURCES, TARGETS
-from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, reread, seconds_of
 from ds_dagster.runtime.planning.planned import PlannedChange
@@ -114,8 +113,7 @@ class OnlinePlan:
         """Whether it is another entity of the same name than the one that the checkpoint knows."""
         if facts is None or not facts.identity or not self.control.shares_host() or not self.control.journal.exists():
             return
-        checkpoints = Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
-        place = checkpoints.path(status.writes_as, status.checkpoint_version)
+        place = self.control.checkpoints().path(status.writes_as, status.checkpoint_version)
         sources, targets = (_identities(place / name) for name in (SOURCES, TARGETS))
         own = [sources.get(scan.source_name) for scan in query.scans if scan.relation.name == relation.name]
         own.append(targets.get(_shown(relation)))

@@ -387,19 +387,20 @@ class Control:
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoint folders of this project's queries."""
+        return Checkpoints(self.places.checkpoints, self.journal.identity())
+
     def old_checkpoints(self) -> Sequence[OldCheckpoint]:
         """Checkpoint folders of former versions, for ``ds gc``."""
         current = {job.writes_as: job.checkpoint_version for job in self._jobs().values()}
-        return self._checkpoints().old(current) if current else ()
+        return self.checkpoints().old(current) if current else ()
 
     def delete_checkpoint(self, checkpoint: OldCheckpoint) -> None:
         """Delete one of :meth:`old_checkpoints` for good."""
-        self._checkpoints().delete(checkpoint)
+        self.checkpoints().delete(checkpoint)
 
     # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.places.checkpoints, self.journal.identity())
 
     def shares_host(self) -> bool:
         """Whether the engine's files are on this machine."""

@@ -17,7 +17,6 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.checkpoint_files import put_checkpoint
 from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
-from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.from_sink import FromSink, from_sink, needs_its_checkpoint
 from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, Way, ways
@@ -103,8 +102,7 @@ class Repair:
 
     @property
     def _checkpoint(self) -> Path:
-        checkpoints = Checkpoints(self.control.places.checkpoints, self.control.journal.identity())
-        return checkpoints.path(self.status.writes_as, self.status.checkpoint_version)
+        return self.control.checkpoints().path(self.status.writes_as, self.status.checkpoint_version)
 
     @property
     def _identity(self) -> SinkIdentity:

@@ -19,7 +19,6 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.checkpoint_switch import entry_at
-from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
 from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
@@ -88,7 +87,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
         spec=job.spec,
         folder=savepoints.root,
     )
-    place = _checkpoints(control).path(job.writes_as, job.checkpoint_version)
+    place = control.checkpoints().path(job.writes_as, job.checkpoint_version)
     has_state = query is not None and any(node.is_stateful for node in query.plan.walk())
     return savepoints.take(savepoint, place, about, has_state=has_state)
 
@@ -171,7 +170,7 @@ class Restore:
     def carried_out(self, decided: Restoring) -> JobStatus:
         """Make the checkpoint, note its batch in the sinks' ledgers, and start. May be done again after a kill."""
         name, version = self.query.name, self.status.checkpoint_version + 1
-        place = _checkpoints(self.control).path(self.status.writes_as, version)
+        place = self.control.checkpoints().path(self.status.writes_as, version)
         following = self._following(decided) if decided.how == "after_sink" else ""
         planned = put_savepoint(self.savepoint, place, following, is_fork=decided.how in ("fork", "again"))
         newest = planned if following else self.savepoint.tip
@@ -193,7 +192,7 @@ class Restore:
 
     @property
     def _place(self) -> Path:
-        return _checkpoints(self.control).path(self.status.writes_as, self.status.checkpoint_version)
+        return self.control.checkpoints().path(self.status.writes_as, self.status.checkpoint_version)
 
     def _own(self, may_double: bool) -> Restoring:
         version = self.status.checkpoint_version
@@ -222,10 +221,6 @@ class Restore:
         end = decided.end
         assert end is not None
         return entry_at(self._place, end, self.savepoint.checkpoint, self.savepoint.tip.batch)
-
-
-def _checkpoints(control: Control) -> Checkpoints:
-    return Checkpoints(control.places.checkpoints, control.journal.identity())
 
 
 def _check_host(control: Control, name: str) -> None:
