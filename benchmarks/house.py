@@ -24,7 +24,7 @@ from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.jars import driver_jars
 from ds_dagster.project.load import LoadedProject, compile_texts, kind_of_store, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.spark.jvm import TICK_SOURCE
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare

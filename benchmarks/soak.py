@@ -30,7 +30,7 @@ from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks

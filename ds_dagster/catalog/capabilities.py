@@ -34,6 +34,7 @@ class Capabilities:
         counts_unless: (setting, value) with which ``required_counts`` need not be written.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.
+        replaces_ranges: its loader is a ``catalog.ranges.ReplacesRanges``.
         record_time: who sets a record's timestamp.
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
@@ -81,6 +82,7 @@ class Capabilities:
     table_delivery: Delivery = "at_least_once"
     supports_delete: bool = False
     supports_upsert: bool = False
+    replaces_ranges: bool = False
     record_time: RecordTime = "none"
     starts_at_timestamp: bool = False
     skips_lost_records: bool = False

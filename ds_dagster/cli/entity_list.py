@@ -9,7 +9,7 @@ from ds_dagster.catalog.entity_operations import EntityOperations, EntityPath
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.observation import fingerprint_of
 from ds_dagster.project.load import LoadedProject, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 
 Row = dict[str, Any]
 

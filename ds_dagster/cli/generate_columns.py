@@ -22,7 +22,7 @@ from ds_dagster.datatypes import VARCHAR, DataType, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.generator import name_text, properties_text
 from ds_dagster.sql.script import parse_statement

@@ -23,8 +23,8 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
 from ds_dagster.project.load import LoadedProject, store_admin
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.stores.schema_registry import SchemaRegistry
 
 PROBE_SUBJECT = "ds-doctor-probe"

@@ -19,8 +19,8 @@ from ds_dagster.errors import DsError
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.checkpoint_files import SOURCES, TARGETS
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, reread, seconds_of
 from ds_dagster.runtime.planning.planned import PlannedChange

@@ -13,9 +13,9 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts, read_texts, store_admin
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.following import ALL_RECORDS, since
 from ds_dagster.questions.relations import resolve_relation
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.testing.preview import Sampled
 
 SELECT_FILE = "<preview>"

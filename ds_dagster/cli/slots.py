@@ -10,7 +10,7 @@ from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.stores.registry import KINDS

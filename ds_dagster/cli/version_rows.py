@@ -5,7 +5,7 @@ from __future__ import annotations
 from ds_dagster.catalog.versions import KeepsVersions
 from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, kind_of_store
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding.versions import is_near
 from ds_dagster.runtime.versioning import Versions

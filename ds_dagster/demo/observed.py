@@ -17,8 +17,8 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.following import ALL_RECORDS
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.sql.script import parse_select
 
 QUESTIONS: Mapping[str, str] = {

@@ -22,7 +22,7 @@ from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import Settings, load_settings

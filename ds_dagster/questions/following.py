@@ -19,13 +19,13 @@ from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import Question, limit_of
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.duck_types import arrow_type
 from ds_dagster.questions.engine import QuestionEngine
 from ds_dagster.questions.records import Decoded, decode
 from ds_dagster.questions.relations import ROWTIME, table_name
 from ds_dagster.questions.trees import Aggregated
 from ds_dagster.questions.values import Row, json_rows
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.stores.registry import KINDS
 
 OPERATION = "__op"

@@ -16,9 +16,9 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.questions.arrow import table_of
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.narrowing import Reading, readings
 from ds_dagster.questions.relations import table_name
+from ds_dagster.runtime.connecting import resolver
 
 if TYPE_CHECKING:
     import pyarrow

@@ -115,8 +115,9 @@ LAYERS: Mapping[str, Layer] = {
     "__init__": layer(typing="orchestration"),
 }
 """Area → what it may know. An area is a folder of the package or a file at its top."""
-STARTS_ENGINE = frozenset({"runtime/engine.py", "runtime/control.py"})
-"""Who starts them, inside a function: the engine's process, and a load in the step's own session."""
+STARTS_ENGINE = frozenset({"runtime/backfill.py", "runtime/control.py", "runtime/engine.py"})
+"""Who starts them, inside a function: a range that is computed again, a load in the step's own session, the engine's
+process."""
 
 
 def target_area(found: Import) -> str:

@@ -19,7 +19,7 @@ from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.sources import REPEAT_SECONDS, SOURCES_NAME, SourceWatch, observable
 from ds_dagster.project.load import store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from tests.orchestration.conftest import key, write_project
 from tests.runtime.fakes import FakeClock
 

@@ -19,7 +19,7 @@ from ds_dagster.cli.row_output import FORMATS, ROW_WRITERS, rows_document, show_
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.status import JobStatus, ended_with_engine
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.history import note_in_history
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals.history import note_in_history
 
 if TYPE_CHECKING:
     from ds_dagster.questions.upkeep.redriving import Redriven

@@ -10,7 +10,6 @@ import click
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
-from ds_dagster.cli.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
@@ -20,6 +19,7 @@ from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.from_sink import FromSink, from_sink, needs_its_checkpoint
 from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, Way, ways
+from ds_dagster.runtime.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.runtime.status import Action, JobStatus
 
 ENDED = ("FAILED", "STOPPED")

@@ -12,16 +12,16 @@ from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS
 from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
-from ds_dagster.cli.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.checkpoint_switch import entry_at
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
 from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
+from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
 
 AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")

@@ -19,7 +19,7 @@ from ds_dagster.cli.output import emit_json, json_option, note, project_option, 
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.project.load import LoadedProject, read_texts
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS

@@ -13,7 +13,7 @@ from ds_dagster.cli.shell.output import SqlOutput
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.commands import Command
 from ds_dagster.sql.statements import Context, Statement, Use, WrittenName

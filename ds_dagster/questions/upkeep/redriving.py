@@ -22,8 +22,8 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import quarantine
 from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, store_admin
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.records import decode
+from ds_dagster.runtime.connecting import resolver
 
 AT_ONCE = 1_000
 """Records of one transaction."""

@@ -10,8 +10,8 @@ from typing import Any
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.reading.extent import Extent
-from ds_dagster.datatypes import is_temporal
 from ds_dagster.errors import error
+from ds_dagster.plan.checks.recomputable import range_columns, why_not_by
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 
@@ -93,42 +93,10 @@ def range_column(query: BoundQuery, column: str) -> str:
     Raises:
         UserError: BACKFILL_REFUSED.
     """
-    moments = [c.name for c in query.sink.columns if is_temporal(c.type)]
-    if column and column not in moments:
-        raise _refused(
-            query, f"{column} is not one of its columns of a TIMESTAMP type ({', '.join(moments) or 'none'})"
-        )
-    if not column and len(moments) != 1:
-        raise _refused(query, f"it has {len(moments)} columns of a TIMESTAMP type: name one with --by")
-    return column or moments[0]
-
-
-def check_recomputable(query: BoundQuery) -> Scan:
-    """The one source of a query whose rows each come from one record alone, whenever they are computed.
-
-    Raises:
-        UserError: BACKFILL_REFUSED.
-    """
-    stateful = sorted({type(node).__name__ for node in query.plan.walk() if node.is_stateful})
-    sink = query.sink
-    reasons = {
-        f"it is a {sink.kind.replace('_', ' ')}; ranges of tables are replaced": sink.kind != "table",
-        "an application fills it with other sinks": query.is_application,
-        "its statement declares it: other queries may write it too": sink.declared,
-        "every load replaces all of it": query.refresh == "full",
-        "its rows are updated by key": query.root.changelog != "append",
-        f"rows depend on others before them ({', '.join(stateful)})": bool(stateful),
-        "it looks up tables, whose rows have changed since": bool(query.tables),
-        "a function of it gives another value each time": not query.plan.is_repeatable,
-        "it writes a row log, which would have its rows twice": bool(query.logs),
-        "it reads more than one source": len(query.scans) != 1,
-        "it reads a changelog": any(scan.relation.kind != "stream" for scan in query.scans),
-        "it reads what a store knows of a record (rowmetadata)": any(scan.reading.has_metadata for scan in query.scans),
-    }
-    reason = next((text for text, holds in reasons.items() if holds), "")
+    reason = why_not_by(query, column)
     if reason:
         raise _refused(query, reason)
-    return query.scans[0]
+    return column or range_columns(query)[0]
 
 
 def offsets_to_read(

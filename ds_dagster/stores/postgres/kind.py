@@ -85,6 +85,7 @@ class Postgres:
     aliases: tuple[str, ...] = ("POSTGRES",)
     capabilities = Capabilities(
         reads_streams=True,
+        replaces_ranges=True,
         record_time="broker",
         entity_list=postgres_cdc.LIST,
         forgets="a replication slot drops changes that were read",

@@ -21,7 +21,7 @@ from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import kind_of_store, load_project, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 
 pytestmark = pytest.mark.servers
 CLICKS = 40

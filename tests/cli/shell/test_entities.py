@@ -188,7 +188,7 @@ def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:
     sql(f'CREATE ENTITY {database}."{name}" IN STORE pg')
     project = load_project(root)
     settings = project.catalog.store("pg").properties
-    from ds_dagster.questions.connecting import resolver
+    from ds_dagster.runtime.connecting import resolver
 
     resolve = resolver(project.settings, "pg")
     address = PostgresAddress(

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.ranges import TimeRange
-from ds_dagster.cli.commands.backfill import Backfill
 from ds_dagster.cli.main import run
 from ds_dagster.errors import DsError
+from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.deciding.backfilling import Slice
 from tests.e2e.feeding import WAIT, House, until
 
@@ -147,7 +147,7 @@ def overtaken(house: House) -> None:
             house.load(TABLE)
             after.append(stored(house))
 
-    backfill = Overtaken(house.project, house.control, house.project.queries[TABLE], span, None, None)
+    backfill = Overtaken(house.project, house.control, house.project.queries[TABLE], span, "tests")
     whole = backfill.planned()
     with pytest.raises(DsError) as refused:
         backfill.carried_out(whole)

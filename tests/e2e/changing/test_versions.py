@@ -21,7 +21,7 @@ import pytest
 
 from ds_dagster.catalog.versions import KeepsVersions
 from ds_dagster.project.load import kind_of_store, load_project
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.deciding.versions import is_settled
 from ds_dagster.runtime.versioning import Versions
 from tests.e2e.feeding import WAIT, House, Row, Stream, until

@@ -12,12 +12,12 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.reading.extent import Extent
 from ds_dagster.errors import DsError
+from ds_dagster.plan.checks.recomputable import why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.deciding.backfilling import (
     Loaded,
     Slice,
-    check_recomputable,
     check_topic,
     offsets_to_read,
     range_column,
@@ -77,12 +77,11 @@ def refusal(call: object) -> DsError:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_rows_that_come_of_more_than_one_record_are_refused(queries: dict[str, BoundQuery], name: str) -> None:
-    problem = refusal(lambda: check_recomputable(queries[name]))
-    assert problem.condition == "BACKFILL_REFUSED" and REFUSED[name] in problem.message
+    assert REFUSED[name] in why_not_recomputed(queries[name])
 
 
 def test_a_range_is_of_one_column(queries: dict[str, BoundQuery]) -> None:
-    assert check_recomputable(queries["plain"]).relation.entity == "events"
+    assert why_not_recomputed(queries["plain"]) == ""
     assert range_column(queries["plain"], "") == "at"
     assert range_column(queries["twice"], "again") == "again"
     for name, column, reason in (("twice", "", "2 columns"), ("timeless", "", "0 columns"), ("plain", "id", "(at)")):
@@ -130,7 +129,7 @@ def test_a_partition_whose_records_are_all_gone_may_have_lost_any(queries: dict[
 
 def test_a_ledger_says_where_the_table_ends(queries: dict[str, BoundQuery]) -> None:
     query = queries["plain"]
-    scan = check_recomputable(query)
+    (scan,) = query.scans
 
     def loaded(offsets: object, unknown: str = "") -> Loaded:
         ends = json.dumps({"offsets": offsets, "sources": {scan.source_name: "id"}})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.cli.sink_ends import forgotten
 from ds_dagster.project.load import compile_texts
+from ds_dagster.runtime.sink_ends import forgotten
 from ds_dagster.settings import Settings
 
 SQL = """

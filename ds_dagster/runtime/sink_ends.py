@@ -12,7 +12,7 @@ from ds_dagster.catalog.store import MarkerReader
 from ds_dagster.errors import DsError
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
-from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.deciding.from_sink import SinkEnd
 
 

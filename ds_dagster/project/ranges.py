@@ -1,0 +1,23 @@
+"""Which tables have rows that a range of time can be computed again of: one rule for ``ds backfill`` and
+``@partitions``."""
+
+from __future__ import annotations
+
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.plan.checks.recomputable import why_not_recomputed
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.stores.registry import KINDS
+
+
+def why_no_ranges(catalog: Catalog, query: BoundQuery) -> str:
+    """Why no range of time of a query's table can be computed again; empty where one can."""
+    return why_not_recomputed(query) or _why_not_stored(catalog, query)
+
+
+def _why_not_stored(catalog: Catalog, query: BoundQuery) -> str:
+    source, target = query.scans[0].relation.store, query.sink.store
+    if not KINDS[catalog.store(target).kind].capabilities.replaces_ranges:
+        return f"store {target} does not replace ranges of rows in one transaction"
+    if not KINDS[catalog.store(source).kind].capabilities.compares_positions:
+        return f"records of store {source} have no numbers to begin and end at"
+    return ""

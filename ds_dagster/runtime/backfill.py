@@ -1,0 +1,140 @@
+"""A range of time of a table is computed again from the records of its topic, and replaced in one transaction: what
+``ds backfill`` and a run of partitions in Dagster do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.ranges import Replaced, ReplacesRanges, TimeRange
+from ds_dagster.catalog.reading.extent import TellsExtents
+from ds_dagster.catalog.reading.skip import skips_of
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
+from ds_dagster.project.ranges import why_no_ranges
+from ds_dagster.runtime.connecting import resolver
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.backfilling import Loaded, Slice, check_topic, offsets_to_read, slices
+from ds_dagster.runtime.journals.history import note_in_history
+from ds_dagster.runtime.sink_ends import sink_ends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT_ONCE = 200_000
+"""Records of one slice."""
+PACE_SECONDS = 5.0
+"""Records of a slice take at least this long where a rate is given."""
+
+
+@dataclass(slots=True)
+class Backfill:
+    """One range of one table.
+
+    Attributes:
+        requested_by: who the history of the query says replaced it.
+        lateness: seconds, see ``offsets_to_read``; None if unknown.
+        rate: records a second; None: as fast as possible.
+        session: of Spark, of the caller; None: one of its own.
+    """
+
+    project: LoadedProject
+    control: Control
+    query: BoundQuery
+    span: TimeRange
+    requested_by: str
+    lateness: int | None = None
+    rate: int | None = None
+    session: SparkSession | None = None
+    _tip: Tip = field(init=False)
+
+    def planned(self) -> Slice:
+        """What is read again.
+
+        Raises:
+            UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE. DsError: of the stores.
+        """
+        reason = why_no_ranges(self.project.catalog, self.query)
+        if reason:
+            raise self._refused(reason)
+        (scan,) = self.query.scans
+        loaded = self._loaded(scan)
+        begin = round(self.span.begin.timestamp() * 1000)
+        late = None if self.lateness is None else self.lateness * 1000
+        since = None if late is None else max(0, begin - late)
+        with closing(store_admin(self.project, scan.relation.store, self._resolve(scan.relation.store))) as admin:
+            facts, operations = admin.describe(scan.relation.entity), admin.operations()
+            check_topic(self.query, facts, loaded.identity)
+            assert isinstance(operations, TellsExtents)
+            extents = operations.extents(scan.relation.entity, since)
+        is_stamped = facts is not None and facts.record_time == "broker"
+        self._tip = loaded.tip
+        return offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped)
+
+    def carried_out(self, whole: Slice) -> Replaced:
+        """Replace the rows.
+
+        Raises:
+            UserError: BACKFILL_OVERTAKEN. DsError: of the stores, of Spark.
+        """
+        loader = self._loader()
+        assert isinstance(loader, ReplacesRanges)
+        replaced = loader.replace_range(self.span, self._rows(whole), self._tip)
+        what = f"backfill of {self.span.column} from {self.span.begin.isoformat()} to {self.span.end.isoformat()}"
+        what += f": {replaced.inserted} rows instead of {replaced.deleted}"
+        note_in_history(self.control, [self.query.name], what, self.requested_by, self.control.clock.now())
+        return replaced
+
+    def _rows(self, whole: Slice) -> Iterator[Any]:
+        """Slice by slice, no faster than the rate."""
+        from ds_dagster.engine.bounded import rows_of_slices
+
+        skips = skips_of(self.control.running().jobs[self.query.name].skips)
+        resolve = self._resolve(self.query.scans[0].relation.store)
+        yield from rows_of_slices(self.project, self.query, self._paced(whole), self.span, resolve, skips, self.session)
+
+    def _paced(self, whole: Slice) -> Iterator[Slice]:
+        began, records = self.control.clock.monotonic(), 0
+        for piece in slices(whole, self._at_once):
+            self._wait(began, records)
+            yield piece
+            records += piece.records
+
+    @property
+    def _at_once(self) -> int:
+        return AT_ONCE if self.rate is None else max(1, min(AT_ONCE, round(self.rate * PACE_SECONDS)))
+
+    def _wait(self, began: float, records: int) -> None:
+        if self.rate is not None:
+            left = began + records / self.rate - self.control.clock.monotonic()
+            self.control.clock.sleep(max(0.0, left))
+
+    def _loaded(self, scan: Scan) -> Loaded:
+        if not self.control.journal.exists():
+            raise self._refused("nothing was loaded yet")
+        (end,) = sink_ends(self.project, self.query, self._identity)
+        return Loaded.of(self.query, scan, end.tip, end.unknown)
+
+    def _loader(self) -> Any:
+        sink = self.query.sink
+        write = kind_of_store(self.project, sink).write_spec(
+            self.project.catalog.store(sink.store), sink, self.query.refresh
+        )
+        return open_loader(write, self._identity, self._resolve(sink.store))
+
+    @property
+    def _identity(self) -> SinkIdentity:
+        status = self.control.status(self.query.name)
+        return self.control.journal.identity().sink(status.writes_as, status.checkpoint_version)
+
+    def _resolve(self, store: str) -> Any:
+        return resolver(self.project.settings, store)
+
+    def _refused(self, reason: str) -> Exception:
+        return error("BACKFILL_REFUSED", span=self.query.sink.span, name=self.query.name, reason=reason)
