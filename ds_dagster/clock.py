@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import Protocol
+
+_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Clock(Protocol):
@@ -41,3 +45,9 @@ class SystemClock:
     def wait(self, stopped: threading.Event, seconds: float) -> bool:
         """Wait unless stopped."""
         return stopped.wait(seconds)
+
+
+def duration_seconds(text: str) -> int | None:
+    """``10m``, ``2 hours``: seconds, None when it is not a duration."""
+    match = _DURATION.fullmatch(text)
+    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]

@@ -42,6 +42,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "write a figure, a sign, a number and warn or error: bad_records <= 10 warn; figures: {figures}",
     ),
     Condition(
+        "PARTITIONS_INVALID",
+        "user",
+        "@partitions {value} is not a valid rule for time windows, or there are several",
+        "write how long they are and the first day, of months the first of one, then the column and the lateness if "
+        "they matter: daily from 2024-05-01 by ordered_at lateness 1h; hourly, weekly, monthly",
+    ),
+    Condition(
+        "PARTITIONS_WITH_RESET",
+        "user",
+        "a run of partitions of {name} cannot reset it: it replaces the rows of a range of time",
+        "leave action at ensure; `ds reset {name}` computes all of it again",
+    ),
+    Condition(
         "OWNER_INVALID",
         "user",
         "@owner {owner} is neither a team nor an e-mail address",

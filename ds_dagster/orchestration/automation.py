@@ -10,12 +10,14 @@ from ds_dagster.sql.annotations import Automation
 AUTOMATION_NAME = "ds_automation"
 
 
-def automation_condition(rule: Automation, *, is_load: bool) -> dg.AutomationCondition[dg.AssetKey]:
+def automation_condition(
+    rule: Automation, *, is_load: bool, is_partitioned: bool = False
+) -> dg.AutomationCondition[dg.AssetKey]:
     """The condition of one ``@automation``.
 
     A query is materialized when its definition changes: what it reads flows by itself. A load also when one of its
     inputs has been updated since, as :meth:`dagster.AutomationCondition.eager` does. None is requested while it is in
-    progress.
+    progress; of partitions only the newest.
     """
     condition = dg.AutomationCondition
     if rule.cron:
@@ -26,6 +28,7 @@ def automation_condition(rule: Automation, *, is_load: bool) -> dg.AutomationCon
         due = condition.code_version_changed() | condition.newly_missing()
     waiting = due.since(condition.newly_requested() | condition.initial_evaluation())
     ready = waiting & ~_some_input_was_never_filled() if is_load else waiting
+    ready = ready & condition.in_latest_time_window() if is_partitioned else ready
     return ready & ~condition.in_progress()
 
 

@@ -14,9 +14,11 @@ from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata
 from ds_dagster.orchestration.launch import ResetConfig
+from ds_dagster.orchestration.partitions import backfill_of, check_action, is_of_partitions, recomputed
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, control_resource
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import FiniteResult
 
@@ -30,6 +32,7 @@ class DsLoadConfig(ResetConfig):
     ``action``: ``ensure`` loads what came since the last load; ``reset`` starts over with a new checkpoint.
     ``allow_duplicates``, ``empty``: a reset may write rows that the table already has, or that its row logs have.
     ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
+    ``rate``: of a run of partitions, how many records a second it reads again at most.
     ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
     ``cancel_on_termination``: a run that is terminated ends its load; false leaves it to the engine. A load in the
     step always ends with it.
@@ -38,6 +41,7 @@ class DsLoadConfig(ResetConfig):
     action: Literal["ensure", "reset"] = "ensure"
     cancel_on_termination: bool = True
     catch_up_seconds: int = 60
+    rate: int | None = None
     timeout_seconds: int = 3600
 
 
@@ -73,20 +77,27 @@ def build_load(
         required_resource_keys=keys,
         retry_policy=op.retries,
         pool=op.pool,
+        backfill_policy=None if spec.partitions_def is None else dg.BackfillPolicy.single_run(),
         op_tags={**op.tags, "ds/query": ",".join(query.name for query in props.queries)},
     )
     def load(context: dg.AssetExecutionContext, config: DsLoadConfig) -> dg.MaterializeResult[Any]:
-        """Load what came since the last materialization (or everything, by refresh.mode), and end."""
+        """Load what came since the last materialization (or everything, by refresh.mode), and end. A run of partitions
+        then computes their range of time again."""
         ds_control = control_resource(context, project)
         results: list[FiniteResult] = []
+        metadata: dict[str, Any] = {}
         try:
+            if is_of_partitions(context):
+                check_action(config.action, props)
             control = ds_control.control(project)
             run = _LoadRun(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
             for query in props.queries:
                 results.append(_in_step(run, query) if query.execution == "step" else _in_engine(run, query))
+            if is_of_partitions(context) and all(result.state == "FINISHED" for result in results):
+                metadata = recomputed(context, _backfill(run, props))
         except DsError as problem:
             raise failure_of(problem) from problem
-        metadata = finite_metadata(results, props.queries)
+        metadata |= finite_metadata(results, props.queries)
         failed = [result for result in results if result.state != "FINISHED"]
         if failed:
             raise dg.Failure("\n".join(map(failure_text, failed)), metadata=metadata, allow_retries=False)
@@ -104,6 +115,25 @@ class _LoadRun:
     project: DsProject
     config: DsLoadConfig
     requested_by: str
+
+
+def _backfill(run: _LoadRun, props: RelationProps) -> Backfill:
+    """Of a run of partitions; in the step's own session where the load is."""
+    query = props.queries[0]
+    return backfill_of(
+        run.context,
+        props,
+        query,
+        project=run.project.project,
+        control=run.control,
+        requested_by=run.requested_by,
+        rate=run.config.rate,
+        session=_session(run) if query.execution == "step" else None,
+    )
+
+
+def _session(run: _LoadRun) -> Any:
+    return getattr(run.context.resources, run.project.named(PYSPARK_KEY)).spark_session
 
 
 def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
@@ -131,7 +161,7 @@ def _in_step(run: _LoadRun, query: BoundQuery) -> FiniteResult:
     return run.control.run_in_session(
         run.project.project,
         query.name,
-        getattr(run.context.resources, run.project.named(PYSPARK_KEY)).spark_session,
+        _session(run),
         run.requested_by,
         action=run.config.action,
         allow=run.config.consents(),

@@ -12,8 +12,10 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
+from ds_dagster.project.partitions import partitions_refused
 from ds_dagster.sql.annotations import Automation, automations_of
 from ds_dagster.sql.column_comments import column_comments
+from ds_dagster.sql.partitions import Partitions, partitions_in
 from ds_dagster.sql.statements import ConstraintDefinition
 from ds_dagster.sql.thresholds import Threshold, thresholds_of
 
@@ -35,6 +37,7 @@ class RelationProps:
         default_group: the SQL file's name without ending.
         broken: set when its statement, or one of the INSERT INTO that fill it, was refused.
         wrong_tags: what its comment says that means nothing; the relation is shown without these tags.
+        partitions: ``@partitions`` of its comment, where ranges of its rows can be computed again.
         overlay: path of the overlay in force, empty without one.
         lineage: column → source columns.
         column_comments: column → what its comment says; a column without one that comes from one column of its name has
@@ -55,6 +58,7 @@ class RelationProps:
     default_group: str = "default"
     broken: BrokenRelation | None = None
     wrong_tags: tuple[Diagnostic, ...] = ()
+    partitions: Partitions | None = None
     overlay: str = ""
     lineage: Mapping[str, ColumnSources] = field(default_factory=lambda: MappingProxyType({}))
     column_comments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -182,6 +186,7 @@ def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | 
     for part in project.parts_of(relation.name):
         for column, sources in part.lineage.items():
             lineage[column] = tuple(dict.fromkeys((*lineage.get(column, ()), *sources)))
+    refused = partitions_refused(project.catalog, relation, queries)
     return RelationProps(
         name=relation.name,
         relation=relation,
@@ -196,6 +201,8 @@ def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | 
         table_name=relation.entity,
         default_group=Path(relation.span.file).stem,
         broken=broken,
+        wrong_tags=(refused,) if refused else (),
+        partitions=None if refused else partitions_in(relation.comment),
         overlay=project.settings.overlay.path,
         lineage=MappingProxyType(lineage),
     )

@@ -133,6 +133,6 @@ def without_refused(props: RelationProps, problem: DsError) -> RelationProps:
     wrong = tuple(error(tag.condition, span=relation.span, **tag.params).diagnostic() for tag in wrong_tags(comment))
     if problem.condition in {diagnostic.condition for diagnostic in wrong}:
         right = replace(relation, origin=replace(relation.origin, comment=without_wrong_tags(comment)))
-        return replace(props, relation=right, wrong_tags=wrong)
+        return replace(props, relation=right, wrong_tags=(*props.wrong_tags, *wrong))
     refused = BrokenRelation(props.name, props.kind, relation.span, (problem.diagnostic(),), props.text)
     return replace(props, relation=None, queries=(), broken=refused)

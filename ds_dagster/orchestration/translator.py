@@ -13,13 +13,15 @@ from typing import Any
 
 import dagster as dg
 
+from ds_dagster.clock import duration_seconds
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.automation import automation_condition
 from ds_dagster.orchestration.health.freshness import freshness
+from ds_dagster.orchestration.partitions import time_windows
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
-from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of, wrong_tags
+from ds_dagster.sql.annotations import Freshness, is_owner, max_lag_of, wrong_tags
 from ds_dagster.sql.printing import print_constraint
 
 KIND_CHIPS: Mapping[str, str] = {
@@ -145,15 +147,28 @@ class DsTranslator:
         _refuse_tags(props, "AUTOMATION_INVALID")
         if not props.is_executable:
             return None
-        conditions = [automation_condition(rule, is_load=props.is_finite) for rule in props.automations]
+        is_partitioned = self.get_partitions_def(props) is not None
+        conditions = [
+            automation_condition(rule, is_load=props.is_finite, is_partitioned=is_partitioned)
+            for rule in props.automations
+        ]
         return reduce(operator.or_, conditions) if conditions else None
+
+    def get_partitions_def(self, props: RelationProps) -> dg.PartitionsDefinition[Any] | None:
+        """``@partitions`` of the comment, of a load: a run of partitions computes their range of time again.
+
+        Raises:
+            UserError: PARTITIONS_INVALID.
+        """
+        _refuse_tags(props, "PARTITIONS_INVALID")
+        return None if props.partitions is None else time_windows(props.partitions)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """The whole spec of one relation.
 
         Raises:
-            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, CHECK_INVALID, AUTOMATION_INVALID; such a
-                relation is shown without these tags, and its check ``compiles`` fails with the reason.
+            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, CHECK_INVALID, AUTOMATION_INVALID,
+                PARTITIONS_INVALID; such a relation is shown without these tags, its check ``compiles`` says why.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
@@ -167,6 +182,7 @@ class DsTranslator:
             kinds=self.get_kinds(props),
             freshness_policy=self.get_freshness_policy(props),
             automation_condition=self.get_automation_condition(props),
+            partitions_def=self.get_partitions_def(props),
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
@@ -33,7 +33,15 @@ PACE_SECONDS = 5.0
 """Records of a slice take at least this long where a rate is given."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """What a backfill reads again, and the newest batch that its table has: rows are those of all its records."""
+
+    whole: Slice
+    tip: Tip
+
+
+@dataclass(frozen=True, slots=True)
 class Backfill:
     """One range of one table.
 
@@ -52,9 +60,8 @@ class Backfill:
     lateness: int | None = None
     rate: int | None = None
     session: SparkSession | None = None
-    _tip: Tip = field(init=False)
 
-    def planned(self) -> Slice:
+    def planned(self) -> PlannedRange:
         """What is read again.
 
         Raises:
@@ -74,10 +81,10 @@ class Backfill:
             assert isinstance(operations, TellsExtents)
             extents = operations.extents(scan.relation.entity, since)
         is_stamped = facts is not None and facts.record_time == "broker"
-        self._tip = loaded.tip
-        return offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped)
+        whole = offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped)
+        return PlannedRange(whole, loaded.tip)
 
-    def carried_out(self, whole: Slice) -> Replaced:
+    def carried_out(self, planned: PlannedRange) -> Replaced:
         """Replace the rows.
 
         Raises:
@@ -85,7 +92,7 @@ class Backfill:
         """
         loader = self._loader()
         assert isinstance(loader, ReplacesRanges)
-        replaced = loader.replace_range(self.span, self._rows(whole), self._tip)
+        replaced = loader.replace_range(self.span, self._rows(planned.whole), planned.tip)
         what = f"backfill of {self.span.column} from {self.span.begin.isoformat()} to {self.span.end.isoformat()}"
         what += f": {replaced.inserted} rows instead of {replaced.deleted}"
         note_in_history(self.control, [self.query.name], what, self.requested_by, self.control.clock.now())

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
+from ds_dagster.clock import duration_seconds
+from ds_dagster.sql.partitions import PARTITIONS_TAG, partitions_in
 from ds_dagster.sql.statements import Comment
 from ds_dagster.sql.thresholds import CHECK_TAG, LIMITED, threshold_of
 
@@ -15,8 +17,6 @@ FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
 """What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
 
 _FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
-_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 CRON_FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 """Lowest and highest number of minute, hour, day, month, day of the week."""
 _CRON_PART = re.compile(r"(?:\*|(?P<first>\d{1,2})(?:-(?P<last>\d{1,2}))?)(?:/(?P<step>\d{1,2}))?")
@@ -51,12 +51,6 @@ class WrongTag:
     tag: str
     condition: str
     params: Mapping[str, str] = field(default_factory=dict)
-
-
-def duration_seconds(text: str) -> int | None:
-    """``10m``, ``2 hours``: seconds, None when it is not a duration."""
-    match = _DURATION.fullmatch(text)
-    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]
 
 
 def is_owner(text: str) -> bool:
@@ -139,6 +133,9 @@ def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
         if name == "automation" and automation_of(value) is None
     )
     tags += _wrong_checks(comment)
+    partitions = [value for name, value in comment.tags if name == PARTITIONS_TAG]
+    if partitions and partitions_in(comment) is None:
+        tags.append(WrongTag(PARTITIONS_TAG, "PARTITIONS_INVALID", {"value": partitions[-1]}))
     return tuple(tags)
 
 

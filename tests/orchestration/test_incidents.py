@@ -249,6 +249,7 @@ def test_silence_and_stops_are_told_at_once(sensor: Sensor) -> None:
         ("@max_lag soon", "MAX_LAG_INVALID"),
         ("@automation eager", "AUTOMATION_INVALID"),
         ("@check bad_rows < 1", "CHECK_INVALID"),
+        ("@partitions daily", "PARTITIONS_INVALID"),
     ],
 )
 def test_a_tag_that_means_nothing_costs_only_itself(

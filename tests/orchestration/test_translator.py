@@ -8,10 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ds_dagster.clock import duration_seconds
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration import DsProject, DsTranslator, RelationProps, build_ds_definitions
-from ds_dagster.sql.annotations import duration_seconds
 from tests.orchestration.conftest import STORES, Bench, key, write_project
 
 

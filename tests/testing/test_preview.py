@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.sampling import query_to_try
+from ds_dagster.clock import duration_seconds
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.sql.annotations import duration_seconds
 from ds_dagster.testing.case import Advance, Send
 from ds_dagster.testing.preview import Sampled, check_previewable, steps_of
 from ds_dagster.testing.recorded import Mask, masked

@@ -73,14 +73,19 @@ def backfill_command(
         raise click.UsageError("--from is not before --to")
     span, by = TimeRange(range_column(query, column), begin, until), f"ds ({getpass.getuser()})"
     backfill = Backfill(loaded, control, query, span, by, lateness, rate)
-    whole = backfill.planned()
+    planned = backfill.planned()
     if not as_json:
-        note(f"{whole.records:,} records of {len(whole.offsets)} partitions are read again")
-    replaced = None if dry_run else backfill.carried_out(whole)
+        note(f"{planned.whole.records:,} records of {len(planned.whole.offsets)} partitions are read again")
+    replaced = None if dry_run else backfill.carried_out(planned)
     if as_json:
         outcome = None if replaced is None else {"deleted": replaced.deleted, "inserted": replaced.inserted}
         emit_json(
-            {"relation": str(target.name), "column": backfill.span.column, "records": whole.records, "rows": outcome}
+            {
+                "relation": str(target.name),
+                "column": backfill.span.column,
+                "records": planned.whole.records,
+                "rows": outcome,
+            }
         )
     elif replaced is not None:
         note(f"{replaced.deleted:,} rows of {query.name} are replaced by {replaced.inserted:,}")

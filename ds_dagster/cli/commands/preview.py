@@ -29,7 +29,7 @@ class Duration(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Seconds."""
-        from ds_dagster.sql.annotations import duration_seconds
+        from ds_dagster.clock import duration_seconds
 
         seconds = value if isinstance(value, int) else duration_seconds(str(value))
         if seconds is None:

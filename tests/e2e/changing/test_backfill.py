@@ -148,9 +148,9 @@ def overtaken(house: House) -> None:
             after.append(stored(house))
 
     backfill = Overtaken(house.project, house.control, house.project.queries[TABLE], span, "tests")
-    whole = backfill.planned()
+    planned = backfill.planned()
     with pytest.raises(DsError) as refused:
-        backfill.carried_out(whole)
+        backfill.carried_out(planned)
     assert refused.value.condition == "BACKFILL_OVERTAKEN"
     assert [stored(house)] == after
 
