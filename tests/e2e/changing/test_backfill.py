@@ -60,19 +60,19 @@ def wanted(house: House) -> list[tuple[Any, ...]]:
     return sorted(rows, key=str)
 
 
-def stored(house: House) -> list[tuple[Any, ...]]:
-    rows = house.table(f"SELECT happened, id, word FROM {TABLE}")
+def stored(house: House, table: str = TABLE) -> list[tuple[Any, ...]]:
+    rows = house.table(f"SELECT happened, id, word FROM {table}")
     zoned = [(row["happened"].astimezone(timezone.utc), row["id"], row["word"]) for row in rows]
     return sorted(zoned, key=str)
 
 
-def damage(house: House) -> None:
+def damage(house: House, table: str = TABLE) -> None:
     """Rows that are wrong, missing and too many, all over the day."""
     with house.warehouse() as cursor:
-        cursor.execute(f"UPDATE {TABLE} SET word = 'wrong' WHERE id % 3 = 0")
-        cursor.execute(f"DELETE FROM {TABLE} WHERE id % 5 = 1")
+        cursor.execute(f"UPDATE {table} SET word = 'wrong' WHERE id % 3 = 0")
+        cursor.execute(f"DELETE FROM {table} WHERE id % 5 = 1")
         cursor.execute(
-            f"INSERT INTO {TABLE} SELECT happened + interval '1 second', id, word FROM {TABLE} WHERE id % 4 = 2"
+            f"INSERT INTO {table} SELECT happened + interval '1 second', id, word FROM {table} WHERE id % 4 = 2"
         )
 
 

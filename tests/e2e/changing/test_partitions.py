@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 import dagster as dg
 
 from ds_dagster.orchestration import DsProject, build_ds_definitions
-from tests.e2e.changing.test_backfill import TABLE, damage, inside, outside, send, stored, wanted
+from tests.e2e.changing.test_backfill import damage, inside, outside, send, stored, wanted
 from tests.e2e.feeding import House
 
+TABLE = "moments_days"
 DAY = datetime(2023, 11, 15, tzinfo=timezone.utc)
 BEGIN = round(DAY.timestamp() * 1000)
 END = BEGIN + 86_400_000
@@ -23,8 +24,8 @@ def test_a_partition_is_as_the_stream_computes_it(house: House) -> None:
     house.load(TABLE)  # makes the topic
     send(house, chance, 60)
     house.load(TABLE)
-    damage(house)
-    damaged = stored(house)
+    damage(house, TABLE)
+    damaged = stored(house, TABLE)
     assert inside(damaged, BEGIN, END) and outside(damaged, BEGIN, END)
     send(house, chance, 30)  # the run loads these before it replaces rows
     definitions = build_ds_definitions(DsProject(house.root), observe_sources=False)
@@ -38,7 +39,7 @@ def test_a_partition_is_as_the_stream_computes_it(house: House) -> None:
     (event,) = result.get_asset_materialization_events()
     metadata = event.step_materialization_data.materialization.metadata
     expected = wanted(house)
-    rows = stored(house)
+    rows = stored(house, TABLE)
     assert inside(rows, BEGIN, END) == inside(expected, BEGIN, END)
     assert metadata["dagster/partition_row_count"].value == len(inside(rows, BEGIN, END))
     lost = [row for row in outside(damaged, BEGIN, END) if row not in outside(rows, BEGIN, END)]
