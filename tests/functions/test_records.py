@@ -93,7 +93,7 @@ def test_every_operator_is_a_record() -> None:
 
 
 def test_constants_are_arguments_that_are_checked() -> None:
-    assert set(CHECKS) | {"unit"} == set(get_args(ConstantKind))
+    assert set(CHECKS) | {"unit", "precision"} == set(get_args(ConstantKind))
     for function in FUNCTIONS.values():
         most = max(len(form.words) for form in function.signatures)
         assert all(constant.at < most for constant in function.constants), function.name

@@ -47,7 +47,7 @@ def _spark_padded(name: str) -> Callable[..., Any]:
 
     def build(f: Functions, text: Column, length: Column, fill: Column) -> Any:
         padded = f.call_function(name, text, f.least(length, f.lit(MOST_CHARACTERS)), fill)
-        return f.when((length >= 0) & (fill != ""), _spark_short(f, length, padded))
+        return f.when(text.isNotNull() & (length >= 0) & (fill != ""), _spark_short(f, length, padded))
 
     return build
 

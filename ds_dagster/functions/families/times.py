@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
-from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, OWN_MARKS, Constant
+from ds_dagster.functions.constants import (
+    DATE_PATTERN,
+    DEFAULT_PATTERN,
+    MONTHS,
+    NOT_A_PRECISION,
+    OWN_MARKS,
+    Constant,
+)
 from ds_dagster.functions.function import RowFunction, last, scalar
 from ds_dagster.functions.question import Call, Computed, native, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall, in_years
@@ -50,8 +57,11 @@ def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
     if call.type_of(0).typeName() == "string":
         return in_years(f, f.try_to_timestamp(*call.columns))
     number, *precision = call.columns
-    millis = f.timestamp_millis(number.cast("bigint"))
-    time = f.when(precision[0] == 0, f.timestamp_seconds(number)).otherwise(millis) if precision else millis
+    time = f.timestamp_millis(number.cast("bigint"))
+    for digits in precision:
+        fails = f.raise_error(f.lit(NOT_A_PRECISION))
+        seconds = f.when(digits == 0, f.timestamp_seconds(number))
+        time = seconds.when(digits == 3, time).when(digits.isNotNull() & number.isNotNull(), fails)
     return in_years(f, time)
 
 
@@ -133,8 +143,11 @@ def _spark_extract(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_difference(f: Functions, call: SparkCall) -> Any:
-    _, begin, end = call.columns
-    return f.timestamp_diff(_unit(call), begin.cast("timestamp"), end.cast("timestamp"))
+    times = [time.cast("timestamp") for time in call.columns[1:]]
+    months = MONTHS.get(_unit(call))
+    if months is None:
+        return f.timestamp_diff(_unit(call), *times)
+    return (call.java.scalar("Times.months", *map(f.unix_micros, times)) / months).cast("bigint")
 
 
 def _spark_added(f: Functions, call: SparkCall) -> Any:
@@ -217,12 +230,13 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TO_TIMESTAMP_LTZ",
         ("number integer", "number", "text text?"),
         TIMESTAMP_LTZ,
-        "epoch number with precision 0 (seconds) or 3 (milliseconds, default), or text by a pattern in UTC",
+        "epoch number with precision 0 (seconds) or 3 (milliseconds, default; the row fails for another one), or text "
+        "by a pattern in UTC",
         ("DATE_FORMAT(TO_TIMESTAMP_LTZ(1700000000, 0), 'HH:mm:ss')", "'22:13:20'"),
         nulls="always",
         spark=OfCall(_spark_to_timestamp_ltz),
         question=strict("times.to_moment"),
-        constants=(Constant("time_pattern", 1),),
+        constants=(Constant("time_pattern", 1), Constant("precision", 1)),
     ),
     scalar(
         "FROM_UNIXTIME",
@@ -332,9 +346,11 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TIMESTAMPDIFF",
         "text temporal temporal",
         BIGINT,
-        "whole units from the second to the third, `TIMESTAMPDIFF(unit, from, to)`: " + ", ".join(TIME_UNITS),
+        "whole units from the second to the third, `TIMESTAMPDIFF(unit, from, to)`: "
+        + ", ".join(TIME_UNITS)
+        + "; so many months as the earlier time can be moved by TIMESTAMPADD without passing the later one",
         ("TIMESTAMPDIFF(HOUR, TIMESTAMP '2024-01-01 00:00:00', TIMESTAMP '2024-01-02 01:59:00')", "25"),
-        ("TIMESTAMPDIFF(MONTH, DATE '2024-01-31', DATE '2024-02-29')", "0"),
+        ("TIMESTAMPDIFF(MONTH, DATE '2024-01-31', DATE '2024-02-29')", "1"),
         spark=OfCall(_spark_difference),
         question=strict("times.difference"),
         constants=(Constant("unit", 0, units=TIME_UNITS),),

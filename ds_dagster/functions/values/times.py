@@ -10,7 +10,14 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, OWN_MARKS
+from ds_dagster.functions.constants import (
+    DATE_PATTERN,
+    DEFAULT_PATTERN,
+    MONTHS,
+    NOT_A_PRECISION,
+    OWN_MARKS,
+    PRECISIONS,
+)
 from ds_dagster.functions.values.casts import in_utc, read_moment, zone_offset
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001, times are UTC without a zone here
@@ -195,6 +202,8 @@ def to_date(text: str, pattern: str = DATE_PATTERN) -> date | None:
 def to_moment(value: Any, second: Any = 3) -> datetime | None:
     """A moment, with its zone: of seconds (``second`` 0) or milliseconds since 1970, or of a text by a pattern."""
     if not isinstance(value, str):
+        if second not in PRECISIONS:
+            raise ValueError(NOT_A_PRECISION)
         return after_epoch(float(value) if second == 0 else int(value) / 1000)
     moment = parsed(value, second if isinstance(second, str) else DEFAULT_PATTERN)
     return None if moment is None else moment.replace(tzinfo=timezone.utc)
@@ -221,7 +230,6 @@ def date_format(value: Any, pattern: str) -> str | None:
         return None
 
 
-_MONTHS: Mapping[str, int] = MappingProxyType({"MONTH": 1, "QUARTER": 3, "YEAR": 12})
 _MICROS: Mapping[str, int] = MappingProxyType(
     {
         "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
@@ -233,8 +241,8 @@ _MICROS: Mapping[str, int] = MappingProxyType(
 def moved(moment: Any, count: float, unit: str) -> Any:
     """A time or a day, so many units later."""
     name = unit.upper().removesuffix("S")
-    if name in _MONTHS:
-        months = moment.year * 12 + moment.month - 1 + int(count) * _MONTHS[name]
+    if name in MONTHS:
+        months = moment.year * 12 + moment.month - 1 + int(count) * MONTHS[name]
         year, month = divmod(months, 12)
         return moment.replace(year=year, month=month + 1, day=min(moment.day, _last_day(year, month + 1)))
     return moment + timedelta(microseconds=int(count * _MICROS[name]))
@@ -252,18 +260,14 @@ def _last_day(year: int, month: int) -> int:
 def difference(unit: str, begin: Any, end: Any) -> int:
     """Whole units from one time to another."""
     name = unit.upper()
-    if name not in _MONTHS:
-        micros = epoch_micros(end) - epoch_micros(begin)
-        whole = abs(micros) // _MICROS[name]
-        return whole if micros >= 0 else -whole
     first, last = _plain(begin), _plain(end)
+    if last < first:
+        return -difference(unit, end, begin)
+    if name not in MONTHS:
+        return (epoch_micros(last) - epoch_micros(first)) // _MICROS[name]
     months = (last.year - first.year) * 12 + last.month - first.month
-    rest_first, rest_last = (first.day, first.time()), (last.day, last.time())
-    if months > 0 and rest_last < rest_first:
-        months -= 1
-    elif months < 0 and rest_last > rest_first:
-        months += 1
-    return int(months / _MONTHS[name])
+    is_too_far = months > 0 and moved(first, months, "MONTH") > last
+    return (months - is_too_far) // MONTHS[name]
 
 
 def _plain(moment: Any) -> datetime:
@@ -275,8 +279,8 @@ def floor(unit: str, moment: Any) -> Any:
     if not isinstance(moment, datetime):
         return floor(unit, _plain(moment)).date()
     name = unit.upper()
-    if name in _MONTHS:
-        size = _MONTHS[name]
+    if name in MONTHS:
+        size = MONTHS[name]
         month = (moment.month - 1) // size * size + 1
         return moment.replace(month=month, day=1, hour=0, minute=0, second=0, microsecond=0)
     if name == "WEEK":

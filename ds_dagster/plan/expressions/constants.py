@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, VARCHAR, ArrayType, DataType, Scalar, is_numeric
-from ds_dagster.functions.constants import CHARSETS, OWN_MARKS, Constant, ConstantKind
+from ds_dagster.functions.constants import CHARSETS, OWN_MARKS, PRECISIONS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
@@ -76,6 +76,8 @@ def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, 
         text = _text(values, constant.at)
         if text is not None and constant.kind in CHECKS:
             checked_values = CHECKS[constant.kind](binder, node, constant, text, checked_values)
+        if constant.kind == "precision":
+            _check_precision(binder, node, function, values, constant.at)
     return checked_values
 
 
@@ -95,6 +97,19 @@ def check_unit(
             )
             expected = f" with one of {', '.join(constant.units)} as the unit"
             raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
+
+
+def _check_precision(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed], position: int
+) -> None:
+    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a literal number that is not one of them."""
+    tree = values[position].tree if position < len(values) else exp.Null()
+    number = tree.this if isinstance(tree, exp.Neg) else tree
+    if not isinstance(number, exp.Literal) or number.is_string:
+        return
+    if number is not tree or int(str(number.this)) not in PRECISIONS:
+        types, expected = [value.type for value in values], " with 0 (seconds) or 3 (milliseconds) as the precision"
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
 
 
 def _check_zone(
@@ -217,7 +232,8 @@ CHECKS: Mapping[ConstantKind, Callable[..., list[Typed]]] = MappingProxyType(
         "format": _check_format,
     }
 )
-"""Kind of constant → its check, which gives the arguments as they are bound; a unit of time is checked before."""
+"""Kind of constant that is a text → its check, which gives the arguments as they are bound; a unit of time is checked
+before, a precision is a number."""
 
 
 def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:

@@ -104,7 +104,8 @@ class Expressions:
         function = self.random.choice(CALLED)
         signature = self.random.choice(function.signatures)
         most = signature.least + 2 if signature.most is None else signature.most
-        count = self.random.randint(signature.least, most)
+        least = max(signature.least, int(getattr(function, "of_batch", False)))
+        count = self.random.randint(least, most)
         arguments: list[str] = []
         first: DataType | None = None
         for position in range(count):

@@ -5,6 +5,8 @@ import dsdagster.OperatorFault;
 import java.io.Serializable;
 import java.text.ParsePosition;
 import java.text.SimpleDateFormat;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
 import java.util.Date;
 import java.util.HashMap;
 import java.util.Locale;
@@ -18,6 +20,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class Times implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int KEPT_PATTERNS = 64;
+  private static final long MICROS = 1_000_000;
   private static final ThreadLocal<Map<String, SimpleDateFormat>> FORMATS = ThreadLocal.withInitial(HashMap::new);
 
   private Times() {}
@@ -37,6 +40,30 @@ public final class Times implements Serializable {
     ParsePosition place = new ParsePosition(0);
     Date read = format(pattern.toString()).parse(text.toString(), place);
     return read == null || place.getIndex() == 0 ? null : read.getTime();
+  }
+
+  /** {@link #toMonths}. */
+  public static Column months(Column begin, Column end) {
+    return Expressions.call(new Times(), "toMonths", DataTypes.LongType, true, begin, end);
+  }
+
+  /**
+   * Whole months between two times (microseconds since 1970): by so many the earlier one can be moved without passing
+   * the later one, where a day that a month has not is the month's last one.
+   */
+  public long toMonths(long begin, long end) {
+    if (end < begin) {
+      return -toMonths(end, begin);
+    }
+    LocalDateTime first = time(begin);
+    LocalDateTime last = time(end);
+    long months = (last.getYear() - first.getYear()) * 12L + last.getMonthValue() - first.getMonthValue();
+    return first.plusMonths(months).isAfter(last) ? months - 1 : months;
+  }
+
+  private static LocalDateTime time(long micros) {
+    int nanos = (int) Math.floorMod(micros, MICROS) * 1000;
+    return LocalDateTime.ofEpochSecond(Math.floorDiv(micros, MICROS), nanos, ZoneOffset.UTC);
   }
 
   private static SimpleDateFormat format(String pattern) {
