@@ -173,6 +173,10 @@ def _cotangent(number: float) -> float:
     return 1 / math.tan(number) if number else math.copysign(math.inf, number)
 
 
+def _arc_tangent_2(y: float, x: float) -> float:
+    return math.atan2(y + 0.0, x + 0.0)  # as Spark has it, where no zero is negative
+
+
 def _random_below(bound: int) -> int:
     import random
 
@@ -310,7 +314,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         "angle of the point (second, first)",
         ("ATAN2(0, 1)", "0"),
         spark="atan2",
-        question=strict(math.atan2),
+        question=strict(_arc_tangent_2),
     ),
     _curve("DEGREES", "radians in degrees", math.degrees, ("DEGREES(PI())", "180")),
     _curve("RADIANS", "degrees in radians", math.radians, ("RADIANS(180) = PI()", "TRUE")),

@@ -82,6 +82,8 @@ _READ: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 """Letter of a Java pattern → the text it reads; several letters read so many digits, one any number of them."""
+_NOT_SIMPLE = frozenset("xu")
+"""Letters that SimpleDateFormat, which reads the start of a text, does not have, or means something else by."""
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
@@ -121,6 +123,8 @@ def _reading(java: str, whole: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
             parts.append(re.escape(quoted or other))
             continue
         runs.append(letters)
+        if letters[0] in _NOT_SIMPLE and not whole:
+            raise ValueError(f"{letters} in the pattern {java} is not supported in a question")
         form = _digits_of(letters, java)
         parts.append(f"({form if whole else form.replace('{2}', '{1,2}')})")
     return re.compile("".join(parts)), tuple(runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -150,11 +151,20 @@ def bound(text: str) -> Bound | None:
         return None
 
 
+_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d+(?:E-?\d+)?(?![\w.])")
+"""A number with a point, as it stands within the text of a nested value."""
+
+
 def same(left: Answer, right: Answer) -> bool:
-    """Floats by value; within nested values the last digits of a float may differ, too."""
+    """Floats by value; within nested values, too, where the last digits of a float may differ as well."""
     if isinstance(left, float):
         return same_answer(left, str(right))
-    return left == right
+    if left == right or not left.startswith(("[", "{", "(")):
+        return left == right
+    others = _FLOAT.findall(str(right))
+    return _FLOAT.sub("#", left) == _FLOAT.sub("#", str(right)) and all(
+        same_answer(float(number), other) for number, other in zip(_FLOAT.findall(left), others, strict=True)
+    )
 
 
 def differences(
