@@ -6,7 +6,6 @@ from typing import Annotated
 
 import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
-from dagster.components.resolved.core_models import OpSpec
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
 from ds_dagster.errors import DsError
@@ -45,7 +44,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         name: of the project among several in one code location, see :class:`DsProject`.
         key_prefix: before its asset keys, parts with slashes.
         select, exclude: the relations to show, as asset selections, see :class:`DsProject`.
-        op: ``pool`` and ``tags`` of the steps that start queries and load tables.
+        op: ``pool``, ``tags`` and ``retries`` of the steps that start queries and load tables.
         health_sensor: whether the sensor is part of it.
         engine_asset: whether the engine is an asset.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
@@ -58,7 +57,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     key_prefix: str = ""
     select: str = ""
     exclude: str = ""
-    op: OpSpec | None = None
+    op: OpOptions = PLAIN_OPS
     health_sensor: bool = True
     engine_asset: bool = True
     translation: (
@@ -83,13 +82,12 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
         """Called by Dagster."""
         translator = ComponentTranslator(self)
-        op = OpOptions(self.op.pool, self.op.tags or {}) if self.op else PLAIN_OPS
         return build_ds_definitions(
             self.project,
             translator=translator,
             health_sensor=self.health_sensor,
             engine_asset=self.engine_asset,
-            op=op,
+            op=self.op,
         )
 
 

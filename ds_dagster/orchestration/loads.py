@@ -4,7 +4,7 @@ its rows and ends."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster._core.errors import DagsterExecutionInterruptedError
@@ -45,9 +45,20 @@ class DsLoadConfig(ResetConfig):
     timeout_seconds: int = 3600
 
 
+class RetriesModel(dg.Model):
+    """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay grows and has jitter as ours does."""
+
+    max_retries: int = RETRIES.max_retries
+    delay: float = 5
+
+
+def _resolve_retries(_: Any, model: RetriesModel) -> dg.RetryPolicy:
+    return RETRIES._replace(max_retries=model.max_retries, delay=model.delay)
+
+
 @dataclass(frozen=True, slots=True)
-class OpOptions:
-    """Options of the steps that start queries and load tables.
+class OpOptions(dg.Resolvable):
+    """Options of the steps that start queries and load tables; in YAML ``op: {pool: …, tags: {…}, retries: {…}}``.
 
     Attributes:
         pool: of Dagster, which bounds how many run at once.
@@ -57,7 +68,7 @@ class OpOptions:
 
     pool: str | None = None
     tags: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    retries: dg.RetryPolicy = RETRIES
+    retries: Annotated[dg.RetryPolicy, dg.Resolver(_resolve_retries, model_field_type=RetriesModel)] = RETRIES
 
 
 PLAIN_OPS = OpOptions()

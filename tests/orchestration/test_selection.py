@@ -95,6 +95,6 @@ def test_the_component_takes_the_same(tmp_path: Path) -> None:
         select="kind:kafka",
         exclude="kind:changelog",
         engine_asset=False,
-        op={"pool": "p", "tags": {"a": "b"}},
+        op={"pool": "p", "tags": {"a": "b"}, "retries": {"max_retries": 7}},
     )
     assert set(specs) == {"clicks", "desktop"}
