@@ -37,6 +37,11 @@ def fold(identifier: str, *, quoted: bool = False) -> str:
     return identifier if quoted else identifier.lower()
 
 
+def is_address(text: str) -> bool:
+    """Whether a text that should be a path is an address, such as ``s3a://bucket/folder``."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) is not None
+
+
 def nearest(name: str, candidates: Iterable[str], count: int = 3, cutoff: float = 0.5) -> tuple[str, ...]:
     """The closest known names, best first; compares without case."""
     by_fold = {candidate.lower(): candidate for candidate in candidates}

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.errors import error
-from ds_dagster.names import did_you_mean
+from ds_dagster.names import did_you_mean, is_address
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -160,7 +160,8 @@ def load_settings(root: Path, **overrides: object) -> Settings:
     values: dict[str, Any] = {key: _text(table, key, name) for key in _TEXT if key in table}
     values |= {key: os.environ[f"DS_{key.upper()}"] for key in _TEXT if f"DS_{key.upper()}" in os.environ}
     for key, default in _PATHS.items():
-        values[key] = (root / str(os.environ.get(f"DS_{key.upper()}", table.get(key, default)))).resolve()
+        written = os.environ.get(f"DS_{key.upper()}", _text(table, key, name) if key in table else default)
+        values[key] = (root / _checked_path(written, key, name)).resolve()
     settings = Settings(
         root=root,
         engine=_engine(table.get("engine", {}), name),
@@ -222,6 +223,13 @@ def _text(table: Mapping[str, Any], key: str, file: str) -> str:
     if not isinstance(table[key], str):
         raise error("SETTING_INVALID", name=key, file=file, reason="not a text", allowed="a text in quotes")
     return str(table[key])
+
+
+def _checked_path(text: str, key: str, file: str) -> str:
+    if is_address(text):
+        allowed = "a folder of this machine's file system"
+        raise error("SETTING_INVALID", name=key, file=file, reason=text, allowed=allowed)
+    return text
 
 
 def _engine(table: Any, file: str) -> EngineSettings:

@@ -88,6 +88,8 @@ def test_no_project(tmp_path: Path) -> None:
         ("[engine]\ncores = 0", "SETTING_INVALID", "≥ 1"),
         ("[engine]\ncores = '2'", "SETTING_INVALID", "a whole number"),
         ("database = ", "SETTING_INVALID", "TOML"),
+        ("state = 's3a://bucket/state'", "SETTING_INVALID", "file system"),
+        ("sql = 3", "SETTING_INVALID", "a text in quotes"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, condition: str, part: str) -> None:

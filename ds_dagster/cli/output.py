@@ -16,6 +16,7 @@ import click
 
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.names import is_address
 from ds_dagster.settings import Settings, find_project, load_settings
 
 
@@ -34,6 +35,19 @@ def project_option(function: Any) -> Any:
         default=_project_before_command,
         help="Project folder (default: the nearest one upward with settings).",
     )(function)
+
+
+class LocalFolder(click.Path):
+    """A folder of this machine. An address such as ``s3a://bucket/folder`` is refused."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if is_address(str(value)):
+            self.fail(f"{value} is not a folder of this machine's file system", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def json_option(function: Any) -> Any:
@@ -84,7 +98,17 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("RUNNING", "FINISHED", "unchanged", "ok"), "green"),
         **dict.fromkeys(
-            ("STARTING", "STOPPING", "BACKING_OFF", "UNKNOWN", "WAITING", "new", "keeps checkpoint", "new version"),
+            (
+                "STARTING",
+                "STOPPING",
+                "BACKING_OFF",
+                "UNKNOWN",
+                "WAITING",
+                "unknown",
+                "new",
+                "keeps checkpoint",
+                "new version",
+            ),
             "yellow",
         ),
         **dict.fromkeys(("FAILED", "needs new checkpoint", "would lose data", "orphan"), "red"),

@@ -11,7 +11,7 @@ import click
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS
-from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.output import LocalFolder, clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
@@ -39,9 +39,7 @@ DOES = {
 @click.command("savepoint")
 @click.argument("query", required=False)
 @click.option("--name", default="", help="Of the savepoint (default: its batch and the time).")
-@click.option(
-    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Folder (default: in the state folder)."
-)
+@click.option("--to", "folder", type=LocalFolder(), help="Folder (default: in the state folder).")
 @click.option("--list", "lists", is_flag=True, help="List the savepoints, of QUERY where it is named.")
 @click.option("--delete", default="", metavar="NAME", help="Delete a savepoint of QUERY.")
 @project_option
@@ -95,9 +93,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
 @click.command("restore")
 @click.argument("query")
 @click.argument("savepoint")
-@click.option(
-    "--from", "folder", type=click.Path(file_okay=False, path_type=Path), help="Folder (default: in the state folder)."
-)
+@click.option("--from", "folder", type=LocalFolder(), help="Folder (default: in the state folder).")
 @click.option(
     "--allow", type=click.Choice(["duplicates"]), help="duplicates: write rows of streams again that they have."
 )
