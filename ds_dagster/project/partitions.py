@@ -12,7 +12,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.checks.recomputable import why_not_by
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.ranges import why_no_ranges
+from ds_dagster.project.ranges import why_no_ranges, why_not_filled_by_one
 from ds_dagster.sql.partitions import Partitions, partitions_in
 
 
@@ -44,8 +44,9 @@ def partitions_refused(catalog: Catalog, relation: Relation, queries: Sequence[B
 
 
 def _reason(catalog: Catalog, rule: Partitions, queries: Sequence[BoundQuery]) -> str:
-    if len(queries) != 1:
-        return "several queries fill it" if queries else "no query of the project fills it"
+    reason = why_not_filled_by_one(queries)
+    if reason:
+        return reason
     (query,) = queries
     endless = "" if query.is_finite else "its query never ends: write 'refresh.mode' = 'incremental'"
     return why_no_ranges(catalog, query) or why_not_by(query, rule.column) or endless

@@ -3,10 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.plan.checks.recomputable import why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.stores.registry import KINDS
+
+
+def why_not_filled_by_one(queries: Collection[BoundQuery]) -> str:
+    """Why no range of a table that these queries fill can be computed again; empty where one query does: a range that
+    one of several has computed would take the place of all their rows."""
+    if len(queries) == 1:
+        return ""
+    return "several queries fill it" if queries else "no query of the project fills it"
 
 
 def why_no_ranges(catalog: Catalog, query: BoundQuery) -> str:

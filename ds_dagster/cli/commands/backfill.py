@@ -14,6 +14,7 @@ from ds_dagster.cli.commands.preview import Duration
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
+from ds_dagster.project.ranges import why_not_filled_by_one
 from ds_dagster.questions.relations import resolve_relation
 from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.control import Control
@@ -65,9 +66,11 @@ def backfill_command(
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
     target = resolve_relation(loaded, relation.lower())
-    query = next((q for q in loaded.queries.values() if target.name in {s.name for s in q.sinks}), None)
-    if query is None:
-        raise error("BACKFILL_REFUSED", name=relation, reason="no query of the project fills it")
+    queries = [query for query in loaded.queries.values() if target.name in {sink.name for sink in query.sinks}]
+    reason = why_not_filled_by_one(queries)
+    if reason:
+        raise error("BACKFILL_REFUSED", name=relation, reason=reason)
+    (query,) = queries
     until = end or datetime.fromtimestamp(control.clock.now(), timezone.utc)
     if begin >= until:
         raise click.UsageError("--from is not before --to")
