@@ -34,7 +34,10 @@ def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = 
     return tuple(name for name, is_given in flags.items() if is_given)
 
 
-Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]
+Verdict = Literal[
+    "new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan", "unknown"
+]
+"""``unknown``: in a plan that could not read what runs."""
 
 
 def outlook(state: JobState, next_retry: float | None, now: float) -> str:

@@ -74,6 +74,7 @@ def until_folded(house: House, topic: str, wanted: Sequence[dict[str, Any]]) -> 
 def check_everything(house: House, views: Collection[str] = tuple(COUNTS)) -> None:
     """Every relation of the clickstream, and these views, against the model."""
     stored = values(house, "clicks")
+    assert stored, "there are no clicks: whatever is empty would be right"
     until_same(house, "desktop_clicks", [row for row in stored if row["device_id"] == "desktop"])
     until_folded(house, "url_device_click_count", counted(stored, ("url", "device_id"), "click_count"))
     wanted = joined(house)

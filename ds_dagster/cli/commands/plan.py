@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
-from ds_dagster.cli.output import emit_json, json_option, note, project_option
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
 from ds_dagster.cli.plan_online import OnlinePlan
 from ds_dagster.cli.plan_report import plan_json, plan_markdown, print_plan
-from ds_dagster.errors import ProjectError
+from ds_dagster.errors import DsError, ProjectError
 from ds_dagster.runtime.deciding.permissions import PERMISSIONS, Permission, action_for
-from ds_dagster.runtime.planning.planned import planned_changes
+from ds_dagster.runtime.planning.planned import PlannedChange, planned_changes, unknown_changes
 from ds_dagster.runtime.planning.running import Running
 
 
@@ -46,26 +47,40 @@ def plan_command(
 ) -> int:
     """Show what `apply` would do to each query, with the rule that decides.
 
-    SELECT: query names or patterns.
+    SELECT: query names or patterns. Where the journal does not answer, the verdict of each query is `unknown`, and the
+    exit code is 1.
     """
     if markdown and as_json:
         raise click.UsageError("--markdown and --json are two formats: choose one")
     loaded, control = opened(project, as_json)
     is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
-    running = control.running() if against is None else Running.from_file(against)
-    lines = planned_changes(loaded, running, None if is_whole else chosen_queries(loaded, select))
+    names = None if is_whole else chosen_queries(loaded, select)
+    try:
+        running = control.running() if against is None else Running.from_file(against)
+    except DsError as problem:
+        if save is not None or online or not problem.condition.startswith("JOURNAL_"):
+            raise
+        show_diagnostics([problem.diagnostic()])
+        note("what runs is not in this plan; `--against FILE` compares with a state file of `ds plan --save`")
+        _show(unknown_changes(loaded, names), as_json, markdown)
+        return 1
+    lines = planned_changes(loaded, running, names)
     if online:
         lines = OnlinePlan(loaded, control, running).examined(lines)
     if save is not None:
         save.write_text(running.to_json(), encoding="utf-8")
+    _show(lines, as_json, markdown)
+    code = 1 if loaded.errors else 2 if any(line.waits for line in lines) else 0
+    return code if exit_code else 0
+
+
+def _show(lines: Sequence[PlannedChange], as_json: bool, markdown: bool) -> None:
     if as_json:
         emit_json(plan_json(lines))
     elif markdown:
         click.echo(plan_markdown(lines), nl=False)
     else:
         print_plan(lines)
-    code = 1 if loaded.errors else 2 if any(line.waits for line in lines) else 0
-    return code if exit_code else 0
 
 
 class Permissions(click.ParamType[frozenset[Permission]]):

@@ -76,6 +76,28 @@ def planned_changes(
     return tuple(lines)
 
 
+def unknown_changes(project: LoadedProject, names: Sequence[str] | None = None) -> tuple[PlannedChange, ...]:
+    """What a plan says where the journal does not answer: which queries there are, what each makes and who reads it.
+
+    Args:
+        project: loaded; what is broken in it has no line.
+        names: of queries; None for all of them.
+    """
+    queries = [query for name, query in project.queries.items() if names is None or name in names]
+    rule = "the journal does not answer"
+    return tuple(
+        PlannedChange(
+            Change(query.name, query.relations, "unknown", rule),
+            state=None,
+            waits=not query.is_finite,
+            because=rule,
+            creates=_creates(query),
+            downstream=_downstream(project, query),
+        )
+        for query in queries
+    )
+
+
 def _planned(
     project: LoadedProject, query: BoundQuery, change: Change, running: Running, renamed: Mapping[str, str]
 ) -> PlannedChange:
@@ -92,11 +114,15 @@ def _planned(
         sql=sql_diff(before, after),
         columns=() if is_equal or job is None else tuple(_columns(project, _spec(job), query)),
         creates=_creates(query) if job is None else (),
-        downstream=behind([s.name for s in query.sinks], query.name, project.downstream, project.queries),
+        downstream=_downstream(project, query),
         renamed_from=renamed_from,
         reads_again=_reads_again(query) if change.verdict in ("needs_new_checkpoint", "would_lose_data") else (),
         staged=_staged(query, running),
     )
+
+
+def _downstream(project: LoadedProject, query: BoundQuery) -> tuple[str, ...]:
+    return behind([sink.name for sink in query.sinks], query.name, project.downstream, project.queries)
 
 
 def _reads_again(query: BoundQuery) -> tuple[str, ...]:

@@ -90,6 +90,19 @@ def test_a_state_file_stands_for_the_journal(applied: Path, ds: Ds, tmp_path: Pa
     assert ds("plan", "--against", str(state), "--exit-code").code == 2
 
 
+def test_a_journal_that_does_not_answer_leaves_verdicts_unknown(applied: Path, ds: Ds, tmp_path: Path) -> None:
+    settings = applied / "ds.toml"
+    settings.write_text(settings.read_text() + 'journal = "postgresql://u@127.0.0.1:1/none"\n')
+    outcome = ds("plan", "--json")
+    assert outcome.code == 1 and "JOURNAL_UNREACHABLE" in outcome.err and "--against FILE" in outcome.err
+    found = {line["name"]: line for line in outcome.json}
+    assert {line["verdict"] for line in found.values()} == {"unknown"} and set(found) == {"a", "c", "counts"}
+    assert (found["c"]["creates"], found["a"]["downstream"], found["a"]["waits"]) == (["k.c"], ["c"], True)
+    assert "| a | unknown | the journal does not answer |" in ds("plan", "--markdown").out
+    save = tmp_path / "state.json"
+    assert ds("plan", "--save", str(save)).code == 1 and not save.exists(), "there is nothing to save"
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2, "jobs": [], "taken": 0}'])
 def test_what_is_no_state_file_is_refused(project: Path, ds: Ds, text: str) -> None:
     state = project / "state.json"
