@@ -249,9 +249,11 @@ class House:
 
         until(run, f"{names} run")
 
-    def load(self, name: str) -> FiniteResult:
-        """One run of a finite query."""
-        return self.control.wait_run(self.control.request_run(self.project, name, "tests"), WAIT)
+    def load(self, name: str, state: str = "FINISHED") -> FiniteResult:
+        """One run of a finite query, which must end in this state."""
+        result = self.control.wait_run(self.control.request_run(self.project, name, "tests"), WAIT)
+        assert result.state == state, result
+        return result
 
     # -- feeding -----------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def test_a_table_of_another_shape(house: House) -> None:
     with house.warehouse() as cursor:
         cursor.execute("CREATE TABLE other_shape (event_time text, url text, more integer)")
         cursor.execute("INSERT INTO other_shape VALUES ('kept', 'kept', 1)")
-    result = house.load("other_shape")
+    result = house.load("other_shape", "FAILED")
     assert (result.state, result.condition) == ("FAILED", "TARGET_DIFFERS"), result
     for name in ("event_time", "device_id", "more"):
         assert name in result.message

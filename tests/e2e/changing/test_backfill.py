@@ -30,6 +30,8 @@ DAY = 86_400_000
 BEGIN = 1_700_000_000_000
 NUMBERS = count()
 TABLE = "moments_rows"
+DRIFTING = "drifting_rows"
+"""Of a topic that gets another partition, which no other test reads."""
 Row = tuple[datetime, int, str]
 
 
@@ -41,11 +43,11 @@ def ds(house: House, *words: str) -> tuple[int, Any, str]:
     return code, json.loads(out.getvalue() or "{}"), out.getvalue() + err.getvalue()
 
 
-def send(house: House, chance: random.Random, rows: int) -> None:
+def send(house: House, chance: random.Random, rows: int, topic: str = "moments") -> None:
     """Records whose times are in any order."""
     words = ("a", "b", None)
     house.send(
-        "moments",
+        topic,
         [{"at": BEGIN + chance.randrange(DAY), "id": next(NUMBERS), "word": chance.choice(words)} for _ in range(rows)],
     )
 
@@ -156,41 +158,41 @@ def overtaken(house: House) -> None:
 
 
 def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) -> None:
-    house.start("moments_words")
-    send(house, random.Random(5), 50)
-    house.load(TABLE)
-    records = len(house.records("moments"))
-    until(lambda: sum(row["n"] for row in house.view("moments_words")) == records, "the words are counted")
-    until(lambda: house.control.status("moments_words").fastest, "a batch was measured")
-    house.stop("moments_words")
+    house.start("drifting_words")
+    send(house, random.Random(5), 50, "drifting")
+    house.load(DRIFTING)
+    records = len(house.records("drifting"))
+    until(lambda: sum(row["n"] for row in house.view("drifting_words")) == records, "the words are counted")
+    until(lambda: house.control.status("drifting_words").fastest, "a batch was measured")
+    house.stop("drifting_words")
     before = planned(house)
-    assert {name: line["effort"]["drift"] for name, line in before.items()} == {"moments_words": [], TABLE: []}
+    assert {name: line["effort"]["drift"] for name, line in before.items()} == {"drifting_words": [], DRIFTING: []}
     file = house.root / "sql" / "backfills.sql"
     text = file.read_text()
     try:
         file.write_text(text.replace("COUNT(*) AS n", "COUNT(*) AS n, MAX(id) AS newest"))
         with house.warehouse() as cursor:
-            cursor.execute(f"ALTER TABLE {TABLE} DROP COLUMN word")
+            cursor.execute(f"ALTER TABLE {DRIFTING} DROP COLUMN word")
         add_partition(house)
         lines = planned(house)
     finally:
         file.write_text(text)
-    effort, drift = lines["moments_words"]["effort"], "prod_kafka.moments: topic.partitions is 3, not 2"
+    effort, drift = lines["drifting_words"]["effort"], "prod_kafka.drifting: topic.partitions is 3, not 2"
     (read,) = effort["reads"]
-    assert (read["entity"], read["records"], read["is_cut"]) == ("prod_kafka.moments", records, False)
+    assert (read["entity"], read["records"], read["is_cut"]) == ("prod_kafka.drifting", records, False)
     assert 0 < read["bytes"] < records * 200 and effort["seconds"] > 0
     assert read["expires"] is None, "local brokers keep records for ever"
     assert effort["drift"] == [drift] and effort["unknown"] == []
-    own, column = lines[TABLE]["effort"]["drift"]
+    own, column = lines[DRIFTING]["effort"]["drift"]
     assert own == drift and "word" in column, column
     shown = io.StringIO()
     with redirect_stdout(shown), redirect_stderr(io.StringIO()):
-        run(["plan", TABLE, "--online", "--markdown", "--project", str(house.root)])
+        run(["plan", DRIFTING, "--online", "--markdown", "--project", str(house.root)])
     assert "| drifted |" in shown.getvalue() and f"drifted: {drift}" in shown.getvalue()
 
 
 def planned(house: House) -> dict[str, Any]:
-    code, lines, said = ds(house, "plan", "moments_words", TABLE, "--online")
+    code, lines, said = ds(house, "plan", "drifting_words", DRIFTING, "--online")
     assert code == 0, said
     return {line["name"]: line for line in lines}
 
@@ -199,4 +201,4 @@ def add_partition(house: House) -> None:
     from confluent_kafka.admin import AdminClient, NewPartitions
 
     admin = AdminClient({"bootstrap.servers": house.bootstrap})
-    admin.create_partitions([NewPartitions("moments", 3)])["moments"].result(60)
+    admin.create_partitions([NewPartitions("drifting", 3)])["drifting"].result(60)

@@ -9,4 +9,10 @@ CREATE TABLE moments_rows WITH ('store'='warehouse', 'refresh.mode'='incremental
 -- @partitions daily from 2023-11-14 by happened
 CREATE TABLE moments_days WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
   SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word FROM moments WHERE id % 7 <> 0;
-CREATE MATERIALIZED VIEW moments_words AS SELECT word, COUNT(*) AS n FROM moments GROUP BY word;
+
+-- No other test reads this topic: it gets another partition.
+CREATE STREAM drifting (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='drifting',
+  'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
+CREATE TABLE drifting_rows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word FROM drifting WHERE id % 7 <> 0;
+CREATE MATERIALIZED VIEW drifting_words AS SELECT word, COUNT(*) AS n FROM drifting GROUP BY word;
