@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ os.environ.setdefault("DS_KAFKA_OPTIONS", "-XX:TieredStopAtLevel=1")
 """Of the brokers: they start in half of the processor time."""
 
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
+NAMED = frozenset(COSTS) - {"slow"}
+"""Marks that the file of a test names, or a conftest.py near it."""
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browser": "browser"}
 """Folder below tests/ → mark of every test in it."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
@@ -30,17 +34,49 @@ def pytest_configure(config: pytest.Config) -> None:
         gc.set_threshold(100_000, 50, 100)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A tier imports the files only that name one of its marks, or are in the folder of one: to import all tests takes
+    as long as twenty seconds of tests, in each process."""
+    wanted = _marks(config.getoption("markexpr"))
+    if not wanted or not collection_path.match("test_*.py"):
+        return None
+    folder = FOLDERS.get(next(iter(_below(collection_path)), ""))
+    return None if folder in wanted or not wanted.isdisjoint(_named(collection_path)) else True
+
+
+def _marks(expression: str) -> frozenset[str]:
+    """The costs of which a test has to have one, by an expression like ``(spark or servers) and not slow``; empty for
+    an expression of another form, and for the tests without a mark."""
+    names = frozenset(re.findall(r"\w+", expression.partition(" and not ")[0])) - {"or"}
+    return names if names <= NAMED else frozenset()
+
+
+@cache
+def _named(path: Path) -> frozenset[str]:
+    """Marks that a file of tests names, or one of the ``conftest.py`` it gets fixtures from."""
+    folders = [parent for parent in path.parents if parent.is_relative_to(Path(__file__).parent)]
+    files = [path, *(file for folder in folders if (file := folder / "conftest.py").is_file())]
+    return frozenset(name for file in files for name in re.findall(r"\bmark\.(\w+)", file.read_text("utf-8")))
+
+
+def _below(path: Path) -> tuple[str, ...]:
+    """Folders and name of a file below tests/; empty elsewhere."""
+    root = Path(__file__).parent
+    return path.relative_to(root).parts if path.is_relative_to(root) else ()
+
+
 @pytest.fixture(autouse=True)
 def _no_checkpoints() -> None:
     driven.forget()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    root = Path(__file__).parent
     for item in items:
-        below = item.path.relative_to(root).parts if item.path.is_relative_to(root) else ()
+        below = _below(item.path)
         if item.path.name.endswith(".case.yaml"):
             item.add_marker("cases")
+        elif hidden := {mark for mark in NAMED if item.get_closest_marker(mark)} - _named(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: neither its file nor a conftest.py names its mark {hidden.pop()}")
         elif below and below[0] in FOLDERS:
             item.add_marker(FOLDERS[below[0]])
         strays = [mark for mark in ONE_FOLDER if item.get_closest_marker(mark) and mark not in below]
