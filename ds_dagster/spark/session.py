@@ -86,6 +86,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.adaptive.enabled": "false",
+        # its closures are made once and for all; those of Spark's default are analysed and serialized with every batch
+        "spark.sql.execution.usePartitionEvaluator": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.cleaner.periodicGC.interval": "10min",
         # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles anew

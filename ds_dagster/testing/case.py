@@ -40,6 +40,14 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class SendTogether:
+    """Records for several topics, which every query reads in one batch. The sends have one batch each."""
+
+    span: Span
+    sends: tuple[Send, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Event time moves on all sources: nothing stamped before ``to`` (epoch milliseconds) will come on time."""
 
@@ -122,7 +130,7 @@ class ExpectedError:
     query: str = ""
 
 
-Step = Send | Advance | Wait | Restart | Crash | ExpectNow
+Step = Send | SendTogether | Advance | Wait | Restart | Crash | ExpectNow
 
 
 @dataclass(frozen=True, slots=True)

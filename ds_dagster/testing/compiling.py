@@ -17,7 +17,7 @@ from ds_dagster.settings import Overlay, Settings, find_project, load_settings
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.statements import CreateStore, Origin, Property, WrittenName
-from ds_dagster.testing.case import Case, Expectation, ExpectedError, ExpectNow, Failure, Send
+from ds_dagster.testing.case import Case, Expectation, ExpectedError, ExpectNow, Failure, Send, SendTogether
 
 _STORES = "stores"
 TABLES = ("materialized_view", "table")
@@ -117,7 +117,8 @@ def _unknown(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
     topics = topics_of(project)
     looks = (step.expectations for step in case.steps if isinstance(step, ExpectNow))
     places: list[Send | Expectation] = [*chain.from_iterable(looks), *case.expectations]
-    places += [step for step in case.steps if isinstance(step, Send)]
+    for step in case.steps:
+        places += step.sends if isinstance(step, SendTogether) else [step] if isinstance(step, Send) else []
     failures: list[Failure] = []
     for place in sorted(places, key=lambda item: (item.span.line, item.span.column)):
         try:

@@ -24,6 +24,7 @@ from ds_dagster.testing.case import (
     Restart,
     Row,
     Send,
+    SendTogether,
     SentRecord,
     Step,
     Wait,
@@ -85,7 +86,7 @@ def _checked(case: Case, entry: Entry) -> Case:
         )  # fmt: skip
     before: Step | None = None
     for step in case.steps:
-        if isinstance(step, Crash) and not isinstance(before, Send | Advance):
+        if isinstance(step, Crash) and not isinstance(before, Send | SendTogether | Advance):
             where = "after send or advance"
             raise error("CASE_VALUE_INVALID", span=step.span, place="crash", value="here", allowed=where)
         before = step
@@ -126,6 +127,17 @@ def _step(entry: Entry, folder: Path) -> Step:
         raise entry.invalid("exactly one of " + ", ".join(STEPS))
     ((kind, inside),) = parts.items()
     return STEPS[kind](inside, folder)
+
+
+def _sends(entry: Entry, folder: Path) -> Send | SendTogether:
+    if not isinstance(entry.value, list):
+        return _send(entry, folder)
+    sends = tuple(_send(item, folder) for item in entry.items())
+    for send in sends:
+        if send.batches > 1:
+            where = "next to another topic"
+            raise error("CASE_VALUE_INVALID", span=send.span, place="batches", value=where, allowed="one topic alone")
+    return SendTogether(entry.span, sends)
 
 
 def _send(entry: Entry, folder: Path) -> Send:
@@ -229,7 +241,7 @@ def _look(entry: Entry, folder: Path) -> ExpectNow:
 
 
 STEPS: Mapping[str, Callable[[Entry, Path], Step]] = MappingProxyType(
-    {"send": _send, "advance": _advance, "wait": _wait, "restart": _restart, "crash": _crash, "expect": _look}
+    {"send": _sends, "advance": _advance, "wait": _wait, "restart": _restart, "crash": _crash, "expect": _look}
 )
 """Key of a step → its reader."""
 

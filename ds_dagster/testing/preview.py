@@ -16,7 +16,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_slice, slice_of
-from ds_dagster.testing.case import Advance, Case, Expectation, Row, Send, SentRecord, Step
+from ds_dagster.testing.case import Advance, Case, Expectation, Row, Send, SendTogether, SentRecord, Step
 from ds_dagster.testing.compiling import TABLES
 from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.runner import CaseRun, case_folder
@@ -81,10 +81,13 @@ def steps_of(samples: Sequence[Sampled]) -> tuple[Step, ...]:
     steps: list[Step] = []
     begin = moments[0]
     for end in dict.fromkeys(moments[last * piece // SLICES] for piece in range(1, SLICES + 1)):
+        sends = []
         for sample in samples:
             piece = tuple(_sent(record) for record in sample.records if begin <= record.timestamp_millis <= end)
             if piece:
-                steps.append(Send(_PLACE, sample.relation.entity, piece, store=sample.relation.store))
+                sends.append(Send(_PLACE, sample.relation.entity, piece, store=sample.relation.store))
+        if sends:
+            steps.append(SendTogether(_PLACE, tuple(sends)))
         begin = end + 1
     return (*steps, Advance(_PLACE, moments[-1]))
 

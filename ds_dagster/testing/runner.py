@@ -46,6 +46,8 @@ from ds_dagster.testing.case import (
     Restart,
     Row,
     Send,
+    SendTogether,
+    SentRecord,
     Step,
     Wait,
 )
@@ -186,17 +188,27 @@ class CaseRun:
 
     def step_send(self, step: Send) -> None:
         """Records into their topic, batch by batch."""
-        topic = self._topic_named(step.topic, step.store, step.span)
-        records = step.records
-        if step.generate:
-            records = generated(self.spark, step.generate, step.partition, step.span)
+        records = self._records_to_send(step)
         size = -(-len(records) // step.batches)
         for begin in range(0, len(records), max(size, 1)):
-            for record in records[begin : begin + size]:
-                self.moment = max(self.moment, record.at or 0)
-                at = self.moment if record.at is None else record.at
-                topic.append([(to_bytes(record.key), to_bytes(record.value))], at, record.partition)
+            self._append(step, records[begin : begin + size])
             self._flow()
+
+    def step_send_together(self, step: SendTogether) -> None:
+        """Records into all topics, then one batch."""
+        for send in step.sends:
+            self._append(send, self._records_to_send(send))
+        self._flow()
+
+    def _records_to_send(self, step: Send) -> Sequence[SentRecord]:
+        return generated(self.spark, step.generate, step.partition, step.span) if step.generate else step.records
+
+    def _append(self, step: Send, records: Sequence[SentRecord]) -> None:
+        topic = self._topic_named(step.topic, step.store, step.span)
+        for record in records:
+            self.moment = max(self.moment, record.at or 0)
+            at = self.moment if record.at is None else record.at
+            topic.append([(to_bytes(record.key), to_bytes(record.value))], at, record.partition)
 
     def step_advance(self, step: Advance) -> None:
         """Time passes for one query after the other, sources first."""
@@ -300,6 +312,7 @@ class CaseRun:
 _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
     {
         Send: CaseRun.step_send,
+        SendTogether: CaseRun.step_send_together,
         Advance: CaseRun.step_advance,
         Wait: CaseRun.step_wait,
         Restart: CaseRun.step_restart,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -240,12 +241,15 @@ class RunningQuery:
         operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
     def catch_up(self) -> None:
-        """Process what is new in its topics; one source after the other, so that batches are always the same."""
+        """Process what is new in its topics, all of it in one batch, so that batches are always the same."""
         for table in self.tables:
             table.write()
-        for source in self.sources.values():
-            if self.streaming is not None and self.failure is None and source.feed():
-                self.settle()
+        if self.streaming is None or self.failure is not None:
+            return
+        with between_batches(self.streaming):
+            sources = [source for source in self.sources.values() if source.feed()]
+        if sources:
+            self.settle()
 
     def settle(self) -> None:
         """Process until quiet; a crash that was asked for is followed by a restart.
@@ -267,6 +271,17 @@ class RunningQuery:
         """Publish what a full refresh loaded."""
         if self.prepared is not None and self.failure is None:
             face.finish(self.prepared)
+
+
+@contextmanager
+def between_batches(query: StreamingQuery) -> Iterator[None]:
+    """Run the body while the query plans no batch."""
+    lock = cast(Any, query)._jsq.streamingQuery().awaitProgressLock()
+    lock.lock()
+    try:
+        yield
+    finally:
+        lock.unlock()
 
 
 def unbounded(spec: WriteSpec) -> WriteSpec:

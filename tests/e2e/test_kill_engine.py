@@ -41,7 +41,7 @@ def flow(house: House) -> Iterator[Stream]:
         if number % 50 == 25:
             house.put("users", [None], key="userid", keys=[chance.choice(USERS)])
 
-    stream = Stream(send, pause=0.1)
+    stream = Stream(send, pause=0.25)
     with stream:
         yield stream
 

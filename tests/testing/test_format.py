@@ -7,7 +7,7 @@ import yaml
 
 from ds_dagster.errors import DsError
 from ds_dagster.testing import yaml_entries
-from ds_dagster.testing.case import Advance, Crash, ExpectNow, Restart, Send, SentRecord
+from ds_dagster.testing.case import Advance, Crash, ExpectNow, Restart, Send, SendTogether, SentRecord
 from ds_dagster.testing.format import load_case
 
 HEAD = "title: t\nsql: SELECT 1;\nstores: {S: memory}\n"
@@ -33,6 +33,7 @@ steps:
   - send: {topic: a, rows: [{value: !!binary AAH/, partition: p}]}
   - crash: {at: after_commit}
   - expect: {relation: r, rows: []}
+  - send: [{topic: a, rows: [{value: 1}]}, {topic: b, rows: []}]
 expect:
   - {relation: a.b, ordered: true, columns: subset, history: true, rows: [{x: "1"}]}
   - {topic: t, records: [{value: "1", key: null}]}
@@ -42,7 +43,7 @@ expect:
         )
     )
     assert case.stores == ("s",)
-    first, from_file, advance, restart, binary, crash, look = case.steps
+    first, from_file, advance, restart, binary, crash, look, together = case.steps
     assert isinstance(first, Send)
     assert (first.topic, first.store, first.batches) == ("a", "s", 2)
     # YAML's own dates and yes/no are texts here
@@ -58,6 +59,8 @@ expect:
     assert isinstance(binary, Send)
     assert binary.records == (SentRecord(None, b"\x00\x01\xff", None, "p"),)
     assert isinstance(crash, Crash)
+    assert isinstance(together, SendTogether)
+    assert [(send.topic, len(send.records)) for send in together.sends] == [("a", 1), ("b", 0)]
     assert crash.at == "after_commit"
     assert isinstance(look, ExpectNow)
     changes, raw, golden = case.expectations
@@ -82,6 +85,11 @@ REFUSED = {
     "send without rows": (HEAD + "steps:\n  - send: {topic: a}\n", "CASE_KEY_MISSING", 5),
     "row without value": (SEND + "      rows:\n        - {key: 1}\n", "CASE_KEY_MISSING", 8),
     "time as text": (HEAD + "steps:\n  - advance: {to: soon}\n", "CASE_VALUE_INVALID", 5),
+    "batches of several topics": (
+        HEAD + "steps:\n  - send: [{topic: a, rows: [], batches: 2}]\n",
+        "CASE_VALUE_INVALID",
+        5,
+    ),
     "no batches": (HEAD + "steps:\n  - send: {topic: a, rows: [], batches: 0}\n", "CASE_VALUE_INVALID", 5),
     "crash point": (HEAD + "steps:\n  - crash: {at: noon}\n", "CASE_VALUE_INVALID", 5),
     "crash without step": (CRASH + "expect: {relation: r, rows: []}\n", "CASE_VALUE_INVALID", 5),

@@ -18,7 +18,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.testing.case import Advance, Send
+from ds_dagster.testing.case import Advance, SendTogether
 from ds_dagster.testing.preview import Sampled, check_previewable, steps_of
 from ds_dagster.testing.recorded import Mask, masked
 
@@ -66,7 +66,8 @@ def test_steps_hold_every_record_once_in_the_order_of_time(stream: Relation, mom
     ]
     steps = steps_of(samples)
     for sample in samples:
-        sends = [step for step in steps if isinstance(step, Send) and step.topic == sample.relation.entity]
+        together = [send for step in steps if isinstance(step, SendTogether) for send in step.sends]
+        sends = [send for send in together if send.topic == sample.relation.entity]
         sent = [(r.at, r.value) for send in sends for r in send.records]
         assert sent == [(r.timestamp_millis, r.value) for r in sample.records]
     if steps:

@@ -198,7 +198,7 @@ def test_no_row_is_written_twice_and_none_is_missing(house: House, changed: Call
 
     send(0)
     house.start(*STREAMS)
-    with Stream(send, pause=0.1) as flow:
+    with Stream(send, pause=0.4) as flow:
         until(lambda: all(written(house, stream) for stream in STREAMS), "the first rows of all streams")
         changed()
         for stream in STREAMS:
