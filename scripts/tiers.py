@@ -60,6 +60,8 @@ def only(folder: str) -> tuple[str, ...]:
 
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
+THREE = ("-n", "3", "--dist", "worksteal")
+"""Next to other tiers, at the lowest priority, these take the time that is left: two sides left a sixth unused."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
@@ -70,7 +72,7 @@ TIERS: dict[str, Tier] = {
         "(spark or servers) and not (cases or conformance or e2e or browser or slow)",
         (*SIDE_BY_SIDE, *without("cases", *ONE_FOLDER)),
     ),
-    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*THREE, *without(*ONE_FOLDER))),
     "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
     "e2e": Tier("e2e and not (browser or slow)", (*BY_FILE, *only("e2e")), second_run="files"),
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),

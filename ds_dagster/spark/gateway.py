@@ -7,14 +7,17 @@ gateway to remember; :class:`Package` needs no question at all where the names a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from py4j import protocol
-from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
+from py4j.java_gateway import JavaClass, JavaMember, JavaObject, JavaPackage
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 KEPT_NAMES = (
     "functions",
     "PythonUtils",
@@ -24,9 +27,11 @@ KEPT_NAMES = (
     "org.apache.spark.sql.classic.SparkSession$",
 )
 """Members of the JVM that PySpark looks up by name for every function, list and session."""
-KEPT_PACKAGES = ("org", "java", "scala")
+KEPT_PACKAGES = ("org", "java", "scala", "py4j")
 _PARTS = 16
 """Elements of a list that travel at once, see ``dsdagster.Lists``."""
+RELEASED = 128
+"""Objects that the JVM lets go of at once."""
 
 
 class Package:
@@ -107,6 +112,36 @@ def _padded(part: list[object]) -> list[object]:
     return [*part, *[None] * (_PARTS - len(part))]
 
 
+class Releases:
+    """Tells the JVM which objects Python needs no more: many at a time, where py4j makes a call for each.
+
+    A few wait for others. py4j's own thread is the only one that makes the calls.
+    """
+
+    def __init__(self, client: Any) -> None:
+        server = JavaObject(protocol.GATEWAY_SERVER_OBJECT_ID, client)
+        self._client = client
+        self._known = server.getGateway().getBindings().keySet()
+        self._commas = KnownClass("java.util.regex.Pattern", client).compile(",")
+        self._waiting: list[str] = []
+
+    def __call__(self, target_id: str, enqueue: bool = True) -> None:
+        """In place of ``JavaClient.garbage_collect_object``."""
+        if enqueue:
+            self._client.finalizer_deque.appendleft((self._client, target_id))
+        elif target_id not in (protocol.ENTRY_POINT_OBJECT_ID, protocol.GATEWAY_SERVER_OBJECT_ID):
+            self._waiting.append(target_id)
+            if len(self._waiting) >= RELEASED and self._client.is_connected:
+                self._release()
+
+    def _release(self) -> None:
+        names, self._waiting = ",".join(self._waiting), []
+        try:
+            self._known.removeAll(self._commas.splitAsStream(names).toList())
+        except (Py4JError, OSError):  # the JVM is about to end, as py4j has it
+            _LOG.debug("objects were not released", exc_info=True)
+
+
 def launch_jvm(properties: Mapping[str, str]) -> None:
     """Start this process's JVM with the properties of its first session; nothing where one runs.
 
@@ -128,6 +163,8 @@ def quicken(spark: SparkSession) -> None:
             vars(view)[name] = KeptClass(getattr(view, name)._fqn, client)
     for name in KEPT_PACKAGES:
         vars(view).setdefault(name, KeptPackage(name, client, view._id))
+    if not isinstance(client.garbage_collect_object, Releases):
+        client.garbage_collect_object = Releases(client)
     converters = client.converters or []
     if has_operators(spark) and not any(isinstance(converter, ListConverter) for converter in converters):
         client.converters = [ListConverter(), *converters]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from py4j.java_gateway import JavaClass
+from py4j import protocol
+from py4j.java_gateway import JavaClass, JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import _parse_datatype_string
 
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
-from ds_dagster.spark.gateway import known_class, quicken
+from ds_dagster.spark.gateway import RELEASED, known_class, quicken
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records.typemap import SCALARS, spark_sql, to_spark
 
@@ -35,7 +37,7 @@ def counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
     send, found = client.send_command, Counter[str]()
 
     def told(command: str, *args: Any, **kwargs: Any) -> Any:
-        if not command.startswith("m"):  # objects that are given back, by a thread of its own
+        if threading.current_thread() is threading.main_thread():  # another one gives objects back
             found[command[0]] += 1
         return send(command, *args, **kwargs)
 
@@ -55,6 +57,28 @@ def test_a_list_arrives_as_it_is(spark: SparkSession, size: int) -> None:
 def test_lists_in_lists(spark: SparkSession) -> None:
     made = known_class(spark, "java.util.Collections").unmodifiableList([["a"], [], ["b", ["c"]]])
     assert str(made) == "[['a'], [], ['b', ['c']]]"
+
+
+def test_objects_are_given_back_many_at_a_time(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    client: Any = spark._jvm._gateway_client
+    known = JavaObject(protocol.GATEWAY_SERVER_OBJECT_ID, client).getGateway().getBindings()
+    objects = [known_class(spark, "java.util.UUID").randomUUID() for _ in range(1000)]
+    names = [each._target_id for each in objects]
+    assert all(known.containsKey(name) for name in names)
+    send, sent = client.send_command, Counter[tuple[str, bool]]()
+
+    def told(command: str, *args: Any, **kwargs: Any) -> Any:
+        sent[command[0], threading.current_thread() is threading.main_thread()] += 1
+        return send(command, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "send_command", told)
+        objects.clear()
+        eventually(lambda: sum(known.containsKey(name) for name in names) < RELEASED)
+    assert not sent["m", False] and sent["c", False] < 100
+    assert spark.range(3).count() == 3, "what is needed is there"
 
 
 def test_a_function_is_asked_for_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
