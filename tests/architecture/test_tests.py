@@ -14,6 +14,7 @@ OWN = {
     "benchmarks": "the programs of benchmarks/",
     "browser": "a tier",
     "conformance": "a tier",
+    "deploy": "the folder deploy/",
     "docs": "the pages of docs/",
     "e2e": "a tier",
     "e2e/changing": "queries of that tier that change while they run",
