@@ -44,6 +44,11 @@ ITEMS: Mapping[str, Item] = {
         (),
         "each operator alone (operators/temporal: some); the peer is Spark's own nearest",
     ),
+    "sizing": Item(
+        "sizing:sizing",
+        (),
+        "a batch by rows, partitions and keys, for `ds size` (sizing/cluster: on executors of their own)",
+    ),
     "hotkey": Item(
         "hot_keys:hot_keys",
         (),

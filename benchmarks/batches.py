@@ -56,10 +56,12 @@ class Counted:
     Attributes:
         reports: of each batch with rows, as Spark gives them.
         cpu: seconds of the tasks of all of them.
+        busy: seconds that these tasks ran, with what they waited for.
     """
 
     reports: list[dict[str, Any]]
     cpu: float
+    busy: float
 
     @property
     def millis(self) -> list[float]:
@@ -68,11 +70,11 @@ class Counted:
 
 
 @contextmanager
-def open_bench() -> Iterator[Bench]:
-    """Two cores, 2 GB, a temporary folder."""
+def open_bench(master: str = "") -> Iterator[Bench]:
+    """Two cores, 2 GB, a temporary folder; or another master."""
     with tempfile.TemporaryDirectory(prefix="ds-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        engine = EngineSettings(cores=2, memory="2g")
+        engine = EngineSettings(cores=2, memory="2g", master=master)
         settings = Settings(root=folder, sql=folder, state=folder, store="m", engine=engine, spark=RETAINED)
         spark = build_session(settings, jars=driver_jars(), app_name="benchmarks")
         spark.sparkContext.setLogLevel("FATAL")
@@ -153,15 +155,15 @@ def run(session: SparkSession, frame: DataFrame, mode: str, checkpoint: Path, am
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     try:
         _full(query, amount.rows, amount.warm)
-        before = frozenset(cpu_by_stage(session))
+        before = frozenset(tasks_by_stage(session))
         unmeasured = len(_full(query, amount.rows, amount.warm))
         reports = _full(query, amount.rows, unmeasured + amount.counted)
-        cpu = sum(seconds for stage, seconds in cpu_by_stage(session).items() if stage not in before)
+        seconds = [both for stage, both in tasks_by_stage(session).items() if stage not in before]
     finally:
         query.stop()
     if query.exception() is not None:
         raise SystemExit(str(query.exception()))
-    return Counted(reports[unmeasured:], cpu)
+    return Counted(reports[unmeasured:], sum(cpu for cpu, _ in seconds), sum(busy for _, busy in seconds))
 
 
 def _full(query: StreamingQuery, rows: int, count: int) -> list[dict[str, Any]]:
@@ -180,10 +182,11 @@ def plan_mode(query: BoundQuery) -> str:
     return output_mode(query.root)
 
 
-def cpu_by_stage(session: SparkSession) -> dict[int, float]:
-    """CPU seconds of the tasks of each stage; what compilers and collectors take beside them is not in it."""
+def tasks_by_stage(session: SparkSession) -> dict[int, tuple[float, float]]:
+    """CPU seconds of the tasks of each stage, and seconds they ran. What compilers and collectors take is not in the
+    first."""
     context = cast(Any, session.sparkContext)
     quantiles, states = context._gateway.new_array(context._jvm.double, 0), context._jvm.java.util.ArrayList()
     found = context._jsc.sc().statusStore().stageList(None, False, False, quantiles, states)
     stages = [found.apply(index) for index in range(found.size())]
-    return {int(stage.stageId()): stage.executorCpuTime() / 1e9 for stage in stages}
+    return {int(s.stageId()): (s.executorCpuTime() / 1e9, s.executorRunTime() / 1e3) for s in stages}

@@ -208,14 +208,14 @@ def _table(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        return _toml(path.read_text(encoding="utf-8"))
+        return toml_table(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise error("SETTING_INVALID", name="(file)", file=str(path), reason=str(problem), allowed="TOML") from problem
 
 
 @lru_cache(maxsize=8)
-def _toml(text: str) -> Mapping[str, Any]:
-    """Many test cases of a process lie in the same project."""
+def toml_table(text: str) -> Mapping[str, Any]:
+    """A TOML text; kept, since many test cases of a process lie in the same project. Raises: ValueError."""
     return tomllib.loads(text)
 
 

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "ps": "jobs",
     "logs": "jobs",
     "metrics": "metrics",
+    "size": "metrics",
     "stop": "jobs",
     "restart": "jobs",
     "reset": "jobs",

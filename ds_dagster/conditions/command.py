@@ -177,4 +177,33 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "DEMO_EXAMPLE_MISSING", "internal", "the example project is neither in the package nor in a checkout around it"
     ),
+    Condition(
+        "SIZE_LOAD_MISSING",
+        "user",
+        "the load of {count} relations or queries is not known",
+        "add {options}; a number without a name holds for all others; --measured takes the figures of running jobs",
+        "22023",
+    ),
+    Condition(
+        "SIZE_LOAD_INVALID",
+        "user",
+        "{kind} of {name} is not a number of 0 or more: {value}",
+        "write --{kind} NAME=NUMBER, or --{kind} NUMBER for all others",
+        "22023",
+    ),
+    Condition(
+        "SIZE_NAME_UNKNOWN",
+        "user",
+        "no {what} has the name {name}",
+        "did you mean {nearest}?",
+        "22023",
+    ),
+    Condition(
+        "SIZE_FILE_INVALID",
+        "user",
+        "{file} is not usable: {reason}",
+        "write TOML tables: [rows], [keys] and [bytes] with names and numbers for --load, [step.Aggregate] with value "
+        "for --coefficients",
+        "22023",
+    ),
 )

@@ -1,13 +1,22 @@
-"""``ds metrics``: engines and jobs for Prometheus, once or over HTTP."""
+"""Commands that give figures: metrics (of engines and jobs, for Prometheus), size (what the project needs)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ds_dagster.cli.output import note, project_option, settings_of
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.errors import ProjectError
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.sizing.coefficients import load_coefficients
+from ds_dagster.runtime.sizing.estimate import QuerySize, SizeGoal, Sizing, sizing_of
+from ds_dagster.runtime.sizing.expected import expected_load
+
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -54,3 +63,137 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
         note(f"serving http://{host!s}:{port}/metrics and /health until Ctrl-C")
         server.serve_forever()
     return 0
+
+
+@click.command("size")
+@click.option("--rows", multiple=True, metavar="[RELATION=]N", help="Rows a second that a relation brings.")
+@click.option("--keys", multiple=True, metavar="[QUERY=]N", help="Different keys in a query's state.")
+@click.option("--bytes", "sizes", multiple=True, metavar="[RELATION=]N", help="Bytes of a record (default: 300).")
+@click.option("--load", type=FILE, help="TOML file with tables rows, keys and bytes; options win.")
+@click.option("--measured", is_flag=True, help="Take what is not stated from the figures of the jobs that run.")
+@click.option(
+    "--batch-seconds",
+    type=click.FloatRange(min=0.05),
+    default=1.0,
+    show_default=True,
+    help="How long a batch may take.",
+)
+@click.option("--host-cores", type=click.IntRange(min=1), help="Cores of one engine's machine (default: 16).")
+@click.option("--coefficients", type=FILE, help="TOML file with figures of a machine of yours.")
+@project_option
+@json_option
+def size_command(
+    rows: tuple[str, ...],
+    keys: tuple[str, ...],
+    sizes: tuple[str, ...],
+    load: Path | None,
+    measured: bool,
+    batch_seconds: float,
+    host_cores: int | None,
+    coefficients: Path | None,
+    project: Path | None,
+    as_json: bool,
+) -> int:
+    """Compute cores, memory, disk and partitions for the load you expect, and what ends first with today's settings.
+
+    Without a name, a number holds for all that have none of their own: `ds size --rows 5000 --keys 100000`.
+    """
+    settings = settings_of(project, quiet=as_json)
+    loaded = load_project(settings.root, settings=settings)
+    if loaded.errors:
+        raise ProjectError(loaded.errors)
+    expected = expected_load(loaded, {"rows": rows, "keys": keys, "bytes": sizes}, load)
+    if measured:
+        expected = expected.with_measured(Control.open(settings).statuses())
+    sizing = sizing_of(loaded, expected, load_coefficients(coefficients), SizeGoal(batch_seconds, host_cores))
+    if as_json:
+        emit_json(sizing_json(sizing))
+    else:
+        _print(sizing, batch_seconds)
+    return 0
+
+
+def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
+    """The answer as data; bytes and seconds are numbers."""
+    return {
+        "engines": sizing.engines,
+        "cores": sizing.cores,
+        "heap_mb": sizing.heap_megabytes,
+        "pod_mb": sizing.pod_megabytes,
+        "disk_bytes": round(sizing.disk),
+        "partitions": sizing.partitions,
+        "batch_seconds": round(sizing.batch_seconds, 3),
+        "queries": [_query_json(query) for query in sizing.queries],
+        "limits": [
+            {"name": limit.name, "share": round(limit.share, 4), "ends_at_load": limit.factor, "about": limit.about}
+            for limit in sizing.limits
+        ],
+        "growth": list(sizing.growth),
+        "not_measured": [
+            {"name": figure.name, "value": figure.value, "unit": figure.unit, "reason": figure.taken}
+            for figure in sizing.taken
+        ],
+    }
+
+
+def _query_json(query: QuerySize) -> Mapping[str, Any]:
+    demand = query.demand
+    return {
+        "query": demand.query,
+        "rows_in": demand.rows_in,
+        "rows_out": demand.rows_out,
+        "cores": round(demand.cores, 4),
+        "state_bytes": round(demand.state),
+        "disk_bytes": round(query.disk),
+        "partitions": query.partitions,
+        "batch_seconds": round(query.batch_seconds, 3),
+        "batch_rows": round(query.batch_rows),
+        "measured": demand.measured,
+        "steps": [
+            {"step": step.name, "rows": step.rows, "kept": round(step.kept), "bytes": round(step.bytes)}
+            for step in demand.steps
+        ],
+    }
+
+
+def _print(sizing: Sizing, batch_seconds: float) -> None:
+    headers = ("query", "rows/s in", "rows/s out", "cores", "state MB", "disk MB", "partitions", "batch ms")
+    table(headers, [_cells(query) for query in sizing.queries], right=range(1, len(headers)))
+    click.echo()
+    each = " each" if sizing.engines > 1 else ""
+    needs = [
+        ("engines", f"{sizing.engines}"),
+        ("cores", f"{sizing.cores}{each}"),
+        ("memory", f"{sizing.heap_megabytes:,} MB of heap{each}; machine or pod {sizing.pod_megabytes:,} MB"),
+        ("disk", f"{sizing.disk / 1e9:,.2f} GB for checkpoints"),
+        ("partitions", f"{sizing.partitions} of state (spark.sql.shuffle.partitions), and at least as many of topics"),
+        ("longest batch", f"{sizing.batch_seconds * 1000:,.0f} ms"),
+    ]
+    table(("needs", ""), needs)
+    click.echo()
+    table(
+        ("today", "used", "ends at"),
+        [(limit.about, f"{limit.share:.0%}", _end(limit.factor)) for limit in sizing.limits],
+    )
+    if sizing.batch_seconds > batch_seconds:
+        note(
+            f"no number of cores makes every batch as short as {batch_seconds} s: a batch costs that much without rows"
+        )
+    if sizing.engines > 1:
+        note("a project has one engine: divide it into as many projects, or give its machine more cores (--host-cores)")
+    for text in sizing.growth:
+        note(f"state grows without end: {text}")
+    note(
+        f"{len(sizing.taken)} of the figures behind this were not measured: `ds size --json` lists them with the reason"
+    )
+
+
+def _cells(query: QuerySize) -> tuple[object, ...]:
+    demand = query.demand
+    numbers = (round(demand.rows_in), round(demand.rows_out), f"{demand.cores:.2f}")
+    sizes = (f"{demand.state / 1e6:,.1f}", f"{query.disk / 1e6:,.1f}")
+    return (demand.query, *numbers, *sizes, query.partitions, round(query.batch_seconds * 1000))
+
+
+def _end(factor: float | None) -> str:
+    return "-" if factor is None else f"{factor:,.1f} × the load"

@@ -1,0 +1,301 @@
+"""What a project needs: cores, memory, disk, engines and partitions, how long its batches take, and what ends first.
+
+The model, in steady state, of jobs whose batches follow one another on ``C`` cores:
+
+- rows take ``u`` of the cores, the sum of rows a second times their processor time, divided by ``C``;
+- every batch costs a fixed time, whatever it holds: planning, checkpoint, a task for each state partition and step;
+- so a batch of one job takes ``fixed / (1 - u)``, and of all jobs together at least ``sum of fixed / (C (1 - u))``.
+
+``u`` is planned to be at most ``1 / headroom``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.sizing.coefficients import Coefficient, Coefficients
+from ds_dagster.runtime.sizing.demand import Demand, RowFlow, demand_of, needs_keys
+from ds_dagster.runtime.sizing.expected import ExpectedLoad
+from ds_dagster.settings import Settings
+
+MEGABYTE = 1e6
+PARTITIONS = "spark.sql.shuffle.partitions"
+DAY_SECONDS = 86_400
+_SIZES = {"k": 2**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What the settings give now."""
+
+    cores: int
+    heap_megabytes: float
+    partitions: int
+    batch_megabytes: int | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Today:
+        """Of a project; on a cluster the executors' cores, where the settings state them."""
+        engine, spark = settings.engine, settings.spark
+        cores = engine.cores
+        if engine.is_cluster:
+            cores = int(spark.get("spark.executor.instances", "1")) * int(spark.get("spark.executor.cores", "1"))
+        partitions = int(spark.get(PARTITIONS, str(cores if engine.is_cluster else 1)))
+        limit = engine.batch_megabytes if engine.is_cluster else None
+        return cls(cores, megabytes(engine.memory), partitions, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeGoal:
+    """What the answer has to fulfil: seconds a batch may take, and cores that one engine's machine has (None: as the
+    coefficients say)."""
+
+    batch_seconds: float = 1.0
+    host_cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySize:
+    """One query's share.
+
+    Attributes:
+        demand: what it asks for.
+        partitions: of its state, and of the topics it reads.
+        batch_seconds: what its batch takes with the cores of the answer.
+        batch_rows: rows in such a batch.
+        disk: bytes of its checkpoint.
+    """
+
+    demand: Demand
+    partitions: int
+    batch_seconds: float
+    batch_rows: float
+    disk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something that ends first. ``share``: of it that is used with the settings of today; above 1 it has ended.
+    ``grows``: whether it grows with the rows."""
+
+    name: str
+    share: float
+    about: str
+    grows: bool = True
+
+    @property
+    def factor(self) -> float | None:
+        """Times the load at which it ends; None if the load does not matter, or is nothing."""
+        return 1 / self.share if self.grows and self.share > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The answer for a project.
+
+    Attributes:
+        queries: in the project's order.
+        engines, cores, heap_megabytes: ``cores`` and heap of one engine.
+        pod_megabytes: memory of its machine or pod.
+        disk: bytes for checkpoints, of all engines.
+        partitions: of state.
+        batch_seconds: the longest batch.
+        limits: what ends first, with the settings of today.
+        growth: texts about state that grows without end.
+        taken: figures that nobody measured.
+    """
+
+    queries: tuple[QuerySize, ...]
+    engines: int
+    cores: int
+    heap_megabytes: int
+    pod_megabytes: int
+    disk: float
+    partitions: int
+    batch_seconds: float
+    limits: tuple[Limit, ...]
+    growth: tuple[str, ...]
+    taken: tuple[Coefficient, ...]
+
+
+def sizing_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficients, goal: SizeGoal) -> Sizing:
+    """Size a project.
+
+    Raises:
+        UserError: SIZE_LOAD_MISSING.
+    """
+    demands = demands_of(project, expected, figures)
+    headroom = figures.value("headroom")
+    partitions = {demand.query: max(1, math.ceil(demand.cores * headroom)) for demand in demands}
+    fixed = {demand.query: fixed_seconds(demand, partitions[demand.query], figures) for demand in demands}
+    total = sum(demand.cores for demand in demands)
+    cores = cores_for(total, list(fixed.values()), goal.batch_seconds, headroom)
+    most = goal.host_cores or int(figures.value("engine.cores"))
+    engines = max(1, math.ceil(cores / most), math.ceil(len(demands) / figures.value("engine.jobs")))
+    free = 1 - total / cores
+    shared = sum(fixed.values()) / (cores * free)
+    queries = tuple(
+        _query_size(demand, partitions[demand.query], max(fixed[demand.query] / free, shared), figures)
+        for demand in demands
+    )
+    heap = _heap(queries, engines, figures)
+    return Sizing(
+        queries=queries,
+        engines=engines,
+        cores=math.ceil(cores / engines),
+        heap_megabytes=heap,
+        pod_megabytes=heap + int(figures.value("engine.outside")),
+        disk=sum(query.disk for query in queries),
+        partitions=max((query.partitions for query in queries if query.demand.steps), default=1),
+        batch_seconds=max((query.batch_seconds for query in queries), default=0.0),
+        limits=tuple(sorted(_limits(queries, heap * engines, Today.of(project.settings), figures), key=_by_share)),
+        growth=tuple(text for query in queries for text in _growth(query.demand)),
+        taken=_taken(demands, figures),
+    )
+
+
+def demands_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficients) -> Sequence[Demand]:
+    """The demand of each query in the project's order; rows that one writes are read by the next.
+
+    Raises:
+        UserError: SIZE_LOAD_MISSING.
+    """
+    stores = {name: store.kind.lower() for name, store in project.catalog.stores.items()}
+    rows: dict[str, float] = {}
+    missing: dict[str, None] = {}
+    demands = []
+    for query in project.queries.values():
+        _put_rows(query, rows, expected, missing)
+        measured = query.name in expected.measured
+        if needs_keys(query) and expected.keys_of(query.name) is None and not measured:
+            missing[f"--keys {query.name}=…"] = None
+        if not missing:
+            demand = demand_of(query, RowFlow(rows, stores, expected, figures))
+            demands.append(demand)
+            _add_results(query, demand, rows, expected)
+        else:
+            rows |= {str(sink.name): 0.0 for sink in query.sinks}
+    if missing:
+        raise error("SIZE_LOAD_MISSING", count=len(missing), options=" ".join(missing))
+    return demands
+
+
+def _put_rows(query: BoundQuery, rows: dict[str, float], expected: ExpectedLoad, missing: dict[str, None]) -> None:
+    """Rows a second of everything it reads: stated, else written by another query, else measured."""
+    scans = {scan.source_name: scan.relation for scan in query.plan.walk() if isinstance(scan, Scan)}
+    measured = expected.measured.get(query.name)
+    for relation in scans.values():
+        stated = expected.rows_of(relation)
+        if stated is not None:
+            rows[str(relation.name)] = stated
+        elif str(relation.name) not in rows and measured is not None:
+            rows[str(relation.name)] = measured.rows / len(scans)
+        elif str(relation.name) not in rows:
+            missing[f"--rows {relation.name.name}=…"] = None
+            rows[str(relation.name)] = 0.0
+
+
+def _add_results(query: BoundQuery, demand: Demand, rows: dict[str, float], expected: ExpectedLoad) -> None:
+    for sink in query.sinks:
+        if expected.rows_of(sink) is None:
+            rows[str(sink.name)] = rows.get(str(sink.name), 0.0) + demand.rows_out / len(query.sinks)
+
+
+def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> float:
+    """What a batch of the query costs without a row in it."""
+    steps = len(demand.steps)
+    each = figures.value("batch.step") + figures.value("batch.partition") * (partitions - 1)
+    return (figures.value("batch.rows") + steps * each) / 1000
+
+
+def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headroom: float) -> int:
+    """The fewest cores that do the rows and keep batches as short as they shall be.
+
+    Args:
+        total: cores that rows take.
+        fixed: seconds of each query's batch without rows.
+        batch_seconds: the longest batch; one that is shorter than a query's own fixed time cannot be reached, so that
+            it does not count.
+        headroom: cores for each core that rows take.
+    """
+    for_rows = max(1, math.ceil(total * headroom))
+    for_batches = math.ceil(total + sum(fixed) / batch_seconds) if fixed else 1
+    return max(for_rows, for_batches)
+
+
+def _query_size(demand: Demand, partitions: int, batch_seconds: float, figures: Coefficients) -> QuerySize:
+    batch_rows = demand.rows_in * batch_seconds
+    changed = 0.0
+    if demand.steps:
+        changed = batch_rows * demand.record_bytes * figures.value("batch.kept")
+    disk = demand.state * figures.value("checkpoint.copies") + changed
+    return QuerySize(demand, partitions, batch_seconds, batch_rows, disk)
+
+
+def _heap(queries: Sequence[QuerySize], engines: int, figures: Coefficients) -> int:
+    """Megabytes of one engine's heap, in whole half gigabytes: process, jobs, rows of batches, state on the heap."""
+    jobs = figures.value("job.memory") * len(queries)
+    batches = sum(query.batch_rows * query.demand.record_bytes for query in queries) / MEGABYTE
+    on_heap = sum(query.demand.state for query in queries if query.demand.on_heap) / MEGABYTE
+    more = jobs + figures.value("state.heap") * (batches + on_heap)
+    return max(2, math.ceil((figures.value("engine.heap") + more / engines) / 512)) * 512
+
+
+def _limits(queries: Sequence[QuerySize], heap: float, today: Today, figures: Coefficients) -> Iterator[Limit]:
+    """What is used of the settings of today."""
+    total = sum(query.demand.cores for query in queries)
+    yield Limit("cores", total / today.cores, f"rows take {total:.2f} of {today.cores} cores")
+    yield Limit("memory", heap / today.heap_megabytes, f"{heap:,.0f} of {today.heap_megabytes:,.0f} MB of heap", False)
+    most = figures.value("engine.jobs")
+    yield Limit(
+        "jobs", len(queries) / most, f"{len(queries)} of {most:.0f} jobs that one engine was measured with", False
+    )
+    stateful = [query for query in queries if query.demand.steps]
+    if stateful:
+        largest = max(stateful, key=lambda query: query.demand.cores)
+        share = largest.demand.cores / today.partitions
+        about = f"{largest.demand.query} takes {largest.demand.cores:.2f} cores in {today.partitions} state partitions"
+        yield Limit("partitions", share, about)
+    if today.batch_megabytes is not None and queries:
+        largest = max(queries, key=lambda query: query.batch_rows * query.demand.record_bytes)
+        size = largest.batch_rows * largest.demand.record_bytes / MEGABYTE
+        about = f"a batch of {largest.demand.query} brings {size:.1f} of {today.batch_megabytes} MB through the driver"
+        yield Limit("batch_megabytes", size / today.batch_megabytes, about)
+
+
+def _by_share(limit: Limit) -> float:
+    return -limit.share
+
+
+def _growth(demand: Demand) -> Iterator[str]:
+    for step in demand.steps:
+        if step.grows:
+            each = step.bytes / step.kept if step.kept else demand.record_bytes
+            daily = step.rows * DAY_SECONDS * each / 1e9
+            yield f"{demand.query}: {'; '.join(step.grows)}: up to {daily:,.1f} GB more each day"
+
+
+_ALWAYS = (
+    *("headroom", "state.heap", "batch.step", "batch.kept", "checkpoint.copies"),
+    *("engine.jobs", "engine.cores", "engine.heap", "engine.outside"),
+)
+
+
+def _taken(demands: Sequence[Demand], figures: Coefficients) -> tuple[Coefficient, ...]:
+    """Figures of the answer that nobody measured, each once."""
+    always: Mapping[str, Coefficient] = {name: figures.entries[name] for name in _ALWAYS}
+    entries = {**always, **{figure.name: figure for demand in demands for figure in demand.taken}}
+    return tuple(figure for figure in entries.values() if not figure.is_measured)
+
+
+def megabytes(memory: str) -> float:
+    """Of a setting such as ``512m`` or ``2g``, as Java reads it; without end if it is not of that form."""
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt])b?\s*", memory.lower())
+    return float(match[1]) * _SIZES[match[2]] if match else float("inf")

@@ -1,0 +1,40 @@
+"""``ds size`` as a command: tables, JSON and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ds_dagster.runtime.sizing.coefficients import load_coefficients
+from tests.command_line import Ds
+
+
+def test_sizes_as_a_table(project: Path, ds: Ds) -> None:
+    shown = ds("size", "--rows", "5000", "--keys", "1000")
+    assert shown.code == 0
+    for text in ("NEEDS", "TODAY", "visits", "cores", "spark.sql.shuffle.partitions", "× the load"):
+        assert text in shown.out
+    assert "were not measured" in shown.err
+
+
+def test_sizes_as_json(project: Path, ds: Ds) -> None:
+    answer = ds("size", "--rows", "clicks=5000", "--rows", "1", "--keys", "1000", "--json").json
+    by_name = {query["query"]: query for query in answer["queries"]}
+    assert by_name["visits"]["rows_in"] == 5000
+    assert by_name["visits"]["steps"][0]["kept"] == 1000
+    assert answer["cores"] >= 1
+    assert {limit["name"] for limit in answer["limits"]} >= {"cores", "memory"}
+    assert answer["not_measured"][0]["reason"]
+    assert {entry["name"] for entry in answer["not_measured"]} <= set(load_coefficients().entries)
+
+
+def test_what_is_not_known_is_said(project: Path, ds: Ds) -> None:
+    refused = ds("size")
+    assert refused.code == 1
+    assert "SIZE_LOAD_MISSING" in refused.err
+    assert "--rows clicks=…" in refused.err
+    assert ds("size", "--measured").code == 1, "no job has run"
+
+
+def test_a_project_with_mistakes_is_not_sized(project: Path, ds: Ds) -> None:
+    (project / "sql" / "wrong.sql").write_text("CREATE STREAM x AS SELECT nothing FROM clicks;", encoding="utf-8")
+    assert ds("size", "--rows", "1", "--keys", "1").code == 1
