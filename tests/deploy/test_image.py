@@ -92,6 +92,8 @@ def test_it_runs_the_engine_as_nobody_special() -> None:
     runtime = [i for i in read() if i.stage == "runtime"]
     users = [i.text for i in runtime if i.name == "USER"]
     assert users == ["10001:10001"]
+    (entry,) = [i.text for i in runtime if i.name == "RUN" and "useradd" in i.text]
+    assert "--uid 10001 --gid 10001 --home-dir /tmp" in entry, "Java has no home otherwise, and Spark does not start"
     last_run = max(number for number, i in enumerate(runtime) if i.name == "RUN")
     assert last_run < next(number for number, i in enumerate(runtime) if i.name == "USER"), "the user changes nothing"
     command = json.loads(next(i.text for i in runtime if i.name == "CMD"))
@@ -107,7 +109,7 @@ def test_a_line_that_is_not_an_instruction_is_a_mistake() -> None:
 
 # --- the steps --------------------------------------------------------------------------------------------------------
 
-OF_THE_SYSTEM = ("apt-get ", "chown ")
+OF_THE_SYSTEM = ("apt-get ", "useradd ")
 """What only an image can do."""
 
 
