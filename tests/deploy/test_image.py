@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ds_dagster import jars
+from ds_dagster.cli.main import cli
 from tests.deploy.dockerfile import Instruction, ignored, instructions, rules
-from tests.deploy.test_kubernetes import parsed, programs
+from tests.deploy.test_kubernetes import parsed
 from tests.docs.pages import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -97,7 +98,8 @@ def test_it_runs_the_engine_as_nobody_special() -> None:
     last_run = max(number for number, i in enumerate(runtime) if i.name == "RUN")
     assert last_run < next(number for number, i in enumerate(runtime) if i.name == "USER"), "the user changes nothing"
     command = json.loads(next(i.text for i in runtime if i.name == "CMD"))
-    assert parsed(programs()[command[0]], command).command.name == "run"
+    assert command[0] == "ds"
+    assert parsed(cli, command).command.name == "run"
 
 
 def test_a_line_that_is_not_an_instruction_is_a_mistake() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from ds_dagster.cli.main import run
 from ds_dagster.runtime.sizing.coefficients import load_coefficients
 from tests.command_line import Ds
+from tests.docs.pages import ROOT, blocks
 
 
 def test_sizes_as_a_table(project: Path, ds: Ds) -> None:
@@ -25,6 +29,16 @@ def test_sizes_as_json(project: Path, ds: Ds) -> None:
     assert {limit["name"] for limit in answer["limits"]} >= {"cores", "memory"}
     assert answer["not_measured"][0]["reason"]
     assert {entry["name"] for entry in answer["not_measured"]} <= set(load_coefficients().entries)
+
+
+def test_the_page_shows_what_the_command_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DS_STATE", str(tmp_path))
+    monkeypatch.setenv("DS_PROFILE", "none")
+    assert run(["size", "--project", str(ROOT), "--rows", "5000", "--keys", "100000"]) == 0
+    (shown,) = [block.text for block in blocks("") if block.page == "docs/how-to/size.md" and "NEEDS" in block.text]
+    assert shown.strip() in capsys.readouterr().out
 
 
 def test_what_is_not_known_is_said(project: Path, ds: Ds) -> None:

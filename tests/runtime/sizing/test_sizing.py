@@ -125,6 +125,18 @@ def test_rows_flow_from_query_to_query(project: LoadedProject) -> None:
     assert demand(project, "named", load).rows_out == 1000, "a version of a user is not a row"
 
 
+@pytest.mark.parametrize(
+    ("query", "rows_per_cpu_second"), [("a", "371,089"), ("counts", "379,005"), ("named", "46,314")]
+)
+def test_whole_queries_cost_no_more_than_is_planned(
+    query: str, rows_per_cpu_second: str, project: LoadedProject
+) -> None:
+    """From topic to topic, as docs/performance.md has them; of a temporal join the rows of the stream count there."""
+    assert rows_per_cpu_second in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    load = expected(rows={"s": 1e6, "u": 0.0}, keys={"*": 10_000.0})
+    assert demand(project, query, load).cores >= 0.999 * 1e6 / float(rows_per_cpu_second.replace(",", ""))
+
+
 def test_an_aggregate_costs_rows_and_groups(project: LoadedProject) -> None:
     many, few = (demand(project, "counts", expected(keys={"*": keys})).cores for keys in (1e6, 1.0))
     assert few == pytest.approx(1000 * (2 / 371089 + 1 / 827826) + 10 / 295000)
