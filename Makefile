@@ -53,6 +53,11 @@ bench-guard: setup ## has this work tree made anything slower? AGAINST=commit ON
 bench: setup ## ours against hand-written PySpark, as ratios
 	@$(BIN)/python -m benchmarks
 
+.PHONY: bench-cluster
+bench-cluster: setup ## a batch by rows, partitions, groups and executors, and a model of many nodes
+	@$(BIN)/python -m benchmarks --only sizing,sizing/cluster
+	@$(BIN)/python -m benchmarks.scale_model benchmarks/out/sizing_cluster.json
+
 .PHONY: nexmark
 nexmark: setup ## the Nexmark queries: compared with DuckDB, and their speed (NEXMARK='--only q4 --speed-events 0')
 	@$(BIN)/python -m benchmarks.nexmark $(NEXMARK)

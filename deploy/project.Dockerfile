@@ -5,3 +5,4 @@ ARG BASE=ds-dagster:0.1.0
 FROM ${BASE}
 COPY definitions.py *.toml /project/
 COPY sql /project/sql
+# and what definitions.py and your functions import
