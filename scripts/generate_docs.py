@@ -100,7 +100,7 @@ def errors_page() -> str:
                 f'<a id="{c.name.lower()}"></a>{code(c.name)}',
                 c.kind.replace("_", " "),
                 c.message,
-                c.hint.replace("{{", "{"),
+                c.hint.replace("{{", "{").replace("}}", "}"),
             )
             for c in sorted(topic.CONDITIONS, key=lambda c: c.name)
         ]

@@ -28,14 +28,24 @@ from ds_dagster.conditions import (
     testing,
 )
 from ds_dagster.conditions.base import Condition, render
-from ds_dagster.conditions.sql import applications, constants, constraints, functions, patterns, query, sets, syntax
+from ds_dagster.conditions.sql import (
+    applications,
+    constants,
+    constraints,
+    functions,
+    patterns,
+    query,
+    sets,
+    statements,
+    syntax,
+)
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores, cdc, files,
-    functions, secret, registry, row_logs, spark, cluster, runtime, savepoints, backfill, orchestration, local, testing,
-    command,
+    syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, runtime, savepoints, backfill, orchestration,
+    local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -25,6 +25,7 @@ KINDS: Mapping[str, str] = {
 HEADINGS: Mapping[str, str] = {
     "applications": "Applications",
     "syntax": "Statements and their text",
+    "statements": "Statements that are refused whole",
     "project": "Projects and settings",
     "catalog": "Stores, relations and properties",
     "query": "Queries",

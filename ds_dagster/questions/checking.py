@@ -37,7 +37,11 @@ def _mistakes(project: LoadedProject, statement: Interactive) -> Iterator[Diagno
     except DsError as problem:
         mistakes.append(problem.diagnostic())
         tree = body.tree
-        if isinstance(tree, exp.Select) and len(binder.scope.sources) == 1 + len(tree.args.get("joins") or ()):
+        if (
+            isinstance(tree, exp.Select)
+            and tree.args.get("from_")
+            and len(binder.scope.sources) == 1 + len(tree.args.get("joins") or ())
+        ):
             mistakes += [other.diagnostic() for other in every_mistake(tree, binder.scope, mistakes)]
     for mistake in mistakes:
         yield replace(mistake, span=mistake.span or body.span, fragment=_line(statement, mistake))

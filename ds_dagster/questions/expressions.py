@@ -9,7 +9,7 @@ from sqlglot import exp
 from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType, common_type
 from ds_dagster.diagnostics import Span
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.functions.families.ordered_aggregates import literal_part
 from ds_dagster.functions.function import FAMILIES, Signature
 from ds_dagster.functions.group_function import MadeOf, OnlyOver
@@ -41,6 +41,10 @@ class InnerScope(Scope):
 
     def resolve(self, node: exp.Column) -> Visible:
         """The column a reference means."""
+        if not self.sources:
+            if self.outer is None:
+                raise error("FROM_MISSING", span=self.place(node))
+            return self.outer.resolve(node)
         try:
             return Scope.resolve(self, node)
         except DsError as problem:

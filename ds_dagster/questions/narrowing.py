@@ -69,6 +69,8 @@ def readings(question: Question) -> Mapping[str, Reading]:
 
 
 def _sources(select: exp.Select) -> list[exp.Expression]:
+    if select.args.get("from_") is None:
+        return []
     return [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
 
 

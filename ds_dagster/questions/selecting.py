@@ -20,6 +20,7 @@ from ds_dagster.plan.nodes.node import Field
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
+from ds_dagster.questions.row_values import bound_values
 from ds_dagster.questions.serving import serving_relation
 from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
@@ -68,6 +69,8 @@ class BoundSelect:
             return self.bind(tree.this, top=top)
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, top)
+        if isinstance(tree, exp.Values):
+            return bound_values(tree, self._binder("VALUES"), self._placed)
         return self._select(tree, top)
 
     def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
@@ -117,8 +120,9 @@ class BoundSelect:
         if not isinstance(tree, exp.Select):
             raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=type(tree).__name__.upper())
         query = exp.Select()
-        query.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
-        query.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
+        if tree.args.get("from_"):
+            query.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
+            query.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
         if tree.args.get("where"):
             query.set("where", exp.Where(this=self._condition(tree.args["where"].this, "WHERE")))
         written = tree.args["group"].expressions if tree.args.get("group") else []
@@ -171,9 +175,14 @@ class BoundSelect:
             table = exp.to_identifier(table_name(relation), quoted=True)
             return exp.Table(this=table, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         inner, columns_there = BoundSelect(self.project, self.span, self.relations).bind(node.this)
+        written = [name.name for name in node.args["alias"].columns]
+        columns_there = tuple(zip(written, (t for _, t in columns_there), strict=True)) if written else columns_there
         columns = [(name, Field(f"{alias}${name}", type_)) for name, type_ in columns_there]
         self._add(node, Source(alias, alias, visible(columns)), [name for name, _ in columns_there])
-        return exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        quoted = [exp.to_identifier(name, quoted=True) for name in written]
+        return exp.Subquery(
+            this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=quoted)
+        )
 
     def _relation(self, node: RelationRef) -> Relation:
         parts = [part.name for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
@@ -262,6 +271,8 @@ class BoundSelect:
             yield _Item(_name(node, position), self._placed(bound.tree), bound.type, bound.nullable, inner)
 
     def _starred(self, node: exp.Expression) -> Iterator[Visible]:
+        if not self.scope.sources:
+            raise error("FROM_MISSING", span=self.scope.place(node))
         if isinstance(node, exp.Column):
             return iter(self.scope.source(node.table, node).columns.values())
         return self.scope.all_columns()

@@ -3,7 +3,7 @@ methods by itself only for nodes of its own package)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -13,6 +13,8 @@ WRITTEN = "written"
 words of its own (:data:`ds_dagster.plan.expressions.forms.FORMS`)."""
 QueryTree = exp.Select | exp.SetOperation | exp.Subquery
 """What a query is: one SELECT, several, or one of both in parentheses."""
+AskedTree = QueryTree | exp.Values
+"""What a question is: a query, or rows of constants."""
 
 
 def written_as(form: str, node: exp.Expression) -> exp.Expression:
@@ -55,7 +57,7 @@ def _terms(node: exp.Expression) -> list[exp.Expression]:
     return terms
 
 
-def balanced(node: type[exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:
+def balanced(node: Callable[..., exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:
     """Parts (at least one) under an operator for which the order of evaluation makes no difference, as a tree whose
     depth is the logarithm of their number."""
     if len(parts) == 1:

@@ -107,6 +107,7 @@ class DeltaStreamGenerator(Generator):
         exp.Subquery: lambda self, node: self.source_subquery_sql(node),
         exp.Not: lambda self, node: self.negation_sql(node),
         exp.Trim: lambda self, node: self.trim_sql(node),
+        exp.Values: lambda self, node: f"VALUES {self.expressions(node, flat=True)}",
         exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
         exp.Group: lambda self, node: self.group_sql(node),
         exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
@@ -130,7 +131,8 @@ class DeltaStreamGenerator(Generator):
 
     def source_subquery_sql(self, node: exp.Subquery) -> str:
         """``(SELECT …) [AS alias] [WITH (…)]``."""
-        return self._behind_source(self.wrap(node.this), node, not node.args.get("alias"))
+        inner = f"({self.sql(node, 'this')})" if isinstance(node.this, exp.Values) else self.wrap(node.this)
+        return self._behind_source(inner, node, not node.args.get("alias"))
 
     def matchref_sql(self, node: MatchRef) -> str:
         """``source MATCH_RECOGNIZE (…) [AS alias] [WITH (…)]``."""
@@ -168,7 +170,7 @@ class DeltaStreamGenerator(Generator):
         return f"({self.sql(node)})" if isinstance(node, PatternChoice | PatternSequence) else self.sql(node)
 
     def _behind_source(self, text: str, node: exp.Expr, default_alias: bool) -> str:
-        alias = "" if default_alias else " AS " + self.sql(node.args["alias"].this)
+        alias = "" if default_alias else " AS " + self.sql(node.args["alias"])
         properties = properties_text(node.args.get("properties") or [])
         return text + alias + (f" {properties}" if properties else "")
 

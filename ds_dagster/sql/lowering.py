@@ -95,6 +95,10 @@ def refuse_in_persistent_query(tree: exp.Expr, source: SourceText) -> list[Mista
                 for argument, (condition, params) in _FINITE_ONLY.items()
                 if (argument_node := node.args.get(argument)) is not None
             )
+        if isinstance(node, exp.Select) and node.args.get("from_") is None:
+            mistakes.append(_at(node, source, "FROM_MISSING", {}))
+        if isinstance(node, exp.Values):
+            mistakes.append(_at(node, source, "VALUES_IN_PERSISTENT_QUERY", {}))
     return mistakes
 
 

@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.names import did_you_mean
 from ds_dagster.sql.grammar.constraint import ConstraintParser
+from ds_dagster.sql.grammar.expression import is_query_word
 from ds_dagster.sql.hints.refusals import refused
 from ds_dagster.sql.lowering import refuse_in_persistent_query
 from ds_dagster.sql.source import SourceText
@@ -325,7 +326,8 @@ class DeltaStreamParser(ConstraintParser):
         self.need("insert", "into")
         self.name = name = self.written_name("a relation's name")
         columns: list[WrittenName] = []
-        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text not in ("select", "with", "("):
+        nested = is_query_word(self.ahead()) or self.ahead().token_type is TokenType.L_PAREN
+        if self.at_symbol(TokenType.L_PAREN) and not nested:
             columns = self.listed(lambda: self.simple_name("a column's name"))
         if self.at("values") or self.at("value"):
             raise self.refuse("INSERT_VALUES_UNSUPPORTED", name=name)
@@ -351,7 +353,8 @@ class DeltaStreamParser(ConstraintParser):
         raise self.expected("DATABASE, SCHEMA or STORE")
 
     def _select(self, origin: Origin) -> Statement:
-        return Interactive(origin=origin, what="SELECT", body=self.select_body())
+        what = "VALUES" if self.at("values") else "SELECT"
+        return Interactive(origin=origin, what=what, body=self.select_body())
 
     def _question(self, origin: Origin) -> Statement:
         refusal = self._refused_form()
@@ -366,7 +369,7 @@ class DeltaStreamParser(ConstraintParser):
     # sqlglot's own door (sqlglot.parse_one, exp.select(...).where(...))
 
     def _parse_statement(self) -> exp.Expression:
-        if self.at("select") or self.at("with"):
+        if is_query_word(self._curr):
             return self.query()
         return self.expr()
 
@@ -378,6 +381,7 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "use": DeltaStreamParser._use,
     "select": DeltaStreamParser._select,
     "with": DeltaStreamParser._select,
+    "values": DeltaStreamParser._select,
     "print": DeltaStreamParser._question,
     "list": DeltaStreamParser._question,
     "show": DeltaStreamParser._question,

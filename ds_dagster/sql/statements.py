@@ -292,8 +292,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interactive:
-    """SELECT, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for SELECT
-    only."""
+    """SELECT, VALUES, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for
+    SELECT and VALUES only."""
 
     origin: Origin
     what: str

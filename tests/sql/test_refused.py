@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.conditions.sql import syntax
+from ds_dagster.conditions.sql import statements, syntax
 from ds_dagster.errors import DsError, NotYetError, UnsupportedError, UserError
 from ds_dagster.sql import parse_file, parse_statement
 from ds_dagster.sql.hints.refusals import REFUSED, refused
@@ -83,7 +83,7 @@ def test_every_condition_of_the_topic_has_a_fixture(request: pytest.FixtureReque
         if line.startswith("-- case: ")
         for word in line.removeprefix("-- case: ").split()
     }
-    assert {condition.name for condition in syntax.CONDITIONS} - ELSEWHERE == shown
+    assert {condition.name for condition in (*syntax.CONDITIONS, *statements.CONDITIONS)} - ELSEWHERE == shown
 
 
 def test_all_mistakes_of_a_file_at_once_and_the_rest_is_read() -> None:

@@ -1,4 +1,4 @@
-"""Conditions of the topic: what SQL text may look like (grammar, names, comments, statements without a meaning)."""
+"""Conditions of the topic: what SQL text may look like (grammar, names, comments)."""
 
 from __future__ import annotations
 
@@ -204,7 +204,35 @@ QUERIES: tuple[Condition, ...] = (
         "write ORDER BY and the event-time column after PARTITION BY",
         "42601",
     ),
-    Condition("FROM_MISSING", "user", "SELECT without FROM", "name a relation: SELECT … FROM relation", "42601"),
+    Condition(
+        "FROM_MISSING",
+        "user",
+        "SELECT without FROM",
+        'name a relation: SELECT … FROM relation; constants are answered once: ds query "SELECT 1"',
+        "42601",
+    ),
+    Condition(
+        "VALUES_IN_PERSISTENT_QUERY",
+        "unsupported",
+        "VALUES in a query that never ends is not supported",
+        "send the rows: ds sql -c \"INSERT INTO ENTITY entity VALUE('json')\", and select from a relation over that "
+        'entity; or answer them once: ds query "VALUES (1, 2)"',
+        "0A000",
+    ),
+    Condition(
+        "VALUES_ROW_WIDTH",
+        "user",
+        "row {row} of VALUES has another number of values: {count}",
+        "write {first}, as in the first row",
+        "42601",
+    ),
+    Condition(
+        "VALUES_COLUMNS",
+        "user",
+        "VALUES has a list of {count} column names",
+        "name {expected} columns, one for each value of a row",
+        "42601",
+    ),
     Condition(
         "COMMA_JOIN_UNSUPPORTED",
         "unsupported",
@@ -238,7 +266,7 @@ QUERIES: tuple[Condition, ...] = (
         "SOURCE_UNSUPPORTED",
         "unsupported",
         "{source} as a source is not supported",
-        "a source is a relation, TUMBLE(…), HOP(…), CUMULATE(…) or a sub-select",
+        "a source is a relation, TUMBLE(…), HOP(…), CUMULATE(…), a sub-select, or in ds query (VALUES (…)) AS t(name)",
         "0A000",
     ),
     Condition("UNIT_UNKNOWN", "user", "unknown unit of time {name}", "did you mean {nearest}?", "42601"),
@@ -253,148 +281,9 @@ QUERIES: tuple[Condition, ...] = (
         "INSERT_VALUES_UNSUPPORTED",
         "unsupported",
         "INSERT INTO {name} VALUES is not supported",
-        "send records with the store's own tools; queries are INSERT INTO {name} SELECT …",
+        "send a record: ds sql -c \"INSERT INTO ENTITY entity VALUE('json')\"; queries are INSERT INTO {name} SELECT …",
         "0A000",
     ),
 )
 
-STATEMENTS: tuple[Condition, ...] = (
-    Condition(
-        "HOSTED_ROLES",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "remove it; access is managed in the stores and in Dagster; an owner is a comment: -- @owner team:name",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_USERS",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "remove it; users are managed where Dagster runs",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_ORGANIZATION",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "remove it; a project folder with its settings takes the place of an organization",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_TOKEN",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "remove it; commands need no token, secrets of stores are ${{NAME}} references",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_INTEGRATION",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "remove it; metrics are on the assets in Dagster and in ds ps --json",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_SANDBOX",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "run ds up for local servers",
-        "0A000",
-    ),
-    Condition(
-        "HOSTED_SETTING",
-        "unsupported",
-        "{statement} belongs to the hosted service",
-        "write database, schema and store in the project's settings",
-        "0A000",
-    ),
-    Condition(
-        "COMPUTE_POOL_NOT_YET",
-        "not_yet",
-        "{statement} is not built yet",
-        "all jobs run in the project's one engine; its size is in the settings: [tool.ds-dagster.engine]",
-        "0A000",
-    ),
-    Condition(
-        "FUNCTION_WITH_STATE",
-        "not_yet",
-        "{statement} is not built: functions compute one value from one row",
-        "collect the group with ARRAY_AGG, or the like, and pass JSON_STRING of it to a function",
-        "0A000",
-    ),
-    Condition(
-        "DESCRIPTOR_NOT_YET",
-        "not_yet",
-        "{statement} is not built",
-        "write CREATE DESCRIPTOR_SOURCE",
-        "0A000",
-    ),
-    Condition("INDEX_NOT_YET", "not_yet", "{statement} is not built yet", "views are indexed by their key", "0A000"),
-    Condition(
-        "UPDATE_DEFINITION",
-        "unsupported",
-        "{statement} is not supported",
-        "change the CREATE statement in the file and apply it: ds apply",
-        "0A000",
-    ),
-    Condition(
-        "STATEMENT_OF_SHELL",
-        "unsupported",
-        "{statement} in a file is not supported",
-        'run it once: ds sql -c "{statement} …"',
-        "0A000",
-    ),
-    Condition(
-        "GENERATE_NOT_YET",
-        "not_yet",
-        "{statement} is not built yet",
-        "GENERATE COLUMNS ENTITY name in ds sql prints columns to paste",
-        "0A000",
-    ),
-    Condition(
-        "DROP_IN_FILE",
-        "unsupported",
-        "{statement} in a file is not supported",
-        "remove the CREATE statement; `ds ps` lists jobs whose statement is gone, `ds stop NAME` ends them",
-        "0A000",
-    ),
-    Condition(
-        "TERMINATE_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds stop NAME", "0A000"
-    ),
-    Condition(
-        "RESTART_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds restart NAME", "0A000"
-    ),
-    Condition(
-        "ALTER_IN_FILE",
-        "unsupported",
-        "{statement} in a file is not supported",
-        "change the CREATE statement, its comment (the description) or its -- @owner tag, then run: ds apply",
-        "0A000",
-    ),
-    Condition(
-        "EXPLAIN_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds explain NAME", "0A000"
-    ),
-    Condition(
-        "CREATE_VIEW_UNSUPPORTED",
-        "unsupported",
-        "CREATE VIEW is not supported",
-        "write CREATE MATERIALIZED VIEW … AS SELECT, or a STREAM",
-        "0A000",
-    ),
-    Condition(
-        "CHANGE_DATA_UNSUPPORTED",
-        "unsupported",
-        "{statement} is not supported",
-        "data is changed by queries only: INSERT INTO relation SELECT …",
-        "0A000",
-    ),
-    Condition(
-        "SESSION_STATEMENT_UNSUPPORTED",
-        "unsupported",
-        "{statement} is not supported",
-        "remove it; properties are written in WITH and QUERY WITH",
-        "0A000",
-    ),
-)
-
-CONDITIONS: tuple[Condition, ...] = GRAMMAR + PROPERTIES + RELATIONS + WRITTEN + QUERIES + STATEMENTS
+CONDITIONS: tuple[Condition, ...] = GRAMMAR + PROPERTIES + RELATIONS + WRITTEN + QUERIES

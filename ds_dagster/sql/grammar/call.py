@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.datatypes import VARCHAR
-from ds_dagster.sql.expressions import FieldAccess, QueryTree, read_from, written_as
+from ds_dagster.sql.expressions import AskedTree, FieldAccess, read_from, written_as
 from ds_dagster.sql.grammar.over import SUM, OverParser
 from ds_dagster.sql.typetext import type_node
 
@@ -33,7 +33,7 @@ AGGREGATES: dict[str, type[exp.Expression]] = {
 class CallParser(OverParser):
     """Calls; the operators between them are of :class:`~ds_dagster.sql.grammar.expression.ExpressionParser`."""
 
-    def query(self) -> QueryTree:
+    def query(self) -> AskedTree:
         """A SELECT; the grammar of queries has it."""
         raise NotImplementedError
 
@@ -331,7 +331,7 @@ class CallParser(OverParser):
         token = self.need_symbol(TokenType.STAR, "*")
         return placed(exp.Star(), token)
 
-    def _inner_query(self) -> QueryTree:
+    def _inner_query(self) -> AskedTree:
         query = self.query()
         self.need_symbol(TokenType.R_PAREN, "')'")
         return query

@@ -56,8 +56,13 @@ INTERVAL_UNITS = {
 MAX_COLUMN_PARTS = 4
 _JSON_KINDS = frozenset({"object", "array", "scalar"})
 _SIMILAR = "REGEXP(text, CONCAT('^(', pattern, ')$')), with .* for % and . for _ in the pattern"
-QUERY_WORDS = frozenset({"select", "with"})
+QUERY_WORDS = frozenset({"select", "with", "values"})
 """What a sub-select begins with."""
+
+
+def is_query_word(token: Token) -> bool:
+    """Whether a sub-select begins with this token."""
+    return token.token_type is TokenType.VAR and token.text in QUERY_WORDS
 
 
 class ExpressionParser(CallParser):
@@ -148,7 +153,7 @@ class ExpressionParser(CallParser):
         return exp.Not(this=predicate) if negated else predicate
 
     def _in(self, left: exp.Expression) -> exp.Expression:
-        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text in QUERY_WORDS:
+        if self.at_symbol(TokenType.L_PAREN) and is_query_word(self.ahead()):
             self._advance()
             query = self._inner_query()
             return exp.In(this=left, query=exp.Subquery(this=query))

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from ds_dagster.sql.grammar.expression import QUERY_WORDS, ExpressionParser
+from ds_dagster.sql.grammar.expression import ExpressionParser, is_query_word
 
 GroupSet = tuple[exp.Expression, ...]
 """Expressions that rows are grouped by together."""
@@ -55,7 +55,7 @@ class GroupParser(ExpressionParser):
     def _composite(self) -> GroupSet:
         """``expression``, ``(expression, …)`` or ``()``."""
         start = self._index
-        if self.ahead().text not in QUERY_WORDS and self.take_symbol(TokenType.L_PAREN):
+        if not is_query_word(self.ahead()) and self.take_symbol(TokenType.L_PAREN):
             if self.take_symbol(TokenType.R_PAREN):
                 return ()
             items = self.separated(self.expr)

@@ -106,18 +106,18 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         else:
             self.take("all")
         tree.set("expressions", self.separated(self._projection))
-        if not self.at("from"):
+        if self.take("from"):
+            tree.set("from_", exp.From(this=self.source_reference()))
+            tree.set("joins", self.joins(starred=any(map(_is_star, tree.expressions))))
+            _turn_round(tree)
+        elif self.ended or self.at_symbol(TokenType.R_PAREN) or self.at_any(_QUERY_CLAUSES):
+            self._finite = True
+        else:
             raise self._not_from()
-        self._advance()
-        tree.set("from_", exp.From(this=self.source_reference()))
-        tree.set("joins", self.joins(starred=any(map(_is_star, tree.expressions))))
-        _turn_round(tree)
         self._clauses(tree)
         return tree
 
     def _not_from(self) -> UnreadableError:
-        if self.ended or self.at_symbol(TokenType.R_PAREN) or self.at_any(_QUERY_CLAUSES):
-            return self.refuse("FROM_MISSING")
         if self.at("into"):
             return self.refuse("CLAUSE_UNSUPPORTED", clause="INTO")
         return self.expected("',' or FROM")
@@ -248,7 +248,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
 
     def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:
         alias = self.identifier("an alias") if self.take("as") or self.at_alias() else default.copy()
-        node.set("alias", exp.TableAlias(this=alias))
+        node.set("alias", exp.TableAlias(this=alias, columns=self.columns_of_alias(node)))
         if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
             node.set("properties", list(self.with_properties()))
         if self.at("match_recognize"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.sql.expressions import QueryTree
+from ds_dagster.sql.expressions import AskedTree
 from ds_dagster.sql.grammar.expression import ExpressionParser
 
 _SAME_COLUMNS = "the same columns in both SELECTs, in one order: SELECT a, b FROM s UNION ALL SELECT a, b FROM t"
@@ -28,7 +28,7 @@ class CommonTable:
     """A query named by WITH: position, tree, number of its sub-selects, and readers."""
 
     token: Token
-    tree: QueryTree
+    tree: AskedTree
     size: int
     readers: list[Token] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class CommonTable:
 class SetOperationParser(ExpressionParser):
     """Queries made of SELECTs."""
 
-    def query(self) -> QueryTree:
+    def query(self) -> AskedTree:
         """``[WITH name AS (query), …] select [UNION [ALL] select …] [ORDER BY] [LIMIT] [OFFSET]``."""
         self._depth += 1
         outer = self._named
@@ -75,7 +75,7 @@ class SetOperationParser(ExpressionParser):
             if not self.take_symbol(TokenType.COMMA):
                 return self._named
 
-    def _set_operation(self, level: int) -> QueryTree:
+    def _set_operation(self, level: int) -> AskedTree:
         """Operands from left to right; INTERSECT binds tighter. What follows the last operand belongs to all."""
         left = self._operand()
         while self.at_any(SET_OPERATIONS) and SET_OPERATIONS[self._curr.text][0] >= level:
@@ -97,7 +97,9 @@ class SetOperationParser(ExpressionParser):
                     left.set(clause, right.args[clause].pop())
         return left
 
-    def _operand(self) -> QueryTree:
+    def _operand(self) -> AskedTree:
+        if self.at("values"):
+            return self._values()
         if not self.at_symbol(TokenType.L_PAREN):
             return self._select_clauses()
         token = self.next_token()
@@ -108,9 +110,42 @@ class SetOperationParser(ExpressionParser):
         subquery.update_positions(token)
         return subquery
 
+    def _values(self) -> exp.Values:
+        """``VALUES (value, …), …``; every row has as many values as the first."""
+        token = self.next_token()
+        rows = self.separated(self._row_of_values)
+        width = len(rows[0].expressions)
+        values = exp.Values(expressions=rows)
+        values.update_positions(token)
+        self._finite = True
+        for place, row in enumerate(rows, start=1):
+            if len(row.expressions) != width:
+                raise self.refuse("VALUES_ROW_WIDTH", token, row=place, count=len(row.expressions), first=width)
+        return values
+
+    def _row_of_values(self) -> exp.Tuple:
+        return exp.Tuple(expressions=self.listed(self.expr))
+
     def _select_clauses(self) -> exp.Select:
         """One SELECT; the grammar of queries has it."""
         raise NotImplementedError
+
+    def columns_of_alias(self, node: exp.Expression) -> list[exp.Identifier] | None:
+        """``(name, …)`` after the alias of VALUES; any other sub-select names its columns itself."""
+        if not isinstance(node, exp.Subquery) or not self.at_symbol(TokenType.L_PAREN):
+            return None
+        if not isinstance(node.this, exp.Values):
+            written = "a list of columns after a sub-select"
+            raise self.refuse("FORM_INSTEAD", written=written, instead="them inside: (SELECT a AS b FROM …) AS t")
+        token = self._curr
+        names = self.listed(lambda: self.identifier("a column's name"))
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise self.refuse("COLUMN_DEFINED_TWICE", token, name=twice.name, other="the same list")
+        width = len(node.this.expressions[0].expressions)
+        if len(names) != width:
+            raise self.refuse("VALUES_COLUMNS", token, count=len(names), expected=width)
+        return names
 
     def named_query(self, name: exp.Identifier) -> exp.Subquery:
         """Replace a name of WITH by its query, at each reading."""
@@ -122,5 +157,5 @@ class SetOperationParser(ExpressionParser):
         return exp.Subquery(this=named.tree.copy())
 
 
-def _size(tree: QueryTree) -> int:
+def _size(tree: AskedTree) -> int:
     return 1 + sum(1 for _ in tree.find_all(exp.Subquery))

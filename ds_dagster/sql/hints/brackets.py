@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.hints.mistakes import Mistake
 
-BEHIND = frozenset(("SYNTAX_EXPECTED", "SYNTAX_UNEXPECTED", "COLUMN_CONSTRAINT_UNSUPPORTED", "FROM_MISSING"))
+BEHIND = frozenset(("SYNTAX_EXPECTED", "SYNTAX_UNEXPECTED", "COLUMN_CONSTRAINT_UNSUPPORTED"))
 """What a text is called after a bracket that is not closed."""
 
 

@@ -64,7 +64,6 @@ _FIRST_WORDS: dict[str, str] = {
     "update": "CHANGE_DATA_UNSUPPORTED",
     "merge": "CHANGE_DATA_UNSUPPORTED",
     "truncate": "CHANGE_DATA_UNSUPPORTED",
-    "values": "CHANGE_DATA_UNSUPPORTED",
     "analyze": "SESSION_STATEMENT_UNSUPPORTED",
     "call": "SESSION_STATEMENT_UNSUPPORTED",
     "from": "SYNTAX_UNEXPECTED",

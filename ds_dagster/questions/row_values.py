@@ -1,0 +1,53 @@
+"""VALUES in a question: rows of constants, as SELECTs without FROM under UNION ALL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import DataType, common_type
+from ds_dagster.plan.expressions.binder import Typed, widened
+from ds_dagster.questions.expressions import Columns, QuestionBinder
+from ds_dagster.sql.expressions import balanced
+
+Placed = Callable[[exp.Expression], exp.Expression]
+"""Names the columns of a bound tree by their tables."""
+
+
+def bound_values(tree: exp.Values, binder: QuestionBinder, placed: Placed) -> tuple[exp.Query, Columns]:
+    """The bound tree and its columns, ``column_1`` and so on. NULL takes the type of the other rows.
+
+    Raises:
+        UserError: BRANCH_TYPES_DIFFER, NULL_WITHOUT_TYPE, and the conditions of expressions.
+    """
+    rows = [[binder.bind(value) for value in row.expressions] for row in tree.expressions]
+    columns = tuple(
+        (f"column_{place + 1}", _common(tree, binder, place, [row[place].type for row in rows]))
+        for place in range(len(rows[0]))
+    )
+    selects = [exp.Select(expressions=_items(row, columns, placed)) for row in rows]
+    query = balanced(partial(exp.Union, distinct=False), selects)
+    assert isinstance(query, exp.Query)
+    return query, columns
+
+
+def _common(tree: exp.Values, binder: QuestionBinder, place: int, types: Sequence[DataType | None]) -> DataType:
+    common: DataType | None = None
+    for type_ in types:
+        if type_ is None:
+            continue
+        wider = type_ if common is None else common_type(common, type_)
+        if wider is None:
+            shown = [str(common), str(type_)]
+            raise binder.refuse("BRANCH_TYPES_DIFFER", tree, what=f"values of column {place + 1}", types=shown)
+        common = wider
+    if common is None:
+        raise binder.refuse("NULL_WITHOUT_TYPE", tree.expressions[0].expressions[place])
+    return common
+
+
+def _items(row: Sequence[Typed], columns: Columns, placed: Placed) -> list[exp.Expr]:
+    pairs = zip(row, columns, strict=True)
+    return [exp.alias_(placed(widened(value, type_)), name, quoted=True) for value, (name, type_) in pairs]

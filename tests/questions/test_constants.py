@@ -1,0 +1,85 @@
+"""Questions that read nothing: SELECT without FROM, and VALUES."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds_dagster.errors import DsError
+from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.questions.answers import ask_text
+from ds_dagster.questions.checking import question_mistakes
+from ds_dagster.settings import Settings
+from tests.tables import check_every
+
+SETTINGS = Settings(Path("/p"), Path("/p/sql"), Path("/p/.ds"))
+VIEW = """
+CREATE STORE m WITH ('type' = MEMORY);
+CREATE STREAM s (k VARCHAR, n INTEGER) WITH ('store' = 'm', 'topic' = 's');
+"""
+ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
+    ("SELECT 1", [{"column_1": 1}]),
+    ("SELECT UPPER('a') AS x, 1 + 1 AS two", [{"x": "A", "two": 2}]),
+    ("SELECT 1 AS n UNION ALL SELECT 2", [{"n": 1}, {"n": 2}]),
+    ("SELECT 1 AS n WHERE FALSE", []),
+    ("SELECT COUNT(*) AS n", [{"n": 1}]),
+    ("SELECT (SELECT 7) AS n", [{"n": 7}]),
+    ("VALUES (1, 'a'), (2, 'b')", [{"column_1": 1, "column_2": "a"}, {"column_1": 2, "column_2": "b"}]),
+    ("SELECT * FROM (VALUES (1, 'a')) AS t(n, w)", [{"n": 1, "w": "a"}]),
+    (
+        "SELECT n + 1 AS m, w FROM (VALUES (1, 'a'), (NULL, 'b'), (2.5, NULL)) t(n, w) ORDER BY m DESC",
+        [{"m": Decimal("3.5"), "w": None}, {"m": Decimal("2.0"), "w": "a"}, {"m": None, "w": "b"}],
+    ),
+    ("WITH t AS (VALUES (1), (2)) SELECT SUM(column_1) AS s FROM t", [{"s": 3}]),
+    ("SELECT 3 IN (VALUES (1), (3)) AS b, 'values' IN ('values') AS c", [{"b": True, "c": True}]),
+    ("SELECT n FROM (VALUES (1), (2)) t(n) WHERE EXISTS (SELECT 1 WHERE t.n = 2)", [{"n": 2}]),
+    ("SELECT x.n, y.m FROM (VALUES (1)) x(n) JOIN (VALUES (1), (2)) y(m) ON x.n < y.m", [{"n": 1, "m": 2}]),
+    ("VALUES ((SELECT 1)), (2)", [{"column_1": 1}, {"column_1": 2}]),
+]
+REFUSED: list[tuple[str, str, int]] = [
+    ("SELECT a", "FROM_MISSING", 8),
+    ("SELECT *", "FROM_MISSING", 8),
+    ("SELECT t.*", "FROM_MISSING", 8),
+    ("VALUES (1), (a)", "FROM_MISSING", 14),
+    ("VALUES (NULL), (NULL)", "NULL_WITHOUT_TYPE", 9),
+    ("VALUES (1), ('a')", "BRANCH_TYPES_DIFFER", 1),
+    ("SELECT b FROM (VALUES (1)) AS t(a)", "UNKNOWN_COLUMN", 8),
+]
+
+
+@pytest.fixture(scope="module")
+def project() -> LoadedProject:
+    return compile_texts([("a.sql", VIEW)], SETTINGS)
+
+
+def test_constants_are_answered(project: LoadedProject) -> None:
+    def check(case: tuple[str, list[dict[str, Any]]]) -> None:
+        assert ask_text(project, case[0]).to_pylist() == case[1]
+
+    check_every(ANSWERS, check)
+
+
+def test_the_time_is_that_of_the_question(project: LoadedProject) -> None:
+    before = datetime.now(timezone.utc).date()
+    answer = ask_text(project, "SELECT CURRENT_DATE").to_pylist()
+    assert before <= answer[0]["current_date"] <= datetime.now(timezone.utc).date()
+    assert ask_text(project, "SELECT DATE '2024-02-29' AS d").to_pylist() == [{"d": date(2024, 2, 29)}]
+
+
+def test_a_column_needs_a_relation(project: LoadedProject) -> None:
+    def check(case: tuple[str, str, int]) -> None:
+        with pytest.raises(DsError) as caught:
+            ask_text(project, case[0])
+        assert (caught.value.condition, caught.value.span and caught.value.span.column) == case[1:]
+
+    check_every(REFUSED, check)
+
+
+def test_questions_in_files_are_bound(project: LoadedProject) -> None:
+    files = compile_texts([("a.sql", VIEW + "SELECT 1;\nVALUES (1, 2);\nSELECT x;")], SETTINGS)
+    assert [mistake.condition for mistake in question_mistakes(files)] == ["FROM_MISSING"]
+    assert [d.condition for d in files.diagnostics if d.severity == "warning"] == ["STATEMENT_SKIPPED"] * 3
