@@ -136,6 +136,22 @@ CASES = (
         "CREATE STREAM s AS SELECT name FROM people {}",
         (("array", "tags"),),
     ),
+    Instead(
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE at > INT8 '850'",
+        "CAST('850' AS BIGINT)",
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE at > {}",
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE seen > TIMESTAMP WITHOUT TIME ZONE '2024-01-01 00:00:00'",
+        "CAST('2024-01-01 00:00:00' AS TIMESTAMP)",
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE seen > {}",
+    ),
+    Instead(
+        "CREATE STREAM s AS WITH c AS changelog FROM users SELECT name FROM c",
+        "CREATE STREAM c (columns) WITH ('topic' = 'topic of the changelog', 'value.format' = 'json')",
+        "{}; CREATE STREAM s AS SELECT name FROM c",
+        (("columns", "name VARCHAR"), ("topic of the changelog", "users")),
+    ),
 )
 
 

@@ -15,7 +15,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import MAX_DEPTH, NOTHING_RESERVED, RESERVED
 from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, balanced, read_from
-from ds_dagster.sql.grammar.call import CALL_PARSERS, CallParser, placed
+from ds_dagster.sql.grammar.call import CALL_PARSERS, placed
+from ds_dagster.sql.grammar.literal import IS_VALUES, LiteralParser
 from ds_dagster.sql.grammar.over import AND, COMPARISON, NOT, OR, PRODUCT, SUM
 from ds_dagster.sql.grammar.similar import similar_pattern
 from ds_dagster.sql.typetext import type_node
@@ -47,12 +48,6 @@ INFIX_SYMBOLS: dict[TokenType, Infix] = {
 PREDICATES = frozenset({"is", "in", "between", "like", "ilike", "similar", "not"})
 WITHOUT_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 NOT_CALLED = (RESERVED - {"left", "right"}) | {"array"}
-TYPED_LITERALS = frozenset({"date", "time", "timestamp"})
-INTERVAL_UNITS = {
-    name: unit
-    for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-    for name in (unit.lower(), unit.lower() + "s")
-}
 MAX_COLUMN_PARTS = 4
 _JSON_KINDS = frozenset({"object", "array", "scalar"})
 _SIMILAR = "REGEXP(text, CONCAT('^(', pattern, ')$')), with .* for % and . for _ in the pattern"
@@ -65,7 +60,7 @@ def is_query_word(token: Token) -> bool:
     return token.token_type is TokenType.VAR and token.text in QUERY_WORDS
 
 
-class ExpressionParser(CallParser):
+class ExpressionParser(LiteralParser):
     """The grammar of expressions."""
 
     def expr(self, level: int = OR) -> exp.Expression:
@@ -134,7 +129,7 @@ class ExpressionParser(CallParser):
         if self.take("distinct", "from"):
             node = exp.NullSafeEQ if negated else exp.NullSafeNEQ
             return node(this=left, expression=self.expr(SUM))
-        for word, value in _IS_VALUES.items():
+        for word, value in IS_VALUES.items():
             if self.take(word):
                 predicate = exp.Is(this=left, expression=value())
                 return exp.Not(this=predicate) if negated else predicate
@@ -237,15 +232,12 @@ class ExpressionParser(CallParser):
             raise self.refuse("ENVIRONMENT_REFERENCE_IN_QUERY", reference="${" + self.ahead(2).text.upper() + "}")
         if special:
             return special(self)
+        literal = self.typed_literal()
+        if literal is not None:
+            return literal
         if next_kind is TokenType.L_PAREN and token.text not in NOT_CALLED:
             call = CALL_PARSERS.get(token.text)
             return call(self) if call else self._call(token)
-        if next_kind is TokenType.STRING and token.text in TYPED_LITERALS:
-            return self._typed_literal()
-        if next_kind is TokenType.STRING and token.text == "x":
-            raise self.refuse("FORM_INSTEAD", token, written="a literal of bytes", instead="UNHEX('48692E')")
-        if token.text == "interval" and next_kind in (TokenType.STRING, TokenType.NUMBER):
-            return self._interval()
         if next_kind is TokenType.L_BRACKET and token.text in _BRACKETED:
             return _BRACKETED[token.text](self)
         if token.text in WITHOUT_PARENTHESES:
@@ -278,24 +270,6 @@ class ExpressionParser(CallParser):
             parts.append(self.identifier("a name after the dot"))
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))
 
-    def _text_literal(self) -> exp.Expression:
-        token = self.need_symbol(TokenType.STRING, "a text in quotes")
-        if self.at_symbol(TokenType.STRING):
-            raise self.refuse("SYNTAX_UNEXPECTED", found="a second text in quotes")
-        if "${" in token.text:
-            reference = token.text[token.text.index("${") :].partition("}")[0] + "}"
-            self.note("ENVIRONMENT_REFERENCE_IN_QUERY", token, reference=reference)
-        return placed(exp.Literal(this=token.text, is_string=True), token)
-
-    def _number_literal(self) -> exp.Expression:
-        token = self.number()
-        self._no_word_glued_to(token)
-        return placed(exp.Literal(this=token.text, is_string=False), token)
-
-    def _no_word_glued_to(self, token: Token) -> None:
-        if self._curr.token_type is TokenType.VAR and self._curr.start == token.end + 1:
-            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
-
     def _parentheses(self) -> exp.Expression:
         self._advance()
         if self.at_any(QUERY_WORDS):
@@ -305,34 +279,6 @@ class ExpressionParser(CallParser):
             raise self.refuse("CLAUSE_UNSUPPORTED", clause="row values (a, b)")
         self.need_symbol(TokenType.R_PAREN, "')'")
         return exp.Paren(this=inner)
-
-    def _constant(self) -> exp.Expression:
-        token = self.next_token()
-        return placed(_IS_VALUES[token.text](), token)
-
-    def _typed_literal(self) -> exp.Expression:
-        token = self.next_token()
-        self._retreat(self._index - 1)
-        type_ = type_node(self.data_type())
-        return placed(exp.Cast(this=self._text_literal(), to=type_), token)
-
-    def _interval(self) -> exp.Expression:
-        token = self.next_token()
-        amount = self.next_token()
-        unit = INTERVAL_UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
-        if unit is None:
-            self._check_amount(amount)
-            self.check_unit(INTERVAL_UNITS)
-            raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
-        self._advance()
-        return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
-
-    def _check_amount(self, amount: Token) -> None:
-        """Refuse an amount with its unit in one text."""
-        number, _, unit = amount.text.strip().partition(" ")
-        if INTERVAL_UNITS.get(unit.strip().lower()) is not None:
-            written, instead = "an INTERVAL with its unit in quotes", f"INTERVAL '{number}' {unit.strip().upper()}"
-            raise self.refuse("FORM_INSTEAD", amount, written=written, instead=instead)
 
     def _array_literal(self) -> exp.Expression:
         token = self.next_token()
@@ -364,11 +310,6 @@ class ExpressionParser(CallParser):
         return self.expr()
 
 
-_IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
-    "null": exp.Null,
-    "true": lambda: exp.Boolean(this=True),
-    "false": lambda: exp.Boolean(this=False),
-}
 _PREDICATE_PARSERS: dict[str, Callable[[ExpressionParser, exp.Expression], exp.Expression]] = {
     "in": ExpressionParser._in,
     "between": ExpressionParser._between,

@@ -11,6 +11,10 @@ from ds_dagster.sql.expressions import AskedTree
 from ds_dagster.sql.grammar.expression import ExpressionParser
 
 _SAME_COLUMNS = "the same columns in both SELECTs, in one order: SELECT a, b FROM s UNION ALL SELECT a, b FROM t"
+_CHANGES_AS_ROWS = (
+    "CREATE STREAM {name} (columns) WITH ('topic' = 'topic of the changelog', 'value.format' = 'json'), and select "
+    'from it: a row for each upsert, none for a delete; ds query "SELECT * FROM {source}" shows both as they come'
+)
 SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "union": (1, exp.Union),
     "except": (1, exp.Except),
@@ -67,6 +71,10 @@ class SetOperationParser(ExpressionParser):
                     "FORM_INSTEAD", written=written, instead="them inside: WITH t AS (SELECT a AS b FROM …)"
                 )
             self.need("as")
+            if self.at_words("changelog", "from"):
+                source = self.ahead(2).text
+                instead = _CHANGES_AS_ROWS.format(name=name, source=source)
+                raise self.refuse("FORM_INSTEAD", written=f"WITH {name} AS changelog FROM {source}", instead=instead)
             self.need_symbol(TokenType.L_PAREN, "(")
             tree = self.query()
             self.need_symbol(TokenType.R_PAREN, "')'")

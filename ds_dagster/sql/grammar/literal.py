@@ -1,0 +1,104 @@
+"""The grammar of literals: texts, numbers, NULL and truth values, ``TYPE 'text'``, INTERVAL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ds_dagster.sql.grammar.call import CallParser, placed
+from ds_dagster.sql.typetext import OF_OTHER_DIALECTS, SCALARS, type_node
+
+INTERVAL_UNITS = {
+    name: unit
+    for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+    for name in (unit.lower(), unit.lower() + "s")
+}
+_TYPES_OF_WORDS: dict[tuple[str, ...], str] = {
+    ("timestamp", "with", "time", "zone"): "TIMESTAMP_LTZ",
+    ("timestamp", "with", "local", "time", "zone"): "TIMESTAMP_LTZ",
+    ("timestamp", "without", "time", "zone"): "TIMESTAMP",
+    ("time", "without", "time", "zone"): "TIME",
+    ("double", "precision"): "DOUBLE",
+    ("character", "varying"): "VARCHAR",
+    **{(word,): name for word, name in OF_OTHER_DIALECTS.items()},
+}
+"""Words of a type of another dialect → the one of ours that holds its values."""
+IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
+    "null": exp.Null,
+    "true": lambda: exp.Boolean(this=True),
+    "false": lambda: exp.Boolean(this=False),
+}
+"""Word → the constant it is."""
+
+
+class LiteralParser(CallParser):
+    """Constants."""
+
+    def typed_literal(self) -> exp.Expression | None:
+        """``TYPE 'text'`` means CAST('text' AS TYPE); INTERVAL; None where something else comes.
+
+        Raises:
+            UnreadableError: FORM_INSTEAD, a type of another dialect.
+        """
+        token, behind = self._curr, self.ahead().token_type
+        if token.text == "interval" and behind in (TokenType.STRING, TokenType.NUMBER):
+            return self._interval()
+        if token.text in SCALARS and self.ahead(self._type_length()).token_type is TokenType.STRING:
+            type_ = type_node(self.data_type())
+            return placed(exp.Cast(this=self._text_literal(), to=type_), token)
+        if token.text == "x" and behind is TokenType.STRING:
+            raise self.refuse("FORM_INSTEAD", token, written="a literal of bytes", instead="UNHEX('48692E')")
+        for words, name in _TYPES_OF_WORDS.items():
+            if self.at_words(*words) and self.ahead(len(words)).token_type is TokenType.STRING:
+                text = self.ahead(len(words)).text.replace("'", "''")
+                written = f"a literal of type {' '.join(words).upper()}"
+                raise self.refuse("FORM_INSTEAD", token, written=written, instead=f"CAST('{text}' AS {name})")
+        return None
+
+    def _type_length(self) -> int:
+        """Tokens of a type that may have numbers in parentheses: ``DECIMAL(10, 2)``."""
+        if self.ahead().token_type is not TokenType.L_PAREN:
+            return 1
+        return 6 if self.ahead(3).token_type is TokenType.COMMA else 4
+
+    def _text_literal(self) -> exp.Expression:
+        token = self.need_symbol(TokenType.STRING, "a text in quotes")
+        if self.at_symbol(TokenType.STRING):
+            raise self.refuse("SYNTAX_UNEXPECTED", found="a second text in quotes")
+        if "${" in token.text:
+            reference = token.text[token.text.index("${") :].partition("}")[0] + "}"
+            self.note("ENVIRONMENT_REFERENCE_IN_QUERY", token, reference=reference)
+        return placed(exp.Literal(this=token.text, is_string=True), token)
+
+    def _number_literal(self) -> exp.Expression:
+        token = self.number()
+        self._no_word_glued_to(token)
+        return placed(exp.Literal(this=token.text, is_string=False), token)
+
+    def _no_word_glued_to(self, token: Token) -> None:
+        if self._curr.token_type is TokenType.VAR and self._curr.start == token.end + 1:
+            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
+
+    def _constant(self) -> exp.Expression:
+        token = self.next_token()
+        return placed(IS_VALUES[token.text](), token)
+
+    def _interval(self) -> exp.Expression:
+        token = self.next_token()
+        amount = self.next_token()
+        unit = INTERVAL_UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
+        if unit is None:
+            self._check_amount(amount)
+            self.check_unit(INTERVAL_UNITS)
+            raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
+        self._advance()
+        return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
+
+    def _check_amount(self, amount: Token) -> None:
+        """Refuse an amount with its unit in one text."""
+        number, _, unit = amount.text.strip().partition(" ")
+        if INTERVAL_UNITS.get(unit.strip().lower()) is not None:
+            written, instead = "an INTERVAL with its unit in quotes", f"INTERVAL '{number}' {unit.strip().upper()}"
+            raise self.refuse("FORM_INSTEAD", amount, written=written, instead=instead)
