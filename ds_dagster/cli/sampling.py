@@ -13,7 +13,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts, read_texts, store_admin
-from ds_dagster.questions.following import ALL_RECORDS, since
+from ds_dagster.questions.following import records_of
 from ds_dagster.questions.relations import resolve_relation
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.testing.preview import Sampled
@@ -83,10 +83,10 @@ def sampled(project: LoadedProject, query: BoundQuery, rows: int, seconds: int) 
     for relation in query.inputs:
         admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
         try:
-            all_records = admin.records(
-                relation.entity, from_beginning=True, limit=ALL_RECORDS, stopped=lambda: False, since=begin
+            records = records_of(
+                admin, relation.entity, from_beginning=True, begin=begin, ends=True, stopped=lambda: False
             )
-            samples.append(Sampled(relation, tuple(deque(since(all_records, begin), rows))))
+            samples.append(Sampled(relation, tuple(deque(records, rows))))
         finally:
             admin.close()
     return tuple(samples)

@@ -13,6 +13,20 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "PRINT_OPTION_OF_RECORDS",
+        "user",
+        "{option} chooses records, and {relation} has rows",
+        'leave it out, or choose rows: ds query "SELECT * FROM {relation} WHERE …"',
+        "42601",
+    ),
+    Condition(
+        "PRINT_PARTITION_UNKNOWN",
+        "user",
+        "{entity} has no partition {partition}",
+        "write a number from 0 to {last}",
+        "42704",
+    ),
+    Condition(
         "QUESTION_TOO_LARGE",
         "user",
         "{relation} has {rows} rows that the question needs, {most} rows of its {columns} columns can be read at once",

@@ -14,6 +14,7 @@ from sqlglot import exp
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS
+from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.datatypes import BIGINT, VARCHAR, DataType
 from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, store_admin
@@ -89,13 +90,15 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
     admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
     stopped = threading.Event()
-    records = admin.records(
+    records = records_of(
+        admin,
         relation.entity,
         from_beginning=relation.start.position != "latest",
-        limit=None if least is None else ALL_RECORDS,
+        begin=relation.start.timestamp,
+        ends=least is not None,
         stopped=stopped.is_set,
     )
-    chunks = Chunks(since(records, relation.start.timestamp), stopped)
+    chunks = Chunks(records, stopped)
     text_keys = has_text_keys(project, relation.store)
     try:
         with RecordTable(question) as table:
@@ -104,6 +107,34 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
         chunks.close()
         _close(records)
         admin.close()
+
+
+def records_of(
+    admin: StoreAdmin,
+    entity: str,
+    *,
+    from_beginning: bool,
+    begin: int | None,
+    ends: bool,
+    stopped: Callable[[], bool],
+) -> Iterator[RawRecord]:
+    """Records of an entity, found by time where the store has an index of it.
+
+    Args:
+        from_beginning: those that are there too, not only new ones.
+        begin: epoch ms that records are from; None for all of them.
+        ends: stop where the entity ended at the start, if it is read from the beginning.
+        stopped: whether to end.
+
+    Raises:
+        UserError: ENTITY_ABSENT. DsError: STORE_….
+    """
+    limit = ALL_RECORDS if ends else None
+    records = admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=stopped, since=begin)
+    try:
+        yield from since(records, begin)
+    finally:
+        _close(records)
 
 
 def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRecord]:

@@ -72,7 +72,7 @@ def test_commands_know_the_new_kind(installed: Path, project: Path, tmp_path: Pa
     assert checked["ok"], checked
     assert {one["kind"] for one in checked["relations"]} == {"stream", "table"}
     printed = ds(installed, project, "print", "visits", "--from-beginning", "--limit", "9")
-    assert printed.stdout.splitlines() == ['null | {"url":"/home"}', 'null | {"url":"/x"}'], printed.stderr
+    assert [line.split()[-1] for line in printed.stdout.splitlines()] == ["VALUE", '{"url":"/home"}', '{"url":"/x"}']
     facts = json.loads(ds(installed, project, "doctor", "--online", "--json").stdout)["facts"]
     (fact,) = (one for one in facts if one["name"] == "store files")
     assert fact["ok"], fact

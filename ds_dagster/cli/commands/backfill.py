@@ -5,13 +5,12 @@ from __future__ import annotations
 import getpass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ds_dagster.catalog.ranges import TimeRange
-from ds_dagster.cli.commands.preview import Duration
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.times import Duration, Moment
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.project.ranges import why_not_filled_by_one
@@ -19,22 +18,6 @@ from ds_dagster.questions.relations import resolve_relation
 from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import range_column
-
-
-class Moment(click.ParamType[datetime]):
-    """A date, or a date and time, in UTC unless an offset is written."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Aware."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-            return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is not a valid moment: write 2024-05-01 or 2024-05-01T12:00:00+02:00", param, ctx)
 
 
 @click.command("backfill")

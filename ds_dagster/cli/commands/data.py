@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from sqlglot import exp
 
-from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import clock, emit_json, json_option, note, parsed, project_option, settings_of
+from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.record_output import ShownRecord, lines_of, shower
 from ds_dagster.cli.row_output import FORMATS, ROW_WRITERS, rows_document, show_rows
+from ds_dagster.cli.times import Since
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
@@ -23,34 +25,85 @@ from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.status import JobStatus, ended_with_engine
 
 if TYPE_CHECKING:
-    from ds_dagster.datatypes import DataType
     from ds_dagster.questions.binding import Question
     from ds_dagster.questions.values import Row
+
+
+PARTITIONS = "topic.partitions"
+"""The count of a topic's partitions among the facts of an entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which records are shown.
+
+    Attributes:
+        from_beginning: those that are there already, too.
+        begin: epoch ms they are from, None for all.
+        key: of each, empty for any.
+        partition: of each, empty for any.
+        limit: at most so many.
+    """
+
+    from_beginning: bool = False
+    begin: int | None = None
+    key: str = ""
+    partition: str = ""
+    limit: int | None = None
+
+    @property
+    def option(self) -> str:
+        """The first option that only records have, or an empty text."""
+        options = {"--since": self.begin is not None, "--key": bool(self.key), "--partition": bool(self.partition)}
+        return next((name for name, is_written in options.items() if is_written), "")
+
+    def includes(self, record: ShownRecord) -> bool:
+        """Whether a record has the key and the partition."""
+        return (not self.partition or record.is_in(self.partition)) and (not self.key or record.has_key(self.key))
 
 
 @click.command("print")
 @click.argument("name", metavar="ENTITY|RELATION")
 @click.option("--store", help="The store the entity is in (default: that of the relation of this name).")
 @click.option("--from-beginning", is_flag=True, help="What is there already, too.")
+@click.option("--since", "begin", type=Since(), help="What was written from then on: 1h, or 2024-05-01T12:00:00 (UTC).")
+@click.option("--key", default="", metavar="TEXT", help="Of this key alone: its text, or the value of a JSON key.")
+@click.option("--partition", "--shard", default="", help="Of this partition or shard alone.")
 @click.option("--limit", type=click.IntRange(min=1), help="End after so many records.")
 @project_option
 @json_option
 def print_command(
-    name: str, store: str | None, from_beginning: bool, limit: int | None, project: Path | None, as_json: bool
+    name: str,
+    store: str | None,
+    from_beginning: bool,
+    begin: int | None,
+    key: str,
+    partition: str,
+    limit: int | None,
+    project: Path | None,
+    as_json: bool,
 ) -> int:
-    """Committed records, keys and values side by side, until Ctrl-C.
+    """Committed records until Ctrl-C: partition, offset, time, key and value.
 
-    A deleted key is shown with the value null. With --from-beginning and --limit it also ends after the last record.
-    Views and tables have rows instead of records: they are printed once. --json prints one object per record.
+    A deleted key is shown with the value null. With --limit and --from-beginning or --since it also ends after the last
+    record. Views and tables have rows instead of records: they are printed once, keys and rows side by side. --json
+    prints one object per record.
     """
-    loaded = _load(project, as_json)
-    place = _place(loaded, name, store)
+    whole = loaded(project, as_json)
+    place = _place(whole, name, store)
+    wanted = _Wanted(from_beginning or begin is not None, begin, key, partition, limit)
     if place.relation is not None and place.relation.kind in ("materialized_view", "table"):
-        return _print_rows(loaded, place.relation, limit, as_json)
-    key_type, value_type = _part_types(loaded, place)
+        if wanted.option:
+            raise error("PRINT_OPTION_OF_RECORDS", option=wanted.option, relation=place.relation.name.name)
+        return _print_rows(whole, place.relation, limit, as_json)
+    lines, count = lines_of(whole, place.store), 0
     with until_interrupted():
-        for record in _records(loaded, place, from_beginning, limit):
-            _show(record, key_type, value_type, as_json)
+        for record in islice(_records(whole, place, wanted), limit):
+            count += 1
+            _show(record, None if as_json else lines.line(record))
+    if not count and (key or partition):
+        chosen = [f"the {name} {text}" for name, text in (("key", key), ("partition", partition)) if text]
+        note(f"no record has {' and '.join(chosen)}")
     return 0
 
 
@@ -93,43 +146,42 @@ def _entity(name: str, relations: Sequence[Relation]) -> _Place:
     return _Place(stores[0], name, matches[0])
 
 
-def _records(project: LoadedProject, place: _Place, from_beginning: bool, limit: int | None) -> Iterator[RawRecord]:
+def _records(project: LoadedProject, place: _Place, wanted: _Wanted) -> Iterator[ShownRecord]:
+    from ds_dagster.questions.following import records_of
+
+    show = shower(project, place.store, place.relation)
     admin = store_admin(project, place.store, resolver(project.settings, place.store))
     try:
-        records = admin.records(place.entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False)
-        yield from islice(records, limit)
+        _check_partition(admin, place.entity, wanted.partition)
+        records = records_of(
+            admin,
+            place.entity,
+            from_beginning=wanted.from_beginning,
+            begin=wanted.begin,
+            ends=wanted.limit is not None,
+            stopped=lambda: False,
+        )
+        yield from (record for record in map(show, records) if wanted.includes(record))
     finally:
         admin.close()
 
 
-def _part_types(project: LoadedProject, place: _Place) -> tuple[DataType | None, DataType | None]:
-    """Types of primitive keys and values; None for JSON and text."""
-    from ds_dagster.questions.following import has_text_keys
-    from ds_dagster.questions.records import primitive_types
+def _check_partition(admin: StoreAdmin, entity: str, partition: str) -> None:
+    """A topic's partitions are numbers; the shards of a stream have any names.
 
-    key, value = primitive_types(place.relation)
-    return (None if has_text_keys(project, place.store) else key), value
+    Raises:
+        UserError: PRINT_PARTITION_UNKNOWN.
+    """
+    facts = admin.describe(entity) if partition else None
+    count = 0 if facts is None else facts.counts.get(PARTITIONS, 0)
+    if count and not (partition.isdecimal() and int(partition) < count):
+        raise error("PRINT_PARTITION_UNKNOWN", partition=partition, entity=entity, last=count - 1)
 
 
-def _show(record: RawRecord, key_type: DataType | None, value_type: DataType | None, as_json: bool) -> None:
-    from ds_dagster.questions.records import MISSING, shown_part
-    from ds_dagster.questions.values import line
+def _show(record: ShownRecord, line: str | None) -> None:
+    from ds_dagster.questions.values import line as json_line
 
-    key, value = shown_part(record.key, key_type), shown_part(record.value, value_type)
-    if not as_json:
-        click.echo(f"{key} | {value}")
-        return
-    click.echo(
-        line(
-            {
-                "partition": record.partition,
-                "position": record.position,
-                "timestamp": record.timestamp_millis,
-                "key": None if key == MISSING else parsed(key),
-                "value": None if value == MISSING else parsed(value),
-            }
-        )
-    )
+    click.echo(json_line(record.document) if line is None else line)
 
 
 def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, as_json: bool) -> int:
@@ -181,11 +233,11 @@ def query_command(sql: str, limit: int | None, shape: str, project: Path | None,
     {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for.
     """
     shape = "json" if as_json else shape
-    loaded = _load(project, shape != "table")
+    whole = loaded(project, shape != "table")
     from ds_dagster.questions.binding import with_fragment
 
     try:
-        return _query(loaded, sql, limit, shape)
+        return _query(whole, sql, limit, shape)
     except InternalError:
         raise
     except DsError as problem:
@@ -261,7 +313,8 @@ def until_interrupted() -> Iterator[None]:
         return
 
 
-def _load(project: Path | None, as_json: bool) -> LoadedProject:
+def loaded(project: Path | None, as_json: bool) -> LoadedProject:
+    """The project; ``as_json``: without a note about an overlay."""
     settings = settings_of(project, quiet=as_json)
     return load_project(settings.root, settings=settings)
 

@@ -11,6 +11,7 @@ import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.cli.row_output import rows_document, show_rows
+from ds_dagster.cli.times import Duration
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 
@@ -20,21 +21,6 @@ if TYPE_CHECKING:
     from ds_dagster.testing.preview import Preview, Sampled
 
 SHOWN_ROWS = 20
-
-
-class Duration(click.ParamType[int]):
-    """A number and its unit, as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Seconds."""
-        from ds_dagster.clock import duration_seconds
-
-        seconds = value if isinstance(value, int) else duration_seconds(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} is not a valid duration: write a number and s, m, h or d, as in 1h", param, ctx)
-        return seconds
 
 
 def _sample_options(function: Any) -> Any:

@@ -7,12 +7,13 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.entity import EntityPlan, RawRecord
+from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath, NewRecord
 from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import parsed
+from ds_dagster.cli.record_output import lines_of, shower
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.project.load import LoadedProject
@@ -127,30 +128,12 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
 
 
 def _follow(session: Session, store: StoreDefinition, statement: PrintEntity, relation: Relation | None) -> None:
-    entity, limit = ".".join(statement.path.parts), statement.limit
+    entity, limit, project = ".".join(statement.path.parts), statement.limit, session.project()
+    show, lines = shower(project, store.name, relation), lines_of(project, store.name)
     with session.admin(store) as admin:
         records = admin.records(entity, from_beginning=statement.from_beginning, limit=limit, stopped=lambda: False)
-        for record in islice(records, limit):
-            _show(session, store, record, relation)
-
-
-def _show(session: Session, store: StoreDefinition, record: RawRecord, relation: Relation | None) -> None:
-    from ds_dagster.questions.following import has_text_keys
-    from ds_dagster.questions.records import MISSING, primitive_types, shown_part
-
-    key_type, value_type = primitive_types(relation)
-    text_keys = has_text_keys(session.project(), store.name)
-    key = shown_part(record.key, None if text_keys else key_type)
-    value = shown_part(record.value, value_type)
-    row = {
-        "kind": "RECORD",
-        "partition": record.partition,
-        "position": record.position,
-        "timestamp": record.timestamp_millis,
-        "key": None if key == MISSING else parsed(key),
-        "value": None if value == MISSING else parsed(value),
-    }
-    session.output.line(row, f"{key} | {value}")
+        for record in map(show, islice(records, limit)):
+            session.output.line({"kind": "RECORD", **record.document}, lines.line(record))
 
 
 def entity_plan(store: StoreDefinition, name: str, properties: Sequence[Property]) -> EntityPlan:

@@ -64,6 +64,11 @@ def fed(entity: str) -> list[data.Out]:
     return [record for phase in phases for record in (*phase.changes, *phase.events) if record.entity == entity]
 
 
+def values(lines: list[str]) -> list[tuple[str, str]]:
+    """Key and value of each printed line; no key of the demo has a blank in it."""
+    return [tuple(line.split(maxsplit=5)[-2:]) for line in lines]
+
+
 def test_up_tells_addresses_as_json_and_is_idempotent(ds) -> None:
     code, out, _ = ds("up", "--json")
     found = json.loads(out)
@@ -87,20 +92,33 @@ def test_doctor_asks_every_store(ds, example: Path) -> None:
 
 def test_print_kafka_from_the_beginning(ds) -> None:
     _, out, _ = ds("print", "clicks", "--from-beginning", "--limit", "1000")
-    wanted = [f"null | {data.compact(record.value)}" for record in fed("clicks")]
-    assert sorted(out.splitlines()) == sorted(wanted)
+    header, *lines = out.splitlines()
+    assert header.split() == ["PARTITION", "OFFSET", "TIME", "(UTC)", "KEY", "VALUE"]
+    assert sorted(values(lines)) == sorted(("null", data.compact(record.value)) for record in fed("clicks"))
 
 
 def test_print_kinesis_shows_keys_and_deletes(ds) -> None:
     _, out, _ = ds("print", "users", "--from-beginning", "--limit", "1000")
-    wanted = [f"{r.key_text} | {'null' if r.value is None else data.compact(r.value)}" for r in fed("users")]
-    assert sorted(out.splitlines()) == sorted(wanted)
+    header, *lines = out.splitlines()
+    assert header.split()[:4] == ["SHARD", "SEQUENCE", "NUMBER", "TIME"]
+    wanted = [(r.key_text, "null" if r.value is None else data.compact(r.value)) for r in fed("users")]
+    assert sorted(values(lines)) == sorted(wanted)
 
 
 def test_print_an_entity_by_its_own_name_and_store(ds) -> None:
     first = ds("print", "ds_users", "--from-beginning", "--limit", "1")[1]
     assert first == ds("print", "ds_users", "--store", "MSK", "--from-beginning", "--limit", "1")[1]
-    assert first.startswith("null | {")
+    (row,) = first.splitlines()[1:]
+    assert values([row])[0][0] == "null"
+
+
+def test_print_one_key_and_one_shard(ds) -> None:
+    _, out, _ = ds("print", "users", "--from-beginning", "--limit", "1000", "--key", "User_1", "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert len(records) == len([r for r in fed("users") if r.key_text == '{"userid":"User_1"}']) > 0
+    shard = records[0]["partition"]
+    of_shard = ds("print", "users", "--since", "1h", "--limit", "1000", "--shard", shard, "--json")[1].splitlines()
+    assert {json.loads(line)["partition"] for line in of_shard} == {shard}
 
 
 def test_print_json_has_one_object_per_record(ds) -> None:
@@ -115,6 +133,8 @@ def test_print_json_has_one_object_per_record(ds) -> None:
     [
         (("print", "nothing"), "ENTITY_UNKNOWN"),
         (("print", "nothing", "--store", "MSK", "--limit", "1"), "ENTITY_ABSENT"),
+        (("print", "clicks", "--partition", "99"), "PRINT_PARTITION_UNKNOWN"),
+        (("print", "url_visits", "--key", "a"), "PRINT_OPTION_OF_RECORDS"),
         (("print", "clicks", "--store", "nostore"), "UNKNOWN_STORE"),
         (("print", "desktop_clicks", "--limit", "1"), "ENTITY_ABSENT"),
         (("query", "SELECT * FROM desktop_clicks LIMIT 1"), "ENTITY_ABSENT"),

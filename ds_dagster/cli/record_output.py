@@ -1,0 +1,115 @@
+"""Records of topics and streams for people and for other programs: `ds print`, and PRINT ENTITY in `ds sql`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.cli.output import clock, parsed
+from ds_dagster.project.load import LoadedProject, storage_kind
+
+if TYPE_CHECKING:
+    from ds_dagster.datatypes import DataType
+
+PLACES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"kafka": ("partition", "offset"), "kinesis": ("shard", "sequence number")}
+)
+"""Kind of storage → what it calls the part of an entity that a record is in, and the record's place there."""
+WIDEST_KEY = 40
+"""Characters that the column of keys is padded to at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """A record as text.
+
+    Attributes:
+        raw: as it is in the store.
+        key: JSON or plain text; ``null`` for none.
+        value: the same.
+    """
+
+    raw: RawRecord
+    key: str
+    value: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its fields for JSON; ``timestamp`` is in epoch milliseconds."""
+        return {
+            "partition": self.raw.partition,
+            "position": self.raw.position,
+            "timestamp": self.raw.timestamp_millis,
+            "key": None if self.raw.key is None else parsed(self.key),
+            "value": None if self.raw.value is None else parsed(self.value),
+        }
+
+    def has_key(self, text: str) -> bool:
+        """Whether this is the key's text, its JSON, or the only field of a JSON key."""
+        if self.raw.key is None:
+            return False
+        key = parsed(self.key)
+        values = [key, *(key.values() if isinstance(key, dict) and len(key) == 1 else ())]
+        texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
+        return text in (self.key, *texts) or (isinstance(key, dict) and parsed(text) == key)
+
+    def is_in(self, partition: str) -> bool:
+        """Whether this is its partition or shard; ``0`` is also ``shardId-000000000000``."""
+        own = self.raw.partition
+        number = own.rpartition("-")[2]
+        is_number = partition.isdecimal() and own.startswith("shardId-") and number.isdecimal()
+        return own == partition or (is_number and int(number) == int(partition))
+
+
+def shower(project: LoadedProject, store: str, relation: Relation | None) -> Callable[[RawRecord], ShownRecord]:
+    """What makes texts of records in a store; ``relation`` describes them, None: nothing does."""
+    from ds_dagster.questions.following import has_text_keys
+    from ds_dagster.questions.records import primitive_types, shown_part
+
+    key_type, value_type = primitive_types(relation)
+    own_key_type: DataType | None = None if has_text_keys(project, store) else key_type
+    return lambda raw: ShownRecord(raw, shown_part(raw.key, own_key_type), shown_part(raw.value, value_type))
+
+
+@dataclass(slots=True)
+class RecordLines:
+    """Aligned lines of records that come one by one; the first has headers above it. A column grows with its values.
+
+    Attributes:
+        kind: of the storage, for the names of the columns.
+    """
+
+    kind: str
+    _widths: list[int] = field(default_factory=list)
+
+    def line(self, record: ShownRecord) -> str:
+        """The record's line, or headers and its line."""
+        partition, position = PLACES.get(self.kind, ("partition", "position"))
+        cells = [record.raw.partition, record.raw.position, moment_text(record.raw.timestamp_millis), record.key]
+        headers = [partition.upper(), position.upper(), "TIME (UTC)", "KEY"]
+        is_first = not self._widths
+        self._widths = self._widths or [len(header) for header in headers]
+        lengths = [*(len(cell) for cell in cells[:3]), min(len(cells[3]), WIDEST_KEY)]
+        self._widths = [max(width, length) for width, length in zip(self._widths, lengths, strict=True)]
+        shown = self._aligned(cells, record.value)
+        return f"{self._aligned(headers, 'VALUE')}\n{shown}" if is_first else shown
+
+    def _aligned(self, cells: list[str], value: str) -> str:
+        return "  ".join([*(cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)), value])
+
+
+def lines_of(project: LoadedProject, store: str) -> RecordLines:
+    """Lines for the records of a store."""
+    return RecordLines(storage_kind(project, store))
+
+
+def moment_text(millis: int) -> str:
+    """Epoch milliseconds as a time in UTC, ``-`` for a record without one."""
+    if millis < 0:
+        return "-"
+    return f"{clock(millis // 1000)}.{millis % 1000:03d}"
