@@ -16,7 +16,13 @@ CREATE STREAM clicks (
   url VARCHAR,
   userid VARCHAR,
   ip VARCHAR
-) WITH ('store'='prod_kafka', 'topic'='clicks', 'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
+) WITH (
+  'store' = 'prod_kafka',
+  'topic' = 'clicks',
+  'value.format' = 'json',
+  'topic.partitions' = 2,
+  'topic.replicas' = 1
+);
 
 -- Clicks from desktop computers only.
 -- @owner team:web
@@ -36,17 +42,42 @@ CREATE CHANGELOG url_device_click_count AS
 -- Holds personal data (name, email, contactinfo) that stays in this store.
 -- @owner team:accounts
 -- @group clickstream
-CREATE CHANGELOG users ( registertime BIGINT, name VARCHAR, email VARCHAR, userid VARCHAR, regionid VARCHAR, gender VARCHAR, interests ARRAY<VARCHAR>, contactinfo STRUCT<phone VARCHAR, city VARCHAR, "state" VARCHAR, zipcode VARCHAR>, PRIMARY KEY(userid) ) WITH ( 'store'='prod_kinesis', 'topic'='users', 'value.format'='json', 'topic.shards'=1);
+CREATE CHANGELOG users (
+  registertime BIGINT,
+  name VARCHAR,
+  email VARCHAR,
+  userid VARCHAR,
+  regionid VARCHAR,
+  gender VARCHAR,
+  interests ARRAY<VARCHAR>,
+  contactinfo STRUCT<phone VARCHAR, city VARCHAR, "state" VARCHAR, zipcode VARCHAR>,
+  PRIMARY KEY (userid)
+) WITH ('store' = 'prod_kinesis', 'topic' = 'users', 'value.format' = 'json', 'topic.shards' = 1);
 
 -- Every click with the version of its user that was valid at the time, without personal data.
 -- @owner team:web
 -- @group clickstream
-CREATE STREAM user_clicks WITH ('store'='prod_kafka') AS SELECT u.registertime AS user_registertime, u.userid AS uid, u.regionid AS user_regionid, u.gender AS user_gender, u.interests AS user_interests, c.event_time AS click_time, c.device_id AS device_type, c.url AS click_url, c.ip AS click_location FROM clicks c JOIN users u ON c.userid = u.userid;
+CREATE STREAM user_clicks WITH ('store' = 'prod_kafka') AS
+  SELECT
+    u.registertime AS user_registertime,
+    u.userid AS uid,
+    u.regionid AS user_regionid,
+    u.gender AS user_gender,
+    u.interests AS user_interests,
+    c.event_time AS click_time,
+    c.device_id AS device_type,
+    c.url AS click_url,
+    c.ip AS click_location
+  FROM clicks c
+  JOIN users u ON c.userid = u.userid;
 
 -- How often each page was opened from each region.
 -- @owner team:analytics
 -- @group clickstream
-CREATE CHANGELOG url_region_click_count AS SELECT click_url, user_regionid, count(*) AS url_region_click_count FROM user_clicks GROUP BY click_url, user_regionid;
+CREATE CHANGELOG url_region_click_count AS
+  SELECT click_url, user_regionid, count(*) AS url_region_click_count
+  FROM user_clicks
+  GROUP BY click_url, user_regionid;
 
 -- How often each page was visited; answers within a second of the visit.
 -- Try: ds query "SELECT visits FROM url_visits WHERE url = './home'"

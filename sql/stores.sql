@@ -11,7 +11,12 @@ CREATE STORE prod_kafka WITH (
 -- The keys of the account are in the file beside this one, as references to environment variables.
 -- @owner team:platform
 -- @kinds kinesis
-CREATE STORE prod_kinesis WITH ( 'type' = KINESIS, 'availability_zone'='us-east-2', 'uris'='https://kinesis.us-east-2.amazonaws.com:443', 'config_file'='./sql/kinesis.properties' );
+CREATE STORE prod_kinesis WITH (
+  'type' = KINESIS,
+  'availability_zone' = 'us-east-2',
+  'uris' = 'https://kinesis.us-east-2.amazonaws.com:443',
+  'config_file' = './sql/kinesis.properties'
+);
 
 -- Managed Kafka of the multi-store tutorial: registered users.
 -- @owner team:platform

@@ -21,6 +21,7 @@ from ds_dagster.version import __version__
 
 COMMANDS: Mapping[str, str] = {
     "check": "project",
+    "fmt": "project",
     "explain": "project",
     "lineage": "project",
     "errors": "errors",

@@ -1,4 +1,4 @@
-"""Commands that look at the SQL only: check, explain, lineage, ls, init."""
+"""Commands that look at the SQL only: check, fmt, explain, lineage, ls, init."""
 
 from __future__ import annotations
 
@@ -108,6 +108,41 @@ def _relation_json(project: LoadedProject, name: QualifiedName) -> dict[str, obj
         "file": relation.span.file,
         "line": relation.span.line,
     }
+
+
+@click.command("fmt")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit code 1 if a file would change.")
+@click.option("--diff", "shows_diff", is_flag=True, help="Write nothing; print what would change.")
+@project_option
+@json_option
+def fmt_command(
+    paths: tuple[Path, ...], only_check: bool, shows_diff: bool, project: Path | None, as_json: bool
+) -> int:
+    """Lay out SQL files: keywords in upper case, clauses on lines of their own, comments where they are.
+
+    PATHS are files and folders (default: the SQL folder of the project). Blanks, line ends and the case of keywords
+    change, nothing else: the statements before and after are compared. A file with mistakes stays as it is.
+    """
+    from ds_dagster.sql.formatting.files import differences, laid_out, sql_files
+
+    layouts = [laid_out(path) for path in sql_files(paths or (settings_of(project, quiet=True).sql,))]
+    is_dry = only_check or shows_diff
+    changed, broken = [x for x in layouts if x.is_changed], [x for x in layouts if x.mistakes]
+    for layout in changed if not is_dry else ():
+        layout.write()
+    ok = not broken and not (only_check and changed)
+    if as_json:
+        emit_json({"ok": ok, "files": [layout.json() for layout in layouts]})
+        return 0 if ok else 1
+    show_diagnostics([mistake for layout in broken for mistake in layout.mistakes])
+    for layout in changed:
+        if shows_diff:
+            click.echo(differences(layout), nl=False)
+        else:
+            note(f"{'would lay out' if is_dry else 'laid out'} {layout.path}")
+    note(f"{len(layouts)} files, {len(changed)} {'would change' if is_dry else 'changed'}, {len(broken)} with mistakes")
+    return 0 if ok else 1
 
 
 @click.command("explain")

@@ -1,0 +1,1 @@
+"""One layout for SQL files, made from tokens: what a file says does not change."""
