@@ -67,6 +67,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "CASE_NONE_FOUND", "user", "there are no test cases in {places}", "test cases are files called *.case.yaml"
     ),
     Condition(
+        "CASE_NONE_MATCHES",
+        "user",
+        "no test case in {places} has {pattern} in its path or title",
+        "leave -k out to run all ({count})",
+    ),
+    Condition(
         "INJECTED_CRASH", "external", "the test case crashed this batch", "nothing to do: the query starts again"
     ),
 )

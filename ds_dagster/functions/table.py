@@ -54,7 +54,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({alias: f.name for f in FUNCTIONS.
 """Other spelling → key of :data:`FUNCTIONS`."""
 
 KNOWN_LATER: Mapping[str, str] = MappingProxyType(
-    {"JSON_OBJECTAGG": "JSON_ARRAYAGG of JSON_OBJECT"}
+    {"JSON_OBJECTAGG": "write JSON_ARRAYAGG(JSON_OBJECT('key' VALUE k, 'value' VALUE v))"}
     | {
         "DATEDIFF": "write TIMESTAMPDIFF(DAY, first, second), with the earlier time first",
         "DATE_DIFF": "write TIMESTAMPDIFF(DAY, first, second), with the earlier time first",
@@ -75,6 +75,38 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )
 """Functions of the dialect that are not built: name → what works today."""
+
+
+_WINDOW = "a window is written in FROM: SELECT … FROM {0}(relation, {1}) GROUP BY window_start, window_end"
+_ELEMENTS = "make rows of the elements: SELECT {0} FROM relation CROSS JOIN UNNEST(array) AS t(e){1}"
+OF_OTHER_DIALECTS: Mapping[str, str] = MappingProxyType(
+    {
+        "TUMBLE": _WINDOW.format("TUMBLE", "SIZE n unit"),
+        "HOP": _WINDOW.format("HOP", "SIZE n unit, ADVANCE BY n unit"),
+        "CUMULATE": _WINDOW.format("CUMULATE", "SIZE n unit, STEP n unit"),
+        "SESSION": _WINDOW.format("SESSION", "GAP n unit"),
+        "ATTR": "write ANY_VALUE(value)",
+        "CBRT": "write SIGN(x) * POWER(ABS(x), 1e0 / 3)",
+        "ENTRIES": "write MAP_ENTRIES(map)",
+        "FILTER": _ELEMENTS.format("e", " WHERE …"),
+        "PARSE_DATE": "write TO_DATE(text, 'yyyy-MM-dd'), with Java's letters",
+        "PARSE_TIMESTAMP": "write TO_TIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss'), with Java's letters",
+        "REDUCE": _ELEMENTS.format("SUM(e) AS total", ""),
+        "REGEXP_SPLIT_TO_ARRAY": "write SPLIT(text, delimiter)",
+        "SLICE": "write ARRAY_SLICE(array, first, last)",
+        "SUM_LIST": _ELEMENTS.format("SUM(e) AS total", ""),
+        "TOPK": "rank the rows: SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM "
+        "relation) q WHERE n <= 3",
+        "TRANSFORM": _ELEMENTS.format("f(e) AS x", ""),
+        "URL_EXTRACT_FRAGMENT": "write PARSE_URL(url, 'REF')",
+        "URL_EXTRACT_HOST": "write PARSE_URL(url, 'HOST')",
+        "URL_EXTRACT_PATH": "write PARSE_URL(url, 'PATH')",
+        "URL_EXTRACT_PORT": "write REGEXP_EXTRACT(url, '://[^/]*:([0-9]+)', 1)",
+        "URL_EXTRACT_PROTOCOL": "write PARSE_URL(url, 'PROTOCOL')",
+        "URL_EXTRACT_QUERY": "write PARSE_URL(url, 'QUERY')",
+    }
+)
+"""Functions of other dialects: name → what means the same here. A function of the user may have such a name."""
 
 
 def find_function(name: str) -> Function | None:

@@ -147,6 +147,46 @@ CASES = (
         "CREATE STREAM s AS SELECT url FROM clicks WHERE seen > {}",
     ),
     Instead(
+        "CREATE STREAM s AS SELECT seen - seen AS n FROM clicks",
+        "TIMESTAMPDIFF(SECOND, seen, seen)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT SLICE(tags, 1, 2) AS n FROM people",
+        "ARRAY_SLICE(array, first, last)",
+        "CREATE STREAM s AS SELECT {} AS n FROM people",
+        (("array", "tags"), ("first", "1"), ("last", "2")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT CBRT(at) AS n FROM clicks",
+        "SIGN(x) * POWER(ABS(x), 1e0 / 3)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("(x)", "(at)"),),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT URL_EXTRACT_PORT(url) AS n FROM clicks",
+        "REGEXP_EXTRACT(url, '://[^/]*:([0-9]+)', 1)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT TRANSFORM(tags) AS n FROM people",
+        "SELECT f(e) AS x FROM relation CROSS JOIN UNNEST(array) AS t(e)",
+        "CREATE STREAM s AS {}",
+        (("f(e)", "UPPER(e)"), ("relation", "people"), ("array", "tags")),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT userid, TUMBLE(seen) AS n FROM clicks GROUP BY userid",
+        "FROM TUMBLE(relation, SIZE n unit) GROUP BY window_start, window_end",
+        "CREATE CHANGELOG s AS SELECT window_start, window_end, COUNT(*) AS c {}",
+        (("relation", "clicks"), ("n unit", "5 MINUTES")),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT userid, JSON_OBJECTAGG(KEY url VALUE at) AS n FROM clicks GROUP BY userid",
+        "JSON_ARRAYAGG(JSON_OBJECT('key' VALUE k, 'value' VALUE v))",
+        "CREATE CHANGELOG s AS SELECT userid, {} AS n FROM clicks GROUP BY userid",
+        (("VALUE k", "VALUE url"), ("VALUE v", "VALUE at")),
+    ),
+    Instead(
         "CREATE STREAM s AS WITH c AS changelog FROM users SELECT name FROM c",
         "CREATE STREAM c (columns) WITH ('topic' = 'topic of the changelog', 'value.format' = 'json')",
         "{}; CREATE STREAM s AS SELECT name FROM c",

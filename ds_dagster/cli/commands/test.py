@@ -55,19 +55,20 @@ def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
     """Case files in order. ``pattern`` looks at paths and at titles.
 
     Raises:
-        UserError: CASE_NONE_FOUND.
+        UserError: CASE_NONE_FOUND, CASE_NONE_MATCHES.
     """
     from ds_dagster.testing.report import shown_path
     from ds_dagster.testing.runner import find_cases
     from ds_dagster.testing.yaml_entries import title_of
 
-    cases = find_cases(places)
-    if pattern:
-        wanted = pattern.lower()
-        cases = [path for path in cases if wanted in shown_path(path, root).lower() or wanted in title_of(path).lower()]
+    cases, shown = find_cases(places), [shown_path(place.resolve(), root) for place in places]
     if not cases:
-        raise error("CASE_NONE_FOUND", places=[shown_path(place.resolve(), root) for place in places])
-    return cases
+        raise error("CASE_NONE_FOUND", places=shown)
+    wanted = pattern.lower()
+    chosen = [path for path in cases if wanted in shown_path(path, root).lower() or wanted in title_of(path).lower()]
+    if not chosen:
+        raise error("CASE_NONE_MATCHES", pattern=pattern, places=shown, count=len(cases))
+    return chosen
 
 
 def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:

@@ -14,7 +14,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition("JSON_PATH_INVALID", "user", "'{path}' is not a JSON path of the dialect", "{fix}", "22032"),
     Condition("CHARSET_UNKNOWN", "user", "no character set is called {name}", "write one of {known}", "22023"),
-    Condition("LIKE_ESCAPE", "user", "the ESCAPE of LIKE does not fit: {reason}", "double it to mean itself", "22025"),
+    Condition("LIKE_ESCAPE", "user", "the ESCAPE of LIKE does not fit: {reason}", "{fix}", "22025"),
     Condition("TIME_ZONE_UNKNOWN", "user", "'{name}' is not a time zone", "write one such as {nearest}", "22009"),
     Condition(
         "PERCENTILE_PART",

@@ -25,7 +25,14 @@ from ds_dagster.errors import DsError
 from ds_dagster.functions.families.window_functions import WindowFunction
 from ds_dagster.functions.function import FAMILIES, Function, Signature
 from ds_dagster.functions.group_function import MadeOf
-from ds_dagster.functions.table import ALIASES, FUNCTIONS, GROUP_FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.functions.table import (
+    ALIASES,
+    FUNCTIONS,
+    GROUP_FUNCTIONS,
+    KNOWN_LATER,
+    OF_OTHER_DIALECTS,
+    find_function,
+)
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
@@ -136,6 +143,8 @@ def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
 def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
     if name.upper() in KNOWN_LATER:
         return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
+    if name.upper() in OF_OTHER_DIALECTS:
+        return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=OF_OTHER_DIALECTS[name.upper()])
     near = ", ".join(nearest(name, [*FUNCTIONS, *ALIASES, *map(str.upper, user_names(binder))], cutoff=0.7))
     own = f"declare your own with CREATE FUNCTION {name.lower()}; "
     own += "those of the dialect are on the page Functions of the documentation"

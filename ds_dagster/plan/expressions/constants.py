@@ -239,12 +239,14 @@ before, a precision is a number."""
 def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:
     """Raises: UserError LIKE_ESCAPE for more than one character, or before a character that needs none."""
     if len(escape) != 1:
-        raise binder.refuse("LIKE_ESCAPE", node, reason=f"ESCAPE '{escape}' is not one character")
+        reason = f"ESCAPE '{escape}' is not one character"
+        raise binder.refuse("LIKE_ESCAPE", node, reason=reason, fix="write one character: ESCAPE '!'")
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         return
     behind = re.sub(re.escape(escape) + r"[%_" + re.escape(escape) + "]", "", str(pattern.this))
     if escape in behind:
-        raise binder.refuse("LIKE_ESCAPE", node, reason=f"a {escape} stands in front of neither %, _ nor {escape}")
+        reason = f"a {escape} stands in front of neither %, _ nor {escape}"
+        raise binder.refuse("LIKE_ESCAPE", node, reason=reason, fix=f"double it to mean itself: {escape}{escape}")
 
 
 def check_divisor(binder: ExpressionBinder, node: exp.Expression, divisor: exp.Expression, result: Scalar) -> None:

@@ -82,6 +82,9 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     if operator == "+" and all(side.type is not None and is_text(side.type) for side in (left, right)):
         instead = f"{binder.shown(node.this)} || {binder.shown(node.expression)}"
         raise binder.refuse("FORM_INSTEAD", node, written="+ of texts", instead=instead)
+    if operator == "-" and all(side.type is not None and is_temporal(side.type) for side in (left, right)):
+        instead = f"TIMESTAMPDIFF(SECOND, {binder.shown(node.expression)}, {binder.shown(node.this)})"
+        raise binder.refuse("FORM_INSTEAD", node, written="- of times", instead=instead)
     if type_ is None:
         shown = {"left": shown_type(left), "right": shown_type(right)}
         raise binder.refuse("OPERATOR_TYPES", node, operator=operator, **shown)

@@ -274,7 +274,7 @@ class CallParser(OverParser):
         return placed(exp.Anonymous(this="JSON_QUERY", expressions=arguments), token)
 
     def _json_object(self) -> exp.Expression:
-        """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas."""
+        """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas; JSON_OBJECTAGG alike."""
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
         arguments: list[exp.Expression] = []
@@ -287,7 +287,8 @@ class CallParser(OverParser):
                 break
         name = "JSON_OBJECT_ABSENT" if self._on_null() == "absent" else "JSON_OBJECT"
         self.need_symbol(TokenType.R_PAREN, "VALUE, ',' or ')'")
-        return placed(read_from("JSON_OBJECT", name, *arguments), token)
+        is_group = token.text == "json_objectagg"
+        return placed(read_from("JSON_OBJECT", "JSON_OBJECTAGG" if is_group else name, *arguments), token)
 
     def _json_array(self) -> exp.Expression:
         """``JSON_ARRAY(value, … [NULL|ABSENT ON NULL])``."""
@@ -395,4 +396,5 @@ CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "json_query": CallParser._json_query,
     "json_object": CallParser._json_object,
     "json_array": CallParser._json_array,
+    "json_objectagg": CallParser._json_object,
 }

@@ -226,6 +226,8 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
                 size = self.duration()
             elif form.step and step is None and self.take(*form.step):
                 step = self.duration()
+            elif self.at("offset"):
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause=f"OFFSET of {token.text.upper()}")
             elif self.ahead().token_type in (TokenType.COMMA, TokenType.DOT):
                 name, words = token.text.upper(), window_words(form, size, step)
                 instead = f"{name}(relation, {words}): the time is that of the relation, 'timestamp' names its column"
