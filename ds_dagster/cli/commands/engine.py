@@ -38,17 +38,19 @@ def start(project: Path | None, as_json: bool) -> int:
 
 
 @engine_command.command("stop")
+@click.option("--kill", is_flag=True, help="End at once; the batches under way are repeated at the next start.")
 @project_option
 @json_option
-def stop(project: Path | None, as_json: bool) -> int:
+def stop(kill: bool, project: Path | None, as_json: bool) -> int:
     """End the engine; jobs stop after their batch and go on when an engine starts again."""
     from ds_dagster.runtime.engine import stop_engine
 
     settings = settings_of(project, quiet=as_json)
     engine = Control.open(settings).engines()[0]
     if not as_json and engine.state != "GONE":
-        note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; jobs end their batch first")
-    stopped = stop_engine(settings)
+        how = "at once" if kill else "jobs end their batch first"
+        note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; {how}")
+    stopped = stop_engine(settings, kill=kill)
     if as_json:
         emit_json({"stopped": stopped})
     else:

@@ -37,6 +37,8 @@ R = TypeVar("R")
 DIALECT = "postgres"
 SHAPE = '"database"."schema"."table"'
 DATABASE, SCHEMA, TABLE = 1, 2, 3
+STILL_NEEDED = "2BP01"
+"""SQLSTATE of a schema that is not empty, and of a table that others depend on."""
 KINDS: Mapping[str, str] = {"r": "table", "p": "table", "v": "view", "m": "view", "f": "table"}
 """``pg_class.relkind`` → kind of a node."""
 DATABASES_QUERY = "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
@@ -245,6 +247,9 @@ class PostgresEntities(TableOperations):
             failure = self._address.failure(problem, action, into[-1] if into else "")
             if connection.closed:
                 self.close()
+            if problem.pgcode == STILL_NEEDED:
+                fix = "drop what it holds first: tables, views, types, and what depends on them"
+                raise refused(self.kind, self.store, "DROP ENTITY", f"to {action}, it has to be empty", fix) from None
             if into and failure.condition == "TARGET_REJECTS_ROWS":
                 raise record_invalid(into, failure.detail) from None
             raise failure from None

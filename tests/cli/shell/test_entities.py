@@ -214,7 +214,7 @@ def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:
         f") WITH ('store' = 'pg', 'postgresql.schema.name' = '{name}', 'postgresql.table.name' = 'visits');",
     ]
     assert sql(f"DESCRIBE {generated['ddl']}")[0]["rows"][0]["kind"] == "CREATE_TABLE"
-    assert refused(sql(f'DROP ENTITY {database}."{name}" IN STORE pg'))  # it is not empty
+    assert refused(sql(f'DROP ENTITY {database}."{name}" IN STORE pg')) == "ENTITY_STATEMENT_REFUSED", "not empty"
     sql(f'DROP ENTITY {path} IN STORE pg; DROP ENTITY {database}."{name}" IN STORE pg')
     assert name not in [row["name"] for row in sql(f"LIST ENTITIES IN {database} IN STORE pg")[0]["rows"]]
 
