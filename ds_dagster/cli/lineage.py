@@ -73,5 +73,5 @@ def column_lines(project: LoadedProject, chosen: QualifiedName | None) -> Iterat
         if chosen is not None and query.sink.name != chosen:
             continue
         for column, sources in query.lineage.items():
-            shown = ", ".join(f"{name.name}.{source}" for name, source in sources) or "(constant)"
+            shown = ", ".join(f"{name.name}.{source}" for name, source in sources) or "(no column)"
             yield f"{query.sink.name.name}.{column} <- {shown}"
