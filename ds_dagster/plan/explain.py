@@ -21,6 +21,8 @@ from ds_dagster.plan.query import Part
 from ds_dagster.sql.printing import print_statement
 
 Described = Mapping[str, object]
+WIDTH, HANGING = 120, 6
+"""Characters of a line of a plan, and how far the rest of a longer one is indented."""
 
 
 def explain_statement(part: Part) -> str:
@@ -98,10 +100,22 @@ def _again(top: Node) -> Mapping[int, int]:
 def _tree(node: Node, numbers: Iterator[int], again: Mapping[int, int], indent: str, *, last: bool) -> list[str]:
     branch, number = "└─ " if last else "├─ ", next(numbers)
     same = f" · same as {again[number]}, kept once more" if number in again else ""
-    lines = [f"{indent}{branch}{number} {type(node).__name__} {node.about()}".rstrip() + same]
     below = indent + ("   " if last else "│  ")
+    text = f"{indent}{branch}{number} {type(node).__name__} {node.about()}".rstrip() + same
+    lines = _folded(text, below + ("│" if node.inputs else " ").ljust(HANGING))
     for position, child in enumerate(node.inputs, start=1):
         lines += _tree(child, numbers, again, below, last=position == len(node.inputs))
+    return lines
+
+
+def _folded(text: str, hanging: str) -> list[str]:
+    """A line, cut after commas where it is too long; ``hanging`` begins the lines after the first."""
+    first, *others = text.split(", ")
+    lines = [first]
+    for part in others:
+        is_full = len(lines[-1]) + len(part) + 3 > WIDTH
+        lines[-1] += "," if is_full else f", {part}"
+        lines += [hanging + part] if is_full else []
     return lines
 
 
