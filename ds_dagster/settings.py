@@ -105,6 +105,8 @@ class Settings:
         spark: any Spark property.
         store_values: folded store name → property → text that replaces the one of CREATE STORE (a user's Dagster
             resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
+        source_names: qualified relation → name that it has as a source in a checkpoint, where that is the name of a
+            relation that was renamed since. Of one job, never of a project.
     """
 
     root: Path
@@ -121,6 +123,7 @@ class Settings:
     overlay: Overlay = Overlay()
     file: str = ""
     store_values: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    source_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 _TEXT = ("database", "schema", "store", "views", "journal", "environment")

@@ -18,12 +18,12 @@ from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.asking import answer_of
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
-from ds_dagster.runtime.deciding.changes import changes_of, check_consent, orphan_changes, orphans_of
+from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
-from ds_dagster.runtime.deciding.spec import job_spec
-from ds_dagster.runtime.deciding.versions import check_not_underway, is_halted
+from ds_dagster.runtime.deciding.versions import is_halted
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
@@ -189,7 +189,7 @@ class Control:
         changes = {change.name: change for change in changes_of(project, queries, jobs)}
         request = Request(action, requested_by, allow)
         with self.journal.write() as connection:
-            answers = [self._answer(connection, project, q, changes[q.name], request) for q in queries]
+            answers = [answer_of(connection, project, q, changes[q.name], request, self.clock.now()) for q in queries]
             self._refuse(queries, answers)
             return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
 
@@ -436,19 +436,6 @@ class Control:
                 raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         return tuple(query for name, query in project.queries.items() if names is None or name in names)
 
-    def _answer(
-        self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request
-    ) -> Answer:
-        job = rows.jobs(connection, [query.name]).get(query.name)
-        if job is not None and request.action == "reset":
-            check_consent(project, query, request.allow)
-        status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
-        demand = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
-        answer = desired.answer(demand, change, job, status)
-        if answer.row is not None:
-            check_not_underway(query.name, rows.versions(connection, query.name))
-        return answer
-
     def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[Answer]) -> None:
         refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]
         if refused:
@@ -482,7 +469,8 @@ class Control:
         """Desired state of one run; a full load begins with a new checkpoint each time."""
         wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else request.action
         action: Action = "restart" if wanted == "ensure" else wanted
-        answer = self._answer(connection, project, query, change, replace(request, action=action))
+        demand = replace(request, action=action)
+        answer = answer_of(connection, project, query, change, demand, self.clock.now())
         self._refuse([query], [answer])
         self._write(connection, answer, query.name)
 

@@ -69,7 +69,7 @@ class SelectBinder:
         self.span = span
         self.choices = choices
         self.findings = findings
-        self.naming = Naming(application)
+        self.naming = Naming(application, world.settings.source_names)
         self.places: dict[str, Span] = {}
 
     def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:

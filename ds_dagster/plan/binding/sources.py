@@ -86,9 +86,11 @@ class Naming:
     """Internal names of one query: aliases and Spark source names, each once.
 
     ``application``: the query's application. All its queries name a scanned relation alike, so that it is scanned once.
+    ``kept``: see ``Settings.source_names``.
     """
 
     application: str = ""
+    kept: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taken: set[str] = field(default_factory=lambda: set(RESERVED_ALIASES))
     scanned: dict[str, int] = field(default_factory=dict)
 
@@ -104,7 +106,7 @@ class Naming:
 
     def source_name(self, relation: QualifiedName) -> str:
         """Name of a Spark source: of its relation, numbered when it is read twice."""
-        base = safe_name("_".join(relation.parts))
+        base = self.kept.get(str(relation)) or safe_name("_".join(relation.parts))
         number = self.scanned[base] = self.scanned.get(base, 0) + 1
         return base if number == 1 else f"{base}_{number}"
 

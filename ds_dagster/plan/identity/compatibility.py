@@ -108,7 +108,7 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     name, relation = new.name, new.relations
     if old is None:
         return Compatibility(name, relation, "new", "it was never started")
-    if old.fingerprint == new.fingerprint:
+    if old.fingerprint == new.fingerprint and old.state_signature == new.state_signature:
         return Compatibility(name, relation, "unchanged", "the definitions are equal")
     fired = next((rule for rule in RULES if rule.applies(old, new)), None)
     if fired is None:

@@ -11,10 +11,11 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
+from ds_dagster.plan.identity.source_names import kept_names
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, keeps_slot, kind_of_store
 from ds_dagster.runtime.deciding.beside import why_not_beside
-from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
 from ds_dagster.settings import Settings
@@ -29,10 +30,11 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     name, relation = query.name, query.relations
     if job is None:
         return Change(name, relation, "new", "it was never started")
-    if job.fingerprint == query.fingerprint:
+    spec = JobSpec.from_json(job.spec)
+    if job.fingerprint == query.fingerprint and query.keeps_state_of(spec.state_signature):
         return Change(name, relation, "unchanged", "the definitions are equal")
     try:
-        _, old = recompiled(JobSpec.from_json(job.spec), settings)
+        _, old = recompiled(spec, settings)
     except DsError as problem:
         rule = f"the stored definition does not compile any more ({problem.condition})"
         return Change(name, relation, "needs_new_checkpoint", rule)
@@ -50,8 +52,40 @@ def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
 
 def changes_of(project: LoadedProject, queries: Iterable[BoundQuery], jobs: Mapping[str, JobRow]) -> tuple[Change, ...]:
     """What applying each of these queries of a project would do."""
-    settings = project.settings
-    return tuple(with_doubles(compare(jobs.get(q.name), q, settings), project, q, jobs.get(q.name)) for q in queries)
+    return tuple(_change(project, query, jobs.get(query.name)) for query in queries)
+
+
+def _change(project: LoadedProject, query: BoundQuery, job: JobRow | None) -> Change:
+    bound = query if job is None else going_on(project, query, job)
+    return with_doubles(compare(job, bound, project.settings), project, query, job)
+
+
+def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQuery:
+    """A query of a project as it goes on with a job's checkpoint, see :func:`spec_going_on`."""
+    names = _source_names(project, query, job)
+    return query if not names else recompiled(_named(project, query, names), project.settings)[1]
+
+
+def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> JobSpec:
+    """The spec of a query that goes on with a job's checkpoint: relations that were renamed since keep the names of
+    their sources."""
+    names = _source_names(project, query, job)
+    if not names:
+        return job_spec(project, query)
+    spec = _named(project, query, names)
+    return replace(spec, state_signature=recompiled(spec, project.settings)[1].state_signature)
+
+
+def _named(project: LoadedProject, query: BoundQuery, names: Mapping[str, str]) -> JobSpec:
+    return replace(job_spec(project, query), source_names=tuple(sorted(names.items())))
+
+
+def _source_names(project: LoadedProject, query: BoundQuery, job: JobRow) -> Mapping[str, str]:
+    stored = JobSpec.from_json(job.spec)
+    if not stored.source_names and query.keeps_state_of(stored.state_signature):
+        return {}
+    old = definition_of(job, project.settings)
+    return {} if old is None else kept_names(old, query)
 
 
 def orphans_of(
@@ -169,7 +203,8 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQ
     replaced: dict[str, dict[str, str]] = {}
     for store, name, text in spec.store_values:
         replaced.setdefault(store, {})[name] = text
-    project = compile_slice(spec.slice, replace(settings, store_values=replaced))
+    names = dict(spec.source_names)
+    project = compile_slice(spec.slice, replace(settings, store_values=replaced, source_names=names))
     query = project.queries.get(spec.name)
     if query is None:
         said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])

@@ -34,6 +34,7 @@ class JobSpec:
         writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
         store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
             references and values that are not secret.
+        source_names: (qualified relation, name of its source in the checkpoint), see ``Settings.source_names``.
         in_turn: versions of it write one place, each from where the version before it stopped.
     """
 
@@ -48,6 +49,7 @@ class JobSpec:
     upstream: tuple[str, ...] = ()
     store_values: tuple[tuple[str, str, str], ...] = ()
     writers: tuple[tuple[str, str, str], ...] = ()
+    source_names: tuple[tuple[str, str], ...] = ()
     in_turn: bool = False
 
     @property
@@ -68,6 +70,7 @@ class JobSpec:
         stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
         for key in ("store_values", "writers"):
             values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
+        values["source_names"] = tuple((relation, name) for relation, name in values.get("source_names", ()))
         return cls(slice=statements, stores=stores, upstream=sources, **values)
 
     def writers_of(self, relation: Relation) -> str:

@@ -1,0 +1,43 @@
+"""What a request about one query leads to, by the rows that the journal has at this moment."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.deciding import desired
+from ds_dagster.runtime.deciding.changes import check_consent, spec_going_on
+from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
+from ds_dagster.runtime.deciding.spec import job_spec
+from ds_dagster.runtime.deciding.versions import check_not_underway
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.status import Change
+
+
+def answer_of(
+    connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request, now: float
+) -> Answer:
+    """The answer to a request about a query; writes nothing.
+
+    Args:
+        connection: of the write transaction that the answer's row is written in.
+        project, query: today's definition.
+        change: verdict of the comparison with the stored one.
+        request: what is asked for.
+        now: epoch seconds.
+
+    Raises:
+        UserError: of a reset without consent, PROMOTION_UNDERWAY.
+    """
+    job = rows.jobs(connection, [query.name]).get(query.name)
+    if job is not None and request.action == "reset":
+        check_consent(project, query, request.allow)
+    status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
+    is_fresh = job is None or request.action == "reset"
+    spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
+    answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
+    if answer.row is not None:
+        check_not_underway(query.name, rows.versions(connection, query.name))
+    return answer
