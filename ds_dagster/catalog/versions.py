@@ -27,6 +27,22 @@ class VersionsChangelogs(Protocol):
 
 
 @runtime_checkable
+class RenamesTables(Protocol):
+    """A store kind whose tables get another name with everything that is in them."""
+
+    def why_not_renamed(self, old: WriteSpec, new: WriteSpec) -> str:
+        """Why the table of ``old`` cannot become that of ``new``; empty where it can. No I/O."""
+
+    def rename_table(self, old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
+        """Give the table of ``old`` the name in ``new``; nobody writes it now. One that has it already keeps it.
+
+        Raises:
+            UserError: RENAME_TARGET_TAKEN.
+            ExternalError: the store cannot be reached, TARGET_LOCKED; it may be tried again.
+        """
+
+
+@runtime_checkable
 class KeepsVersions(Protocol):
     """A store kind whose tables change their public names in one step. Paths are those of ``WriteSpec.table``."""
 

@@ -18,6 +18,7 @@ from ds_dagster.conditions import (
     orchestration,
     project,
     registry,
+    renaming,
     row_logs,
     rows,
     runtime,
@@ -44,8 +45,8 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
-    cdc, files, functions, secret, registry, row_logs, spark, cluster, runtime, savepoints, backfill, orchestration,
-    local, testing, command,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, runtime, renaming, savepoints, backfill,
+    orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

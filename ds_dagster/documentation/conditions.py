@@ -44,6 +44,7 @@ HEADINGS: Mapping[str, str] = {
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "cluster": "Spark clusters",
     "runtime": "Jobs, engine and journal",
+    "renaming": "Other names",
     "savepoints": "Savepoints",
     "backfill": "Backfills",
     "orchestration": "Dagster",

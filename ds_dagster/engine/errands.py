@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ds_dagster.catalog.versions import KeepsVersions
+from ds_dagster.catalog.versions import KeepsVersions, RenamesTables
 from ds_dagster.engine.changelog_hand_over import Version, drop_entity, hand_over, last_written, write_options
 from ds_dagster.engine.start import Compiled, compiled, fence
 from ds_dagster.runtime.checkpoint_switch import plan_switch
@@ -29,6 +29,9 @@ def run_errand(errand: Errand, context: HostContext, spark: SparkSession) -> Non
         DsError: of the stores, STREAM_NOT_HANDED_OVER.
     """
     job = compiled(replace(errand.order, progressed=False), context)
+    if errand.kind == "rename" and errand.serving is not None:
+        _rename_tables(compiled(replace(errand.serving, progressed=False), context), job)
+        return
     if errand.serving is not None and is_written_in_turn(job.query):
         switch(spark, compiled(replace(errand.serving, progressed=False), context), job, context.checkpoints)
     elif is_refined(job.query):
@@ -37,6 +40,17 @@ def run_errand(errand: Errand, context: HostContext, spark: SparkSession) -> Non
         _change_tables(errand, job)
     if errand.kind == "drop":
         context.checkpoints.delete_all(errand.order.checkpoint_name)
+
+
+def _rename_tables(former: Compiled, job: Compiled) -> None:
+    """Streams and changelogs keep their topics, see ``runtime.deciding.renaming``."""
+    for before, part in zip(former.query.parts, job.query.parts, strict=True):
+        if before.sink.entity == part.sink.entity:
+            continue
+        store, kind, resolver = job.store(part.sink)
+        assert isinstance(kind, RenamesTables)
+        old, new = (kind.write_spec(store, item.sink, item.refresh) for item in (before, part))
+        kind.rename_table(old, new, resolver)
 
 
 def _change_rows(spark: SparkSession, errand: Errand, job: Compiled, context: HostContext) -> None:

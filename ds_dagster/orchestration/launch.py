@@ -127,7 +127,7 @@ class Launch:
         if action != "ensure" or not props.is_redeployed:
             return action
         (change,) = self.control.changes(self.project, [name])
-        return "restart" if change.verdict == "keeps_checkpoint" else action
+        return "restart" if change.verdict in ("keeps_checkpoint", "renamed") else action
 
     def _ask_one(self, name: str, action: LaunchAction, allow: Collection[Consent]) -> None:
         if action == "stop" and self.control.status(name).job_id == "":

@@ -21,7 +21,7 @@ from ds_dagster.orchestration.automation import automation_condition
 from ds_dagster.orchestration.health.freshness import freshness
 from ds_dagster.orchestration.partitions import time_windows
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
-from ds_dagster.sql.annotations import Freshness, is_owner, max_lag_of, wrong_tags
+from ds_dagster.sql.annotations import Freshness, is_owner, max_lag_of, renamed_from_of, wrong_tags
 from ds_dagster.sql.printing import print_constraint
 
 KIND_CHIPS: Mapping[str, str] = {
@@ -124,6 +124,9 @@ class DsTranslator:
         limit = max_lag_seconds(props)
         if limit is not None:
             metadata["ds_dagster/max_lag_seconds"] = limit
+        former = renamed_from_of(props.relation.comment)
+        if former:
+            metadata["ds_dagster/renamed_from"] = former
         if props.overlay:
             metadata["ds_dagster/overlay"] = dg.MetadataValue.path(props.overlay)
         return metadata

@@ -29,6 +29,7 @@ from ds_dagster.project.cluster import cluster_problems
 from ds_dagster.project.collecting import without_collection
 from ds_dagster.project.connections import with_own_connections
 from ds_dagster.project.partitions import partition_warnings
+from ds_dagster.project.renames import rename_problems
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.source import SourceText
@@ -281,6 +282,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         *_skipped(files),
         *cluster_problems(assembled, settings),
         *partition_warnings(assembled.catalog, assembled.queries),
+        *rename_problems(assembled.queries, assembled.catalog.relations.values(), settings),
         *declared.diagnostics,
         *assembled.diagnostics,
         *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from ds_dagster.errors import error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding import desired
@@ -29,8 +30,10 @@ def answer_of(
         now: epoch seconds.
 
     Raises:
-        UserError: of a reset without consent, PROMOTION_UNDERWAY.
+        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED.
     """
+    if change.renamed_from:
+        return _renamed(connection, project, query, change, request, now)
     job = rows.jobs(connection, [query.name]).get(query.name)
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
@@ -40,4 +43,19 @@ def answer_of(
     answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
     if answer.row is not None:
         check_not_underway(query.name, rows.versions(connection, query.name))
+    return answer
+
+
+def _renamed(
+    connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request, now: float
+) -> Answer:
+    former = change.renamed_from
+    job = rows.jobs(connection, [former]).get(former)
+    if job is None:
+        raise error("RENAME_REFUSED", name=query.name, former=former, reason="it has the new name since a moment ago")
+    status = rows.statuses(connection, [former]).get(former, StatusRow(former))
+    spec = spec_going_on(project, query, job)
+    answer = desired.renamed(Asked(request.action, request.by, now, spec), change, job, status)
+    if answer.row is not None:
+        check_not_underway(former, rows.versions(connection, former))
     return answer

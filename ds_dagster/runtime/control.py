@@ -206,7 +206,7 @@ class Control:
             done = []
             for name in names:
                 job = rows.jobs(connection, [name])[name]
-                if job.desired == "STOPPED" and not is_halted(job):
+                if job.desired == "STOPPED" and not is_halted(job) and not job.becomes:
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
                 row = desired.stopped(job, requested_by, self.clock.now())
@@ -443,10 +443,11 @@ class Control:
             raise desired.definition_changed([q.name for q, _ in refused], query, first)
 
     def _write(self, connection: Connection, answer: Answer, name: str) -> Ensured:
-        if answer.row is None:
-            return Ensured(name, answer.outcome, rows.jobs(connection, [name])[name].generation)
-        self._save(connection, answer.row)
-        return Ensured(name, answer.outcome, answer.row.generation)
+        if answer.row is not None:
+            self._save(connection, answer.row)
+        row = answer.row or rows.jobs(connection, [name]).get(name)
+        generation = row.generation if row is not None and answer.generation is None else answer.generation or 0
+        return Ensured(name, answer.outcome, generation)
 
     def _save(self, connection: Connection, row: JobRow) -> None:
         before = rows.save_job(connection, row)

@@ -12,6 +12,7 @@ from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.decide import Streak, decide
+from ds_dagster.runtime.deciding.desired import taken_over
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import Turn, after, exchanged, turns
 from ds_dagster.runtime.host import Errand, Host, StartOrder
@@ -66,7 +67,7 @@ class HandOvers:
         is_changed = False
         in_turn = frozenset(name for name, spec in specs.items() if spec.in_turn)
         for turn in turns(jobs, statuses, self.clock.now(), in_turn):
-            if turn.step in ("serve", "drop"):
+            if turn.step in ("serve", "drop", "rename"):
                 is_changed |= self._errand(turn, outcomes, statuses)
             elif turn.step != "wait":
                 is_changed |= self._step(turn)
@@ -83,7 +84,8 @@ class HandOvers:
                 self.host.run_errand(self._errand_of(turn))
             return False
         if failure is None:
-            return self._exchange(turn, statuses) if turn.step == "serve" else self._forget(turn, statuses)
+            finish = {"serve": self._exchange, "drop": self._forget, "rename": self._rename}[turn.step]
+            return finish(turn, statuses)
         return self._failed(turn, failure, statuses)
 
     def _failed(self, turn: Turn, failure: DsError, statuses: dict[str, StatusRow]) -> bool:
@@ -126,6 +128,8 @@ class HandOvers:
         order = self.order(turn.other.name)
         if turn.step == "drop":
             return Errand("drop", order)
+        if turn.step == "rename":
+            return Errand("rename", replace(order, spec=JobSpec.from_json(turn.job.becomes)), serving=order)
         return Errand("serve", order, turn.job.version, self.order(turn.job.name))
 
     def _step(self, turn: Turn, failure: DsError | None = None, because: str = "") -> bool:
@@ -165,6 +169,24 @@ class HandOvers:
             rows.delete_job(connection, turn.other.name)
             bump_revision(connection)
         statuses.pop(turn.other.name, None)
+        return True
+
+    def _rename(self, turn: Turn, statuses: dict[str, StatusRow]) -> bool:
+        """The tables have their new names: the job gets its own, with its history."""
+        now, former = self.clock.now(), turn.job.name
+        row = taken_over(turn.job)
+        status = replace(turn.status, name=row.name)
+        with self.journal.write() as connection:
+            if not self._is_current(connection, turn):
+                return True
+            rows.delete_job(connection, former)
+            rows.rename_history(connection, former, row.name)
+            rows.insert_jobs(connection, [row])
+            rows.save_statuses(connection, [status], writer=self.lease.row.token)
+            rows.add_transitions(connection, [_renamed(turn, row, now)])
+            bump_revision(connection)
+        statuses.pop(former, None)
+        statuses[row.name] = status
         return True
 
     def _is_current(self, connection: Connection, turn: Turn) -> bool:
@@ -207,6 +229,19 @@ def _tried_again(turn: Turn, status: StatusRow, now: float, because: str) -> Tra
         parameters=status.parameters,
         generation=turn.other.generation,
         actor="engine",
+    )
+
+
+def _renamed(turn: Turn, row: JobRow, now: float) -> Transition:
+    return Transition(
+        name=row.name,
+        at=now,
+        kind="desired",
+        source=turn.job.desired,
+        target=row.desired,
+        reason=f"renamed from {turn.job.name}",
+        generation=row.generation,
+        actor=row.requested_by,
     )
 
 

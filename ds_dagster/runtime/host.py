@@ -95,13 +95,14 @@ class Errand:
     Attributes:
         kind: ``serve``: the tables of ``order`` take the public names, those that have them go to the places of
             version ``former``; streams are written by ``order`` from where ``serving`` stopped. ``drop``: the tables of
-            ``order`` go, with its checkpoint. Both may be done twice.
+            ``order`` go, with its checkpoint. ``rename``: the tables of ``serving`` get the names that ``order`` has
+            for them. Each may be done twice.
         order: of the version, whose query is stopped.
         former: version that serves until then (kind ``serve``).
-        serving: its order; it is stopped too (kind ``serve``).
+        serving: its order; it is stopped too (kind ``serve``). Of kind ``rename``: the definition before.
     """
 
-    kind: Literal["serve", "drop"]
+    kind: Literal["serve", "drop", "rename"]
     order: StartOrder
     former: int = 0
     serving: StartOrder | None = None

@@ -35,9 +35,18 @@ def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = 
 
 
 Verdict = Literal[
-    "new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan", "unknown"
+    "new",
+    "unchanged",
+    "keeps_checkpoint",
+    "needs_new_checkpoint",
+    "would_lose_data",
+    "renamed",
+    "rename_refused",
+    "orphan",
+    "unknown",
 ]
-"""``unknown``: in a plan that could not read what runs."""
+"""``renamed``: it goes on with the job of the name it had before (``@renamed_from``); ``unknown``: in a plan that could
+not read what runs."""
 
 
 def outlook(state: JobState, next_retry: float | None, now: float) -> str:
@@ -83,6 +92,7 @@ class JobStatus(Figures):
         since: when it entered ``state``.
         parameters: of the condition, as JSON.
         query, version, role: which version of which query it is; see ``JobRow``.
+        identity: see ``JobRow``.
     """
 
     name: str
@@ -109,6 +119,7 @@ class JobStatus(Figures):
     query: str = ""
     version: int = 1
     role: Role = "serving"
+    identity: str = ""
 
     @property
     def of(self) -> str:
@@ -125,7 +136,7 @@ class JobStatus(Figures):
     @property
     def writes_as(self) -> str:
         """See ``JobRow.writes_as``."""
-        return version_name(self.of, self.version) if self.version > 1 else self.of
+        return self.identity or (version_name(self.of, self.version) if self.version > 1 else self.of)
 
 
 def ended_with_engine(status: JobStatus) -> bool:
@@ -161,6 +172,7 @@ class Change:
         doubles: relations that would have their rows twice, where the verdict asks for a reset.
         readers: names of the queries downstream of them.
         beside: the new definition can be built beside the one that serves, where the verdict asks for a new checkpoint.
+        renamed_from: name of the job it goes on with, or would, where the verdict is about a change of name.
     """
 
     name: str
@@ -171,6 +183,7 @@ class Change:
     doubles: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     beside: bool = False
+    renamed_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         query=job.query,
         version=job.version,
         role=job.role,
+        identity=job.identity,
     )
 
 

@@ -16,6 +16,7 @@ FRESHNESS_SHORTEST = 60
 FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
 """What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
 
+RENAMED_FROM_TAG = "renamed_from"
 _FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
 CRON_FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 """Lowest and highest number of minute, hour, day, month, day of the week."""
@@ -71,6 +72,12 @@ def freshness_of(text: str) -> Freshness | None:
 def max_lag_of(comment: Comment) -> str:
     """The value of ``@max_lag``, empty without one."""
     return dict(comment.tags).get("max_lag", "")
+
+
+def renamed_from_of(comment: Comment) -> str | None:
+    """The value of ``@renamed_from``, as it is written (several have a comma between them); None without one."""
+    values = [value for name, value in comment.tags if name == RENAMED_FROM_TAG]
+    return ", ".join(values) if values else None
 
 
 def automation_of(text: str) -> Automation | None:

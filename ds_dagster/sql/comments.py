@@ -11,7 +11,7 @@ from ds_dagster.sql.annotations import wrong_tags
 from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import Comment
 
-KNOWN_TAGS = ("owner", "group", "freshness", "kinds", "max_lag", "automation", "check", "partitions")
+KNOWN_TAGS = ("owner", "group", "freshness", "kinds", "max_lag", "automation", "check", "partitions", "renamed_from")
 _COMMENT = re.compile(r"--([^\n]*)|/\*(.*?)\*/", re.DOTALL)
 _TAG = re.compile(r"@([A-Za-z][\w-]*)\s*:?(?:\s+(.*))?$")
 _RULER = re.compile(r"[-=*#_~\s─━═]*$")

@@ -78,9 +78,10 @@ def _steps(query: BoundQuery) -> list[str]:
     return [type(node).__name__ for node in query.plan.walk() if node.is_stateful]
 
 
+PLACE = Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new))
 RULES: tuple[Rule, ...] = (
     Rule("it reads other sources", lambda old, new: _sources(old) != _sources(new)),
-    Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new)),
+    PLACE,
     Rule("the columns of its table changed", lambda old, new: _tables(old) != _tables(new)),
     Rule("it loads in another mode (refresh.mode)", lambda old, new: _is_full(old) != _is_full(new)),
     Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
@@ -116,6 +117,14 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
         return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
     outcome: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
     return Compatibility(name, relation, outcome, fired.text, _HINTS[outcome])
+
+
+def why_not_renamed(old: BoundQuery, new: BoundQuery) -> str:
+    """The rule by which a query cannot go on with the checkpoint of one with another name, whatever it writes into;
+    empty where it can."""
+    if old.is_application or new.is_application:
+        return "an application has other names in its checkpoint"
+    return next((rule.text for rule in RULES if rule is not PLACE and rule.applies(old, new)), "")
 
 
 def _cannot_replay(root: Node) -> bool:

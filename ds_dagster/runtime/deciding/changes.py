@@ -15,6 +15,7 @@ from ds_dagster.plan.identity.source_names import kept_names
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, keeps_slot, kind_of_store
 from ds_dagster.runtime.deciding.beside import why_not_beside
+from ds_dagster.runtime.deciding.renaming import Renaming, former_names, renaming_of, why_not
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
@@ -52,12 +53,27 @@ def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
 
 def changes_of(project: LoadedProject, queries: Iterable[BoundQuery], jobs: Mapping[str, JobRow]) -> tuple[Change, ...]:
     """What applying each of these queries of a project would do."""
-    return tuple(_change(project, query, jobs.get(query.name)) for query in queries)
+    return tuple(_change(project, query, jobs) for query in queries)
 
 
-def _change(project: LoadedProject, query: BoundQuery, job: JobRow | None) -> Change:
+def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
+    renaming = renaming_of(project, query, jobs)
+    if renaming is not None:
+        return _renamed(project, renaming, [row.name for row in jobs.values() if row.of == renaming.job.name])
+    job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
     return with_doubles(compare(job, bound, project.settings), project, query, job)
+
+
+def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]) -> Change:
+    query, former = renaming.query, renaming.job.name
+    bound = replace(renaming, query=going_on(project, query, renaming.job))
+    reason = why_not(project, bound, definition_of(renaming.job, project.settings), versions)
+    if reason:
+        return Change(query.name, query.relations, "rename_refused", reason, renamed_from=former)
+    hint = "`restart` stops it under its former name and goes on under the new one, exactly where it stopped"
+    rule = f"it goes on with the state and the history of {former}"
+    return Change(query.name, query.relations, "renamed", rule, hint, renamed_from=former)
 
 
 def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQuery:
@@ -92,7 +108,8 @@ def orphans_of(
     project: LoadedProject, jobs: Mapping[str, JobRow], statuses: Iterable[JobStatus]
 ) -> tuple[JobStatus, ...]:
     """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
-    lost = (status for status in statuses if status.of not in project.queries)
+    renamed = former_names(project, jobs)
+    lost = (status for status in statuses if status.of not in project.queries and status.of not in renamed)
     live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
     return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
 

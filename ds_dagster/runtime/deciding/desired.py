@@ -21,13 +21,19 @@ HINTS: dict[str, str] = {
     "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to go on with the new definition",
     "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
     "start",
+    "renamed": "it stops under its former name and goes on under the new one: use `restart` (`ds restart {name}`)",
     "beside": "the change needs a new checkpoint: `ds stage {name}` builds it beside the running query, `ds promote "
     "{name}` lets it take over; `reset` (`ds reset {name}`) starts over",
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) goes on with what they still hold",
 }
 CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
-_HINT_OF = {"keeps_checkpoint": "restart", "needs_new_checkpoint": "reset", "would_lose_data": "lost"}
+_HINT_OF = {
+    "keeps_checkpoint": "restart",
+    "renamed": "renamed",
+    "needs_new_checkpoint": "reset",
+    "would_lose_data": "lost",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +63,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``row``: the row to write, None if nothing changes. ``refused``: the reason, empty when granted."""
+    """``row``: the row to write, None if nothing changes. ``refused``: the reason, empty when granted.
+    ``generation``: to wait for, where it is not the row's."""
 
     outcome: Outcome
     row: JobRow | None = None
     refused: str = ""
     hint: str = ""
+    generation: int | None = None
 
 
 def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow) -> Answer:
@@ -92,10 +100,56 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
     return _refusal(change)
 
 
+def renamed(request: Asked, change: Change, job: JobRow, status: StatusRow) -> Answer:
+    """A query goes on with the job of its former name: that one stops, and the engine gives it the new name.
+
+    Args:
+        request: the request; its definition has the new name.
+        change: the verdict.
+        job, status: of the former name.
+
+    Raises:
+        UserError: RENAME_REFUSED.
+    """
+    if change.verdict == "rename_refused" or request.action == "reset":
+        reason = change.rule if change.verdict == "rename_refused" else f"rename it first: `ds restart {change.name}`"
+        raise error("RENAME_REFUSED", name=change.name, former=job.name, reason=reason)
+    spec = request.spec
+    if job.becomes and JobSpec.from_json(job.becomes).fingerprint == spec.fingerprint:
+        return Answer("adopted", generation=job.generation + 1)
+    if request.action == "ensure" and runs(job, status):
+        return _refusal(change)
+    row = replace(stopped(job, request.by, request.at), action="rename", becomes=spec.to_json())
+    return Answer("requested", row, generation=row.generation + 1)
+
+
+def taken_over(job: JobRow) -> JobRow:
+    """A job that rests, under the name of the query it becomes: it runs again, with the identity it has."""
+    spec = JobSpec.from_json(job.becomes)
+    return replace(
+        job,
+        name=spec.name,
+        relation=spec.relation,
+        spec=job.becomes,
+        fingerprint=spec.fingerprint,
+        desired=_wanted(spec),
+        generation=job.generation + 1,
+        identity="" if spec.name == job.writes_as else job.writes_as,
+        query="",
+        becomes="",
+    )
+
+
 def stopped(job: JobRow, by: str, at: float) -> JobRow:
     """The same job, wanted no more."""
     return replace(
-        job, desired="STOPPED", generation=job.generation + 1, action="stop", requested_by=by, requested_at=at
+        job,
+        desired="STOPPED",
+        generation=job.generation + 1,
+        action="stop",
+        requested_by=by,
+        requested_at=at,
+        becomes="",
     )
 
 
@@ -176,6 +230,7 @@ def _next(request: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
         version=job.version,
         role=job.role,
         latest=job.latest,
+        identity=job.identity,
     )
     if new_version:
         return replace(first, checkpoint_version=job.checkpoint_version + 1)

@@ -19,6 +19,7 @@ PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 _NEEDS: Mapping[Verdict, tuple[Action, tuple[Permission, ...]]] = MappingProxyType(
     {
         "keeps_checkpoint": ("restart", ("restart",)),
+        "renamed": ("restart", ("restart",)),
         "needs_new_checkpoint": ("reset", ("reset",)),
         "would_lose_data": ("reset", ("reset", "loss")),
     }

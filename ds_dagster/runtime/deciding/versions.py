@@ -28,10 +28,10 @@ timeout; with smaller windows it never gets there, since time moves only while a
 LONGEST_SECONDS = 120.0
 """How long the serving version may rest before the new one has caught up; then it runs again."""
 
-Step = Literal["wait", "halt", "settle", "serve", "give_up", "resume", "drop"]
+Step = Literal["wait", "halt", "settle", "serve", "give_up", "resume", "drop", "rename"]
 """``halt``: stop the serving version; ``settle``: stop the new one; ``serve``: change the public names; ``give_up``:
 the new version is only staged again; ``resume``: the version that was stopped for a hand-over runs again; ``drop``: the
-rows and the checkpoint of a version go."""
+rows and the checkpoint of a version go; ``rename``: a job that rests gets the name of the query it becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +214,8 @@ def turns(
     underway = {row.of for row in jobs.values() if row.role == "promoting"}
     for name, row in jobs.items():
         status = statuses.get(name, StatusRow(name))
+        if row.becomes:
+            yield Turn("rename" if _is_at_rest(row, status) else "wait", row, status, row, status)
         if row.role == "serving" and is_halted(row) and name not in underway:
             yield Turn("resume", row, status, row, status)
         serving = jobs.get(row.of)

@@ -27,13 +27,16 @@ class JobRow:
         version: number of the version, from 1. It names its checkpoint and its ledger for life.
         role: what the version is for.
         latest: of the version that serves: the highest number that any version of the query ever had.
+        identity: name of its checkpoint, ledger and transactions where that is not the one that ``name`` gives: the
+            query was renamed, or another one has that name's.
+        becomes: spec of the query that takes it over under another name, as soon as it rests; empty: none does.
     """
 
     name: str
     relation: str
     desired: DesiredState
     generation: int
-    action: Action | Literal["skip", "stage", "promote", "rollback", "abandon"]
+    action: Action | Literal["skip", "stage", "promote", "rollback", "abandon", "rename"]
     requested_by: str
     requested_at: float
     spec: str
@@ -45,6 +48,8 @@ class JobRow:
     version: int = 1
     role: Role = "serving"
     latest: int = 1
+    identity: str = ""
+    becomes: str = ""
 
     @property
     def of(self) -> str:
@@ -54,7 +59,7 @@ class JobRow:
     @property
     def writes_as(self) -> str:
         """Name that checkpoint, ledger and transactions of this version have for life."""
-        return version_name(self.of, self.version) if self.version > 1 else self.of
+        return self.identity or (version_name(self.of, self.version) if self.version > 1 else self.of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
     """
     before = jobs(connection, [row.name]).get(row.name)
     if before is None:
-        connection.execute(insert(schema.JOBS).values(values(row)))
+        connection.execute(insert(schema.JOBS).values(values(_with_own_identity(connection, row))))
         return None
     matches = (schema.JOBS.c.name == row.name) & (schema.JOBS.c.generation == row.generation - 1)
     if connection.execute(update(schema.JOBS).where(matches).values(values(row))).rowcount != 1:
@@ -57,6 +57,15 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
             "INTERNAL", where=f"desired state of {row.name}: generation {before.generation}, not {row.generation - 1}"
         )
     return before
+
+
+def _with_own_identity(connection: Connection, row: JobRow) -> JobRow:
+    """A new job never gets the checkpoint and the ledger of one that had its name before."""
+    taken = {job.writes_as for job in jobs(connection).values()}
+    wanted, number = row.writes_as, 1
+    while (identity := wanted if number == 1 else f"{wanted}~{number}") in taken:
+        number += 1
+    return row if identity == wanted else replace(row, identity=identity)
 
 
 def mark_job(connection: Connection, row: JobRow) -> None:
@@ -79,6 +88,12 @@ def delete_job(connection: Connection, name: str) -> None:
     """Forget a job and its status; its history stays."""
     for table in (schema.JOBS, schema.STATUS):
         connection.execute(delete(table).where(table.c.name == name))
+
+
+def rename_history(connection: Connection, former: str, name: str) -> None:
+    """What a job has been through belongs to its new name."""
+    for table in (schema.TRANSITIONS, schema.REQUESTS):
+        connection.execute(update(table).where(table.c.name == former).values(name=name))
 
 
 def versions(connection: Connection, query: str) -> Mapping[str, JobRow]:

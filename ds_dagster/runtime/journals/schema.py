@@ -24,7 +24,7 @@ from sqlalchemy import (
     table,
 )
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 metadata = MetaData()
 
@@ -77,9 +77,11 @@ JOBS = Table(
     Column("version", Integer, nullable=False),
     Column("role", String(16), nullable=False),
     Column("latest", Integer, nullable=False),
+    Column("identity", String(255), nullable=False),
+    Column("becomes", Text, nullable=False),
 )
 """What is wanted. Written by people and Dagster, by compare-and-set on ``generation``; of a query with several versions
-also by the engine, which hands the public name from one to the other. ``query``, ``version``, ``role``, ``latest``: see
+also by the engine, which hands the public name from one to the other. ``query`` … ``becomes``: see
 :class:`ds_dagster.runtime.journals.records.JobRow`. ``skips``: JSON list of
 :class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
 :data:`ds_dagster.runtime.status.Consent` with commas between them."""
@@ -234,6 +236,18 @@ def _add_versions(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+_ADDED_8 = (
+    "ALTER TABLE ds_jobs ADD COLUMN identity VARCHAR(255) NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_jobs ADD COLUMN becomes TEXT NOT NULL DEFAULT ''",
+)
+
+
+def _add_identity(connection: Connection) -> None:
+    """Version 8: jobs that have another name than their checkpoints and ledgers."""
+    for statement in _ADDED_8:
+        connection.exec_driver_sql(statement)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     1: _add_lost_records,
     2: _add_writer,
@@ -241,6 +255,7 @@ MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     4: _add_streak,
     5: _add_parameters_and_skips,
     6: _add_versions,
+    7: _add_identity,
 }
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""

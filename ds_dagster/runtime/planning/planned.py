@@ -33,7 +33,8 @@ class PlannedChange:
         columns: how the columns and the key of its relations change.
         creates: entities (``store.entity``) that its first start makes where they do not exist.
         downstream: queries of the project behind it, direct readers first.
-        renamed_from: an orphan that runs the same query under another name; empty where there is none.
+        renamed_from: the job that it goes on with, or an orphan that runs the same query under another name; empty
+            where there is none.
         reads_again: sources that a new version or a reset reads (``store.entity``), with the position it begins at.
         staged: what the version is that is built beside the running one; empty where there is none.
         effort: what the stores say; None where nobody asked them.
@@ -101,16 +102,17 @@ def unknown_changes(project: LoadedProject, names: Sequence[str] | None = None) 
 def _planned(
     project: LoadedProject, query: BoundQuery, change: Change, running: Running, renamed: Mapping[str, str]
 ) -> PlannedChange:
-    job, status = running.jobs.get(query.name), running.status(query.name)
+    former = change.renamed_from or query.name
+    job, status = running.jobs.get(former), running.status(former)
     is_equal = change.verdict == "unchanged"
     before = () if job is None or is_equal else _spec(job).slice
     after = () if is_equal else slice_of(project, query)
-    renamed_from = renamed.get(select_text(after), "") if job is None else ""
+    renamed_from = change.renamed_from or (renamed.get(select_text(after), "") if job is None else "")
     return PlannedChange(
         change=change,
         state=None if status is None else status.state,
         waits=not query.is_finite and not (is_equal and _is_up(status)),
-        because=_because(query, change, status, renamed_from),
+        because=_because(query, change, status, "" if change.renamed_from else renamed_from),
         sql=sql_diff(before, after),
         columns=() if is_equal or job is None else tuple(_columns(project, _spec(job), query)),
         creates=_creates(query) if job is None else (),
@@ -160,7 +162,8 @@ def _because(query: BoundQuery, change: Change, status: JobStatus | None, rename
         reason = f" ({status.condition})" if status.condition else ""
         return f"{change.rule}; it is {status.state}{reason}: `ds apply` starts it"
     if renamed_from:
-        return f"{change.rule}; {renamed_from}, which has no statement any more, runs the same query"
+        same = f"{renamed_from}, which has no statement any more, runs the same query"
+        return f"{change.rule}; {same}: the line `-- @renamed_from {renamed_from}` above it goes on with that"
     return change.rule
 
 

@@ -15,7 +15,7 @@ from ds_dagster.runtime.status import JobStatus
 
 FORMAT = 1
 _OF_JOB = ("relation", "desired", "fingerprint", "checkpoint_version")
-_OF_VERSION: Mapping[str, Any] = MappingProxyType({"query": "", "version": 1, "role": "serving"})
+_OF_VERSION: Mapping[str, Any] = MappingProxyType({"query": "", "version": 1, "role": "serving", "identity": ""})
 """Fields of a version → what they are in a state file that does not have them."""
 _OF_STATUS = ("state", "condition", "batch", "rows_per_second")
 
@@ -46,7 +46,8 @@ class Running:
         """The text of a state file: the definition of each job and how it is, no secret (see ``plan/identity/slices``).
 
         ``{"version": 1, "taken": seconds, "jobs": [{"name", "relation", "desired", "fingerprint",
-        "checkpoint_version", "query", "version", "role", "state", "condition", "batch", "rows_per_second", "spec"}]}``
+        "checkpoint_version", "query", "version", "role", "identity", "state", "condition", "batch", "rows_per_second",
+        "spec"}]}``
         """
         jobs = [
             {

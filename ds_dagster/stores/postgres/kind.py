@@ -205,6 +205,18 @@ class Postgres:
 
         drop(write, resolve, version)
 
+    def why_not_renamed(self, old: WriteSpec, new: WriteSpec) -> str:
+        """A table stays in its schema, whose ledger says what was written into it."""
+        assert old.table is not None and new.table is not None
+        is_near = old.options == new.options and old.table.path[:-1] == new.table.path[:-1]
+        return "" if is_near else "its table would be in another database or schema"
+
+    def rename_table(self, old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
+        """The table and its rows of the ledger, in one transaction."""
+        from ds_dagster.stores.postgres.versions import rename
+
+        rename(old, new, resolve)
+
     def entity_plan(self, relation: Relation) -> EntityPlan:
         """The loader makes the table."""
         return EntityPlan(name=".".join(self._path(relation)), used_by=str(relation.name))

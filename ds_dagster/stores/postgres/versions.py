@@ -78,6 +78,27 @@ def drop(write: WriteSpec, resolve: Resolver, version: int) -> None:
     _transaction(settings, table, step)
 
 
+def rename(old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
+    """See ``catalog.versions.RenamesTables.rename_table``."""
+    (before, settings), (after, _) = opened(old, resolve), opened(new, resolve)
+    schema, (former, name) = before.path[0], (target.path[1] for target in (before, after))
+
+    def step(cursor: Any) -> None:
+        from psycopg2 import sql
+
+        source, target = (find_table(cursor, (schema, table)) for table in (former, name))
+        if source is None:  # it has its new name, or was never written
+            return
+        if target is not None:
+            raise error("RENAME_TARGET_TAKEN", former=former, name=name)
+        statement = sql.SQL("ALTER TABLE {} RENAME TO {}")
+        cursor.execute(statement.format(sql.Identifier(schema, former), sql.Identifier(name)))
+        ledger = sql.Identifier(schema, LEDGER)
+        cursor.execute(sql.SQL("UPDATE {} SET target = %s WHERE target = %s").format(ledger), (name, former))
+
+    _transaction(settings, former, step)
+
+
 def _exchange(cursor: Any, target: TableTarget, public: str, former: str, new: str) -> None:
     """Nothing to do where the new table is gone: it has the public name already."""
     from psycopg2 import sql

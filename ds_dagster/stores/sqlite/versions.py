@@ -14,9 +14,10 @@ from pathlib import Path
 
 from sqlglot import exp
 
+from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.durable import force_names
 from ds_dagster.errors import error
-from ds_dagster.stores.sqlite.loader import view_error
+from ds_dagster.stores.sqlite.loader import transaction, view_error
 from ds_dagster.stores.sqlite.views import SUFFIX
 
 MARK = "@"
@@ -64,6 +65,55 @@ def serve(folder: Path, file: str, former: int, version: int) -> None:
         raise view_error(problem, public) from problem
 
 
+def rename(folder: Path, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    """See ``catalog.versions.RenamesTables.rename_table``. ``old``, ``new``: file and table of the public view.
+
+    The file that a link shows goes first, so that a link never shows nothing for long; last the table in it.
+    """
+    before, after = folder / old[0], folder / new[0]
+    try:
+        if before.exists() and after.exists() and not before.samefile(after):
+            raise error("RENAME_TARGET_TAKEN", former=old[1], name=new[1])
+        if before.is_symlink():
+            shown = before.readlink().name
+            version = shown.removesuffix(SUFFIX).rpartition(MARK)[2]
+            target = folder / version_file(new[0], int(version))
+            _move(folder / shown, target)
+            after.unlink(missing_ok=True)
+            after.symlink_to(target.name)
+            before.unlink()
+        else:
+            _move(before, after)
+        force_names(folder)
+        if after.is_file():
+            _rename_inside(after, old[1], new[1])
+    except (sqlite3.Error, OSError) as problem:
+        raise view_error(problem, after) from problem
+
+
+def _move(file: Path, to: Path) -> None:
+    """A file that is gone has its new name already, or was never written."""
+    if file.is_file():
+        _empty_log(file)
+        file.replace(to)
+        for suffix in BESIDE:
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def _rename_inside(file: Path, old: str, new: str) -> None:
+    """The index of a view whose rows go by their age is made again under its new name."""
+    with closing(sqlite3.connect(file, timeout=READER_SECONDS, isolation_level=None)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        if old == new or (old,) not in tables:
+            return
+        renamed = exp.AlterRename(this=exp.table_(new, quoted=True))
+        statement = exp.Alter(this=exp.table_(old, quoted=True), kind="TABLE", actions=[renamed])
+        index = exp.Drop(tables=[exp.table_(f"{old} {CHANGED_AT}", quoted=True)], kind="INDEX", exists=True)
+        with transaction(connection):
+            connection.execute(index.sql(dialect="sqlite"))
+            connection.execute(statement.sql(dialect="sqlite"))
+
+
 def drop(folder: Path, file: str, version: int) -> None:
     """See ``catalog.versions.KeepsVersions.drop_version``."""
     public, old = folder / file, folder / version_file(file, version)
@@ -78,12 +128,16 @@ def drop(folder: Path, file: str, version: int) -> None:
 
 def _name_again(public: Path, path: Path) -> None:
     """Everything that was written is in the file itself before it has a second name: the log has the first one's."""
-    with closing(sqlite3.connect(public, timeout=READER_SECONDS, isolation_level=None)) as connection:
-        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if is_busy:
-        raise error("TARGET_LOCKED", table=public.name, reason="somebody has been reading it for long")
+    _empty_log(public)
     if path.exists() and path.samefile(public):
         return
     path.unlink(missing_ok=True)
     os.link(public, path)
     force_names(public.parent)
+
+
+def _empty_log(file: Path) -> None:
+    with closing(sqlite3.connect(file, timeout=READER_SECONDS, isolation_level=None)) as connection:
+        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise error("TARGET_LOCKED", table=file.name, reason="somebody has been reading it for long")

@@ -130,6 +130,17 @@ class SqliteViews:
         target, settings = opened(write, resolve)
         drop(Path(settings[FOLDER]), target.path[0], version)
 
+    def why_not_renamed(self, old: WriteSpec, new: WriteSpec) -> str:
+        """Any view can."""
+        return ""
+
+    def rename_table(self, old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
+        """The file and the table in it."""
+        from ds_dagster.stores.sqlite.versions import rename
+
+        (before, settings), (after, _) = opened(old, resolve), opened(new, resolve)
+        rename(Path(settings[FOLDER]), before.path, after.path)
+
     def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
         """The view's file and table can have its name."""
         name = relation.name.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow
@@ -15,7 +16,7 @@ from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.postgres.loader import PostgresLoader
-from ds_dagster.stores.postgres.versions import count, drop, serve, version_table
+from ds_dagster.stores.postgres.versions import count, drop, rename, serve, version_table
 from tests.driven import Driven
 from tests.stores.postgres.test_existing import column
 
@@ -156,3 +157,28 @@ def test_a_table_that_is_locked_is_tried_again(table: Table, monkeypatch: pytest
     assert refused.value.condition == "TARGET_LOCKED" and refused.value.fault.hint != "never"
     table.serve(1, 2)
     assert table.total() == 10
+
+
+@pytest.mark.servers
+def test_a_view_gets_another_name_with_its_grants_and_its_ledger(table: Table, role: str) -> None:
+    table.cursor.execute(f"GRANT SELECT ON {table.schema}.v TO {role}")
+    new = replace(table.spec, table=table.target("w"))
+    for _ in range(2):
+        rename(table.spec, new, table.resolve)
+        assert table.tables() == {"w", "v__ds_v2"}
+    table.write(1, ("./b", 2), batch=1, table="w")
+    table.cursor.execute(f"SELECT sum(n) FROM {table.schema}.w")
+    assert table.cursor.fetchone() == (3,)
+    table.cursor.execute("SELECT has_table_privilege(%s, %s, 'SELECT')", (role, f"{table.schema}.w"))
+    assert table.cursor.fetchone() == (True,)
+    table.cursor.execute(f"SELECT DISTINCT target FROM {table.schema}.ds_ledger WHERE job = 'j'")
+    assert table.cursor.fetchall() == [("w",)]
+
+
+@pytest.mark.servers
+def test_a_name_that_something_has_is_not_taken(table: Table) -> None:
+    table.cursor.execute(f"CREATE TABLE {table.schema}.w (n bigint)")
+    with pytest.raises(DsError) as refused:
+        rename(table.spec, replace(table.spec, table=table.target("w")), table.resolve)
+    assert refused.value.condition == "RENAME_TARGET_TAKEN"
+    assert table.tables() == {"v", "w", "v__ds_v2"}

@@ -11,9 +11,10 @@ import pytest
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
 from ds_dagster.stores.sqlite.loader import SqliteLoader
 from ds_dagster.stores.sqlite.reader import open_views, view_names
-from ds_dagster.stores.sqlite.versions import count, drop, serve, version_file
+from ds_dagster.stores.sqlite.versions import count, drop, rename, serve, version_file
 from ds_dagster.stores.sqlite.views import file_name, view_path
 from tests.driven import Driven
 from tests.stores.sqlite.test_views import NAME, column, loader, rows
@@ -119,3 +120,60 @@ def test_a_version_without_a_file_does_not_take_the_name(tmp_path: Path) -> None
         serve(tmp_path, FILE, 1, 2)
     assert refused.value.condition == "VIEW_MISSING"
     assert total(tmp_path) == 1
+
+
+NEW = QualifiedName(NAME.database, NAME.schema, "calls")
+PATHS = ((FILE, NAME.name), (file_name(NEW), NEW.name))
+
+
+def called(folder: Path) -> int:
+    with closing(open_views(folder, {"main": NEW})) as connection:
+        return int(connection.execute("SELECT sum(n) FROM calls").fetchone()[0])
+
+
+@pytest.mark.parametrize("steps", ["nothing", "file"])
+def test_a_view_gets_another_name_wherever_it_was_cut_off(tmp_path: Path, steps: str) -> None:
+    old = loader(tmp_path)
+    old.load(rows(("./a", 1)), 0)
+    old.close()
+    if steps == "file":
+        view_path(tmp_path, NAME).replace(view_path(tmp_path, NEW))
+    for _ in range(2):
+        rename(tmp_path, *PATHS)
+        assert (called(tmp_path), view_names(tmp_path)) == (1, [NEW])
+
+
+@pytest.mark.parametrize("steps", ["nothing", "file", "link"])
+def test_a_view_with_versions_gets_another_name(tmp_path: Path, steps: str) -> None:
+    old = loader(tmp_path)
+    old.load(rows(("./a", 1)), 0)
+    old.close()
+    staged(tmp_path, 2, ("./a", 10)).close()
+    serve(tmp_path, FILE, 1, 2)
+    drop(tmp_path, FILE, 1)
+    if steps != "nothing":
+        (tmp_path / version_file(FILE, 2)).replace(tmp_path / version_file(file_name(NEW), 2))
+    if steps == "link":
+        view_path(tmp_path, NEW).symlink_to(version_file(file_name(NEW), 2))
+    for _ in range(2):
+        rename(tmp_path, *PATHS)
+        assert (called(tmp_path), view_names(tmp_path)) == (10, [NEW])
+    files = {path.name for path in tmp_path.iterdir() if path.suffix == ".db"}
+    assert files == {file_name(NEW), version_file(file_name(NEW), 2)}
+
+
+def test_a_name_that_something_has_is_not_taken(tmp_path: Path) -> None:
+    for folder_name in (NAME, NEW):
+        target = TableTarget((file_name(folder_name), folder_name.name), (column("n", BIGINT),), (), "append")
+        driven = Driven(SqliteLoader(view_path(tmp_path, folder_name), target, SinkIdentity("j", 1)))
+        driven.prepare()
+        driven.close()
+    with pytest.raises(DsError) as refused:
+        rename(tmp_path, *PATHS)
+    assert refused.value.condition == "RENAME_TARGET_TAKEN"
+    assert len(view_names(tmp_path)) == 2
+
+
+def test_a_view_that_was_never_written_has_nothing_to_rename(tmp_path: Path) -> None:
+    rename(tmp_path, *PATHS)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,26 @@
+"""Conditions of queries that get another name."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "RENAMED_FROM_INVALID",
+        "user",
+        "@renamed_from {value} is refused: {reason}",
+        "write the former name of the query, which no statement makes any more: -- @renamed_from old_name",
+    ),
+    Condition(
+        "RENAME_REFUSED",
+        "user",
+        "{name} cannot go on as {former}: {reason}",
+        "change that in a step of its own; without the line `@renamed_from {former}` {name} starts over as a new query",
+    ),
+    Condition(
+        "RENAME_TARGET_TAKEN",
+        "user",
+        "the table of {former} cannot get the name {name}: something has it",
+        "rename or drop what has the name; `ds stop {former}` gives the change of name up",
+    ),
+)

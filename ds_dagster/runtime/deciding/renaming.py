@@ -1,0 +1,90 @@
+"""A query with another name goes on with the job of its former one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.versions import RenamesTables
+from ds_dagster.plan.identity.compatibility import why_not_renamed
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import LoadedProject, kind_of_store
+from ds_dagster.project.renames import former_name
+from ds_dagster.runtime.journals.records import JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """A change of name that a project asks for.
+
+    Attributes:
+        query: with its new name.
+        job: that has the former name.
+    """
+
+    query: BoundQuery
+    job: JobRow
+
+
+def renaming_of(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Renaming | None:
+    """None where the line is without effect: there is none, the query has a job of its own, no job has the former name
+    (any more), or a statement still makes it."""
+    former = former_name(query, project.settings)
+    if not former or query.is_finite or query.name in jobs or former in project.queries or former not in jobs:
+        return None
+    return Renaming(query, jobs[former])
+
+
+def former_names(project: LoadedProject, jobs: Mapping[str, JobRow]) -> Collection[str]:
+    """Names of the jobs that queries of a project go on with."""
+    renamings = (renaming_of(project, query, jobs) for query in project.queries.values())
+    return frozenset(renaming.job.name for renaming in renamings if renaming is not None)
+
+
+def why_not(project: LoadedProject, renaming: Renaming, old: BoundQuery | None, names: Iterable[str]) -> str:
+    """Why a query cannot go on with the job of its former name; empty where it can.
+
+    Args:
+        project: with the new definition.
+        renaming: with the query as it goes on (its sources have the names of the checkpoint).
+        old: the definition that runs; None where it does not compile any more.
+        names: of the versions of the former query.
+    """
+    return next(_reasons(project, renaming, old, names), "")
+
+
+def _reasons(project: LoadedProject, renaming: Renaming, old: BoundQuery | None, names: Iterable[str]) -> Iterator[str]:
+    query, former = renaming.query, renaming.job.name
+    others = [name for name in names if name != former]
+    if others:
+        yield f"{', '.join(others)} is beside it: promote or abandon it, and drop kept versions with `ds gc`"
+    if old is None:
+        yield "the stored definition does not compile any more"
+        return
+    rule = why_not_renamed(old, query)
+    if rule:
+        yield f"{rule}, and its checkpoint does not hold that"
+    for before, after in zip(old.sinks, query.sinks, strict=True):
+        yield from _moved(project, before, after, query)
+    places, logs = ([(log.store, log.entity) for log in bound.logs] for bound in (old, query))
+    if places != logs:
+        yield f"its row log would be another one: name {', '.join(entity for _, entity in places)} in its properties"
+
+
+def _moved(project: LoadedProject, old: Relation, new: Relation, query: BoundQuery) -> Iterator[str]:
+    if old.kind != new.kind or old.declared != new.declared:
+        yield f"{old.name.name} is a {old.kind}, and {new.name.name} a {new.kind}"
+    elif (old.store, old.entity) == (new.store, new.entity):
+        return
+    elif old.kind in ("stream", "changelog"):
+        yield f"it would write {new.store}.{new.entity}, not {old.entity}: write 'topic' = '{old.entity}'"
+    else:
+        kind = kind_of_store(project, new)
+        if old.store != new.store or new.declared or not isinstance(kind, RenamesTables):
+            places = f"{old.store}.{old.entity} cannot become {new.store}.{new.entity}"
+            yield f"the table {places}: name {old.entity} in WITH"
+            return
+        store = project.catalog.store(new.store)
+        writes = (kind.write_spec(store, relation, query.refresh) for relation in (old, new))
+        yield from filter(None, [kind.why_not_renamed(*writes)])
