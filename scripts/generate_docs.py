@@ -547,8 +547,8 @@ def edits_page() -> str:
         """Does an edit of a running query keep its checkpoint? This page lists edits by the kind of query, with the
 verdict that `ds plan` shows. The edit replaces the text in the second column by that in the third, in the query above
 the table or in the declaration of its source. Each edit is tested in both directions; where the verdict of the reverse
-edit differs, it is named. Edits that keep the checkpoint are stopped and started, and their rows are compared with a
-batch query; of bad records, lateness, pace, constraints and delivery the verdict alone is tested.""",
+edit differs, it is named. Edits that change nothing or keep the checkpoint are stopped and started, both ways, and
+their rows are compared with a batch query; after the others the query starts over, and is compared as well.""",
         """*Unchanged*: nothing to do. *Keeps*: `ds restart` goes on with the state; rows from then on follow the new
 definition, rows that are written stay, and rows that the old definition left out stay left out. *New version*:
 `ds stage` where the relation [has versions](../how-to/change-a-query.md), else `ds reset`. *Loses*: the same, but

@@ -37,7 +37,7 @@ from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis,
 from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.flow import Flow, union
-from ds_dagster.spark.functions.aggregates import native_call
+from ds_dagster.spark.functions.aggregates import all_computed, native_call
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
 from ds_dagster.spark.operators.matching import match
@@ -197,6 +197,7 @@ class PlanCompiler:
             keys = [sf.col(names.WINDOW), *(keys or key_of_all(node.window))]
         calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
+        frame = all_computed(frame, [field(call.name) for call in node.calls]) if node.held else frame
         output = [
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
             for f in node.output

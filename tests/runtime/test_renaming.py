@@ -128,6 +128,7 @@ def test_one_that_is_stopped_gets_its_name_without_consent_and_before_it_runs(ho
     house.tick(times=3)
     renamed(house, TAG.format("old") + STREAM.format("new"), "ensure")
     drive(house)
+    assert [order.name for order in house.host.orders] == ["old", "new"]
 
 
 def test_a_request_that_is_repeated_is_the_same(house: House) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ds_dagster.names import QualifiedName
+from ds_dagster.plan.identity.held import adds_results, hides_results
+from ds_dagster.plan.identity.integer_widths import differ_in_widths_alone
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape
 from ds_dagster.plan.nodes.scan import Scan
@@ -87,16 +89,20 @@ RULES: tuple[Rule, ...] = (
     Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
     Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
     Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
+    Rule("an aggregate is added, and the groups of its state have no place for it", adds_results),
     Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
     Rule(
         "a step that keeps rows computes something else, or over other rows",
-        lambda old, new: old.state_signature != new.state_signature,
+        lambda old, new: old.state_signature != new.state_signature and not differ_in_widths_alone(old, new),
     ),
 )
 """Reasons for a new checkpoint, the most specific first. Other changes keep it: projections, and filters above the
 stateful steps or in a plan without any, take effect from the next record on. Filters whose rows a step retracts later
 are part of its state."""
 
+STATELESS = "only stateless parts changed, or how sources are read"
+HELD = "results of its aggregate that it does not show are computed on, so its state stays as it is"
+WIDTHS = "whole numbers below its totals have another width, and counts, sums and averages are kept in the widest"
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",
     "needs_new_checkpoint": "`reset` starts over and reads the sources again from their beginning",
@@ -113,7 +119,8 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
         return Compatibility(name, relation, "unchanged", "the definitions are equal")
     fired = next((rule for rule in RULES if rule.applies(old, new)), None)
     if fired is None:
-        rule = "only stateless parts changed, or how sources are read"
+        rule = HELD if hides_results(new) or hides_results(old) else STATELESS
+        rule = rule if old.state_signature == new.state_signature else WIDTHS
         return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
     outcome: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
     return Compatibility(name, relation, outcome, fired.text, _HINTS[outcome])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ds_dagster.plan.nodes.relation_shapes import Shape, StoreKinds
 from ds_dagster.plan.nodes.rows import Filter, Sink
@@ -50,12 +51,37 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE
     """
     is_earlier = version in EARLIER_STATE_VERSIONS
     scope = ShapeScope(store_kinds, pace=False, bad_records=version == "s1", rows_by_type=is_earlier)
-    parts: Shape = [node.position_shape(scope) for node in root.walk() if isinstance(node, Scan)]
-    parts += [node.state_shape(scope) for node in root.walk() if node.is_stateful]
-    if not is_earlier:
-        filters = [node for node in root.walk() if isinstance(node, Filter) and node.decides_about_state]
-        parts += [["Filter", node.shape(Shaper(node.inputs, scope))] for node in filters]
-    return _hash(version, [parts, [root.changelog, list(root.key)]])
+    parts = state_parts(root, scope)
+    filters = [] if is_earlier else parts.filters
+    return _hash(version, [[*parts.positions, *parts.steps, *filters], parts.result])
+
+
+@dataclass(frozen=True, slots=True)
+class StateParts:
+    """Shapes of what a checkpoint holds.
+
+    Attributes:
+        positions: of the sources.
+        steps: with state.
+        filters: above them that decide about the state.
+        result: kind of changelog and key.
+    """
+
+    positions: Shape
+    steps: Shape
+    filters: Shape
+    result: Shape
+
+
+def state_parts(root: Sink, scope: ShapeScope) -> StateParts:
+    """The shapes that a state signature is made of."""
+    filters = [node for node in root.walk() if isinstance(node, Filter) and node.decides_about_state]
+    return StateParts(
+        positions=[node.position_shape(scope) for node in root.walk() if isinstance(node, Scan)],
+        steps=[node.state_shape(scope) for node in root.walk() if node.is_stateful],
+        filters=[["Filter", node.shape(Shaper(node.inputs, scope))] for node in filters],
+        result=[root.changelog, list(root.key)],
+    )
 
 
 def earlier_signatures(root: Sink, *, store_kinds: StoreKinds) -> tuple[str, ...]:

@@ -85,13 +85,14 @@ class AggregateCall:
 class Aggregate(Node):
     """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the
     window's end (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert
-    by ``group``."""
+    by ``group``. ``held``: the state has exactly these calls in this order, whatever is read of them."""
 
     input: Node
     group: tuple[Named, ...]
     calls: tuple[AggregateCall, ...]
     window: Window | Windowed | None = None
     updates: bool = False
+    held: bool = False
     keeps: ClassVar[Keeps] = "results"
     one_per_key: ClassVar[bool] = True
 

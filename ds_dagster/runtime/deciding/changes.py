@@ -10,10 +10,18 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.compatibility import verdict
+from ds_dagster.plan.identity.held import over_state_of
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.identity.source_names import kept_names
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, keeps_slot, kind_of_store
+from ds_dagster.project.load import (
+    BrokenRelation,
+    LoadedProject,
+    SliceStatement,
+    compile_slice,
+    keeps_slot,
+    kind_of_store,
+)
 from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.renaming import Renaming, former_names, renaming_of, why_not
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
@@ -78,30 +86,31 @@ def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]
 
 def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQuery:
     """A query of a project as it goes on with a job's checkpoint, see :func:`spec_going_on`."""
-    names = _source_names(project, query, job)
-    return query if not names else recompiled(_named(project, query, names), project.settings)[1]
+    return _going_on(project, query, job)[1]
 
 
 def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> JobSpec:
     """The spec of a query that goes on with a job's checkpoint: relations that were renamed since keep the names of
-    their sources."""
-    names = _source_names(project, query, job)
-    if not names:
-        return job_spec(project, query)
-    spec = _named(project, query, names)
-    return replace(spec, state_signature=recompiled(spec, project.settings)[1].state_signature)
+    their sources, and groups keep the results that they have, wherever the query shows them."""
+    return _going_on(project, query, job)[0]
 
 
-def _named(project: LoadedProject, query: BoundQuery, names: Mapping[str, str]) -> JobSpec:
-    return replace(job_spec(project, query), source_names=tuple(sorted(names.items())))
-
-
-def _source_names(project: LoadedProject, query: BoundQuery, job: JobRow) -> Mapping[str, str]:
-    stored = JobSpec.from_json(job.spec)
+def _going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> tuple[JobSpec, BoundQuery]:
+    spec, stored = job_spec(project, query), JobSpec.from_json(job.spec)
     if not stored.source_names and query.keeps_state_of(stored.state_signature):
-        return {}
+        return spec, query
     old = definition_of(job, project.settings)
-    return {} if old is None else kept_names(old, query)
+    names = {} if old is None else kept_names(old, query)
+    if names:
+        spec = replace(spec, source_names=tuple(sorted(names.items())))
+        query = recompiled(spec, project.settings)[1]
+    if old is not None and old.state_signature != query.state_signature:
+        bound = over_state_of(old, query)
+        if bound is not None:
+            state = stored.state_slice or stored.slice
+            names = {**dict(stored.source_names), **names}
+            spec, query = replace(spec, state_slice=state, source_names=tuple(sorted(names.items()))), bound
+    return replace(spec, state_signature=query.state_signature), query
 
 
 def orphans_of(
@@ -217,12 +226,27 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQ
     Raises:
         UserError: SLICE_INVALID.
     """
+    project, query = _compiled(spec.slice, spec, settings)
+    if not spec.state_slice:
+        return project, query
+    bound = over_state_of(_compiled(spec.state_slice, spec, settings)[1], query)
+    if bound is None:
+        detail = "it no longer fits the groups of its checkpoint"
+        raise error("SLICE_INVALID", span=query.sink.span, name=spec.name, detail=detail)
+    return project, bound
+
+
+def _compiled(
+    statements: Sequence[SliceStatement], spec: JobSpec, settings: Settings
+) -> tuple[LoadedProject, BoundQuery]:
+    """The one query of some statements. Those of a state may be of a former name."""
     replaced: dict[str, dict[str, str]] = {}
     for store, name, text in spec.store_values:
         replaced.setdefault(store, {})[name] = text
     names = dict(spec.source_names)
-    project = compile_slice(spec.slice, replace(settings, store_values=replaced, source_names=names))
-    query = project.queries.get(spec.name)
+    project = compile_slice(statements, replace(settings, store_values=replaced, source_names=names))
+    name = spec.name if statements is spec.slice else next(iter(project.queries), "")
+    query = project.queries.get(name)
     if query is None:
         said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])
         span = project.errors[0].span if project.errors else None

@@ -35,6 +35,8 @@ class JobSpec:
         store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
             references and values that are not secret.
         source_names: (qualified relation, name of its source in the checkpoint), see ``Settings.source_names``.
+        state_slice: statements of the definition whose groups the checkpoint holds, where the query shows others of
+            them, see ``plan.identity.held``; empty: its own.
         in_turn: versions of it write one place, each from where the version before it stopped.
     """
 
@@ -50,6 +52,7 @@ class JobSpec:
     store_values: tuple[tuple[str, str, str], ...] = ()
     writers: tuple[tuple[str, str, str], ...] = ()
     source_names: tuple[tuple[str, str], ...] = ()
+    state_slice: tuple[SliceStatement, ...] = ()
     in_turn: bool = False
 
     @property
@@ -67,11 +70,12 @@ class JobSpec:
         values: dict[str, Any] = dict(json.loads(text))
         values.pop("version")
         statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
+        state = tuple(SliceStatement(**statement) for statement in values.pop("state_slice", ()))
         stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
         for key in ("store_values", "writers"):
             values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
         values["source_names"] = tuple((relation, name) for relation, name in values.get("source_names", ()))
-        return cls(slice=statements, stores=stores, upstream=sources, **values)
+        return cls(slice=statements, state_slice=state, stores=stores, upstream=sources, **values)
 
     def writers_of(self, relation: Relation) -> str:
         """The other jobs of the project that make what a relation reads; empty where none does."""

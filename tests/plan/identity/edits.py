@@ -8,6 +8,11 @@ from pathlib import Path
 
 import yaml
 
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals.records import JobRow
+
+SAME = "before"
+"""Model of an edit that changes no row of this test."""
 TABLE = Path(__file__).parents[2] / "fixtures" / "edits.yaml"
 
 
@@ -26,7 +31,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Edit:
-    """``keys``: of a result that is folded. ``run``: rows are compared."""
+    """``keys``: of a result that is folded."""
 
     title: str
     before: Definition
@@ -34,7 +39,6 @@ class Edit:
     verdict: str
     back: str
     keys: tuple[str, ...] = ()
-    run: bool = True
 
 
 def edits() -> Iterator[Edit]:
@@ -51,9 +55,13 @@ def edits() -> Iterator[Edit]:
                 _edited(before, row),
                 row["verdict"],
                 row.get("back", row["verdict"]),
-                tuple(family.get("keys", ())),
-                row.get("run", True),
+                tuple(row.get("keys", family.get("keys", ()))),
             )
+
+
+def job_row(spec: JobSpec) -> JobRow:
+    """The row of a job that runs with this spec."""
+    return JobRow(spec.name, spec.relation, "RUNNING", 1, "ensure", "", 0.0, spec.to_json(), spec.fingerprint, 1)
 
 
 def _edited(before: Definition, row: dict) -> Definition:
@@ -65,4 +73,5 @@ def _edited(before: Definition, row: dict) -> Definition:
             prelude = prelude.replace(old, new)
     assert (prelude, query) != (before.prelude, before.query), row["name"]
     model = f"{before.model} AND {row['and']}" if "and" in row else row.get("model", model)
+    model = before.model if row["verdict"] == "unchanged" or model == SAME else model
     return Definition(prelude, query, model)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ds_dagster.plan.identity.compatibility import verdict
-from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.runtime.deciding.changes import changes_of
+from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.settings import Settings
-from tests.plan.identity.edits import edits
+from tests.plan.identity.edits import edits, job_row
 
 WORDS = {
     "unchanged": "unchanged",
@@ -19,18 +19,25 @@ WORDS = {
 STORE = "CREATE STORE m WITH ('type' = MEMORY);\n"
 
 
-def bound(sql: str, folder: Path) -> BoundQuery:
+def compiled(sql: str, folder: Path) -> LoadedProject:
     settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="m")
     project = compile_texts([("edit.sql", STORE + sql)], settings)
     assert not project.errors, [problem.text() for problem in project.errors]
-    return project.queries["s"]
+    return project
+
+
+def word(old: LoadedProject, new: LoadedProject) -> str:
+    """The verdict on a job that runs the old definition."""
+    job = job_row(job_spec(old, old.queries["s"]))
+    (change,) = changes_of(new, [new.queries["s"]], {"s": job})
+    return WORDS[change.verdict]
 
 
 def test_verdicts_are_those_of_the_table_both_ways(tmp_path: Path) -> None:
     wrong = []
     for edit in edits():
-        before, after = bound(edit.before.sql, tmp_path), bound(edit.after.sql, tmp_path)
-        pair = (WORDS[verdict(before, after).verdict], WORDS[verdict(after, before).verdict])
+        before, after = compiled(edit.before.sql, tmp_path), compiled(edit.after.sql, tmp_path)
+        pair = (word(before, after), word(after, before))
         if pair != (edit.verdict, edit.back):
             wrong.append((edit.title, pair))
     assert not wrong

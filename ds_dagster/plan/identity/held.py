@@ -1,0 +1,139 @@
+"""A query that shows other results of an aggregate than its checkpoint holds: the state stays as it is, so results that
+are no longer shown are computed on, and the order in the state is not the order of the columns.
+
+An aggregate that the state has no place for needs a new checkpoint: old groups would have it since the change alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from ds_dagster.plan.identity.fingerprint import StateParts, state_parts
+from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
+from ds_dagster.plan.nodes.delta import DeltaAggregate
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.shaping import ShapeScope
+from ds_dagster.plan.query import BoundQuery
+
+Groups: TypeAlias = Aggregate | DeltaAggregate
+HIDDEN = "held_{}"
+"""Internal name of a result that is computed for the state alone."""
+SCOPE = ShapeScope(pace=False)
+
+
+def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
+    """The new definition over the groups of the old one's checkpoint.
+
+    Args:
+        old: whose state the checkpoint holds.
+        new: what is wanted, with the names that its sources have in the checkpoint.
+
+    Returns:
+        None where the checkpoint does not hold all that is wanted, or the plans differ elsewhere.
+    """
+    before, after = _only_groups(old), _only_groups(new)
+    if before is None or after is None or type(before) is not type(after):
+        return None
+    scans = {scan.source_name: scan for scan in new.scans}
+    rows = before.with_inputs(lambda node: _paced(node, scans))
+    pairs = _pairs(rows, after)
+    if pairs is None or not _is_same_but_order(rows, after, pairs) or _others(old, before) != _others(new, after):
+        return None
+    node = _shown_as(rows, after, pairs)
+    if node.state_shape(SCOPE) != before.state_shape(SCOPE):
+        return None
+    part = new.parts[0]
+    root = part.root.with_inputs(lambda below: _replaced(below, after, node))
+    bound = replace(part, root=root, state_signature=old.state_signature, earlier_signatures=())
+    return replace(new, parts=(bound,), state_signature=old.state_signature, earlier_signatures=())
+
+
+def hides_results(query: BoundQuery) -> bool:
+    """Whether results are computed for the state alone, or in another order than they are shown in."""
+    groups = _only_groups(query)
+    return groups is not None and any(call.name == HIDDEN.format(i) for i, call in enumerate(groups.calls))
+
+
+def adds_results(old: BoundQuery, new: BoundQuery) -> bool:
+    """Whether a query wants all that the groups of a checkpoint hold, and more of the same groups."""
+    before, after = _only_groups(old), _only_groups(new)
+    if before is None or after is None or len(before.group) != len(after.group):
+        return False
+    left = [call.as_written() for call in after.calls]
+    for call in before.calls:
+        if call.as_written() not in left:
+            return False
+        left.remove(call.as_written())
+    return bool(left)
+
+
+def _only_groups(query: BoundQuery) -> Groups | None:
+    """The aggregate of a query that has no other step with state."""
+    stateful = [node for node in query.plan.walk() if node.is_stateful]
+    if query.is_application or len(stateful) != 1 or not isinstance(stateful[0], Aggregate | DeltaAggregate):
+        return None
+    return stateful[0]
+
+
+def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:
+    """Rows of the old definition, read as the new one says: where both name them alike."""
+    if not isinstance(node, Scan):
+        return node.with_inputs(lambda below: _paced(below, scans))
+    scan = scans.get(node.source_name)
+    if scan is None or scan.alias != node.alias:
+        return node
+    names = node.columns or tuple(column.name for column in node.relation.columns)
+    columns = None if set(names) == {column.name for column in scan.relation.columns} else names
+    return replace(scan, columns=columns, rowtime=node.rowtime, record_fields=node.record_fields)
+
+
+def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
+    """Name of a result that is wanted → the call that the state has for it; None where one is missing. Equal calls are
+    told apart by their order."""
+    left = list(rows.calls)
+    pairs: dict[str, AggregateCall] = {}
+    for call in after.calls:
+        match = next((held for held in left if held.as_written() == call.as_written() and _is_like(held, call)), None)
+        if match is None:
+            return None
+        left.remove(match)
+        pairs[call.name] = match
+    return pairs
+
+
+def _is_like(held: AggregateCall, call: AggregateCall) -> bool:
+    """Conditions and orders are compared with the shapes."""
+    same = (held.function, held.distinct, held.type) == (call.function, call.distinct, call.type)
+    return same and (held.filter is None, held.order is None) == (call.filter is None, call.order is None)
+
+
+def _is_same_but_order(rows: Groups, after: Groups, pairs: Mapping[str, AggregateCall]) -> bool:
+    """Whether the wanted calls alone, in the wanted order, are what the new definition would keep."""
+    alone = rows.pruned(frozenset(call.name for call in pairs.values()))
+    wanted = replace(alone, calls=tuple(pairs[call.name] for call in after.calls))
+    return wanted.state_shape(SCOPE) == after.state_shape(SCOPE)
+
+
+def _shown_as(rows: Groups, after: Groups, pairs: Mapping[str, AggregateCall]) -> Groups:
+    """The groups of the state under the names of the new definition."""
+    names = {call.name: name for name, call in pairs.items()}
+    calls = tuple(
+        replace(call, name=names.get(call.name, HIDDEN.format(index))) for index, call in enumerate(rows.calls)
+    )
+    group = tuple(replace(named, name=other.name) for named, other in zip(rows.group, after.group, strict=True))
+    if isinstance(rows, Aggregate):
+        return replace(rows, group=group, calls=calls, held=True)
+    return replace(rows, group=group, calls=calls)
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    return new if node is old else node.with_inputs(lambda below: _replaced(below, old, new))
+
+
+def _others(query: BoundQuery, groups: Groups) -> StateParts:
+    """What else the checkpoint holds."""
+    parts = state_parts(query.parts[0].root, SCOPE)
+    return replace(parts, steps=[shape for shape in parts.steps if shape != groups.state_shape(SCOPE)])
