@@ -14,6 +14,8 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration import DsProject, DsTranslator, RelationProps, build_ds_definitions
 from tests.orchestration.conftest import STORES, Bench, key, write_project
 
+CLICKS = "CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks', 'value.format' = 'json');\n"
+
 
 def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
     return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
@@ -65,6 +67,15 @@ def test_column_schema_and_lineage(project: DsProject) -> None:
     lineage = found["desktop"].metadata["dagster/column_lineage"]
     assert isinstance(lineage, dg.TableColumnLineage)
     assert lineage.deps_by_column["kind"] == [dg.TableColumnDep(key("clicks"), "device")]
+
+
+def test_a_renamed_query_says_where_it_comes_from(tmp_path: Path) -> None:
+    write_project(
+        tmp_path, raw=STORES, more=f"{CLICKS}-- @renamed_from old\nCREATE STREAM new AS SELECT url FROM clicks;"
+    )
+    found = specs(build_ds_definitions(DsProject(tmp_path), engine_asset=False))
+    assert found["new"].metadata["ds_dagster/renamed_from"] == "old"
+    assert "ds_dagster/renamed_from" not in found["clicks"].metadata
 
 
 def test_storage_and_code_version(project: DsProject) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import yaml
 
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.settings import Settings
 
 SAME = "before"
 """Model of an edit that changes no row of this test."""
@@ -57,6 +59,14 @@ def edits() -> Iterator[Edit]:
                 row.get("back", row["verdict"]),
                 tuple(row.get("keys", family.get("keys", ()))),
             )
+
+
+def compiled(sql: str, folder: Path) -> LoadedProject:
+    """The project of some statements over a store in memory; they have no mistakes."""
+    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="m")
+    project = compile_texts([("edit.sql", f"CREATE STORE m WITH ('type' = MEMORY);\n{sql}")], settings)
+    assert not project.errors, [problem.text() for problem in project.errors]
+    return project
 
 
 def job_row(spec: JobSpec) -> JobRow:

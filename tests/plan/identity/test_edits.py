@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding.changes import changes_of
 from ds_dagster.runtime.deciding.spec import job_spec
-from ds_dagster.settings import Settings
-from tests.plan.identity.edits import edits, job_row
+from tests.plan.identity.edits import compiled, edits, job_row
 
 WORDS = {
     "unchanged": "unchanged",
@@ -16,14 +15,6 @@ WORDS = {
     "needs_new_checkpoint": "new version",
     "would_lose_data": "loses",
 }
-STORE = "CREATE STORE m WITH ('type' = MEMORY);\n"
-
-
-def compiled(sql: str, folder: Path) -> LoadedProject:
-    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="m")
-    project = compile_texts([("edit.sql", STORE + sql)], settings)
-    assert not project.errors, [problem.text() for problem in project.errors]
-    return project
 
 
 def word(old: LoadedProject, new: LoadedProject) -> str:

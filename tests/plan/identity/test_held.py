@@ -9,8 +9,8 @@ import pytest
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.runtime.deciding.changes import changes_of, recompiled, spec_going_on
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
-from tests.plan.identity.edits import job_row
-from tests.plan.identity.test_source_names import STREAM, compiled
+from tests.plan.identity.edits import compiled, job_row
+from tests.plan.identity.test_source_names import STREAM
 
 GROUPS = "CREATE CHANGELOG s AS SELECT k, COUNT(*) AS c, SUM(n) AS t, MAX(n) AS m FROM a WHERE n > 0 GROUP BY k;\n"
 SOURCE = STREAM.format("a", "t")

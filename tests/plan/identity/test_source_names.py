@@ -8,24 +8,14 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.plan.identity.source_names import kept_names
-from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.deciding.changes import changes_of, recompiled, spec_going_on
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
-from ds_dagster.settings import Settings
-from tests.plan.identity.edits import job_row
+from tests.plan.identity.edits import compiled, job_row
 
-STORE = "CREATE STORE m WITH ('type' = MEMORY);\n"
 STREAM = "CREATE STREAM {0} (k INTEGER, n INTEGER) WITH ('topic' = '{1}', 'value.format' = 'json');\n"
 COUNTS = "CREATE CHANGELOG s AS SELECT k, COUNT(*) AS c FROM {0} GROUP BY k;\n"
 TWICE = "CREATE STREAM s AS SELECT l.k FROM {0} l JOIN {0} r WITHIN 1 MINUTE ON l.k = r.k;\n"
 PAIR = "CREATE STREAM s AS SELECT l.k FROM {0} l JOIN {1} r WITHIN 1 MINUTE ON l.k = r.k;\n"
-
-
-def compiled(sql: str, folder: Path) -> LoadedProject:
-    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="m")
-    project = compile_texts([("a.sql", STORE + sql)], settings)
-    assert not project.errors, [problem.text() for problem in project.errors]
-    return project
 
 
 @pytest.mark.parametrize("query", [COUNTS, TWICE])
