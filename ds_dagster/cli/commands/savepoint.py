@@ -77,7 +77,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
     about = Savepoint(
         name="",
         query=name,
-        job=control.journal.identity().job_id(name),
+        job=control.journal.identity().job_id(job.identity or name),
         origin=0,
         version=job.checkpoint_version,
         tip=Tip(0),
@@ -181,7 +181,7 @@ class Restore:
 
     @property
     def _is_fork(self) -> bool:
-        return self.savepoint.job != self.control.journal.identity().job_id(self.query.name)
+        return self.savepoint.job != self.control.journal.identity().job_id(self.status.identity or self.query.name)
 
     def _identity(self, version: int) -> SinkIdentity:
         return self.control.journal.identity().sink(self.status.writes_as, version)

@@ -130,9 +130,6 @@ def _moved(query: BoundQuery, old: BoundQuery) -> Iterator[str]:
 
 def _other_points(query: BoundQuery, old: BoundQuery) -> Iterator[str]:
     """The point of the hand-over is a position in each source."""
-    places, before = (
-        {(scan.source_name, scan.relation.store, scan.relation.entity) for scan in bound.scans}
-        for bound in (query, old)
-    )
+    places, before = ({(scan.relation.store, scan.relation.entity) for scan in bound.scans} for bound in (query, old))
     if places != before:
         yield "it reads other sources, in which the running query has no position"
