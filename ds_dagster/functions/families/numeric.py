@@ -174,7 +174,7 @@ def _cotangent(number: float) -> float:
 
 
 def _arc_tangent_2(y: float, x: float) -> float:
-    return math.atan2(y + 0.0, x + 0.0)  # as Spark has it, where no zero is negative
+    return math.atan2(float(y) + 0.0, float(x) + 0.0)  # DECIMALs too; as Spark has it, where no zero is negative
 
 
 def _random_below(bound: int) -> int:
