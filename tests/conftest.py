@@ -23,6 +23,8 @@ NAMED = frozenset(COSTS) - {"slow"}
 """Marks that the file of a test names, or a conftest.py near it."""
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browser": "browser"}
 """Folder below tests/ → mark of every test in it."""
+LONG_CASES = "long"
+"""Folder of cases that the long tier runs."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Marks whose tier looks for tests in the folder of that name alone (scripts/tiers.py)."""
 
@@ -75,6 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         below = _below(item.path)
         if item.path.name.endswith(".case.yaml"):
             item.add_marker("cases")
+            if LONG_CASES in below:
+                item.add_marker("slow")
         elif hidden := {mark for mark in NAMED if item.get_closest_marker(mark)} - _named(item.path):
             raise pytest.UsageError(f"{item.nodeid}: neither its file nor a conftest.py names its mark {hidden.pop()}")
         elif below and below[0] in FOLDERS:

@@ -290,8 +290,8 @@ WINDOWS: tuple[Condition, ...] = (
     Condition(
         "WINDOW_OVER_CHANGELOG",
         "user",
-        "window over {kind} {relation}",
-        "re-declare its topic as a STREAM and window over that",
+        "a window over {relation}, whose rows replace one another",
+        "re-declare its topic as a STREAM and window over that; write a sub-select as a CHANGELOG of its own first",
         "42809",
     ),
     Condition(

@@ -246,8 +246,7 @@ class SourceBinder:
         self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
         inner = replace(inner, node=first_rows(inner.node))
-        kind = KIND_WORDS[inner.relation.kind]
-        check_over("a window", inner.node, self._place(node), kind=kind, relation=inner.source.shown)
+        check_over("a window", inner.node, self._place(node), relation=inner.source.shown)
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
         bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))
