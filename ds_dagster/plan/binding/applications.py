@@ -78,12 +78,13 @@ def together(
 
 
 def _scans(name: str, parts: Iterable[Part], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
-    """Source name → a scan that gives what all of them need."""
+    """Source name → a scan that gives what all of them need, also what one of them needs in two places: beside a
+    virtual relation over the same source."""
     scans: dict[str, Scan] = {}
     for part in parts:
-        for scan in part.scans:
+        for scan in (node for node in part.root.walk() if isinstance(node, Scan)):
             first = scans.setdefault(scan.source_name, scan)
-            if first is not scan:
+            if first != scan:
                 scans[scan.source_name] = _both(name, first, scan, spans[part.name])
     return scans
 

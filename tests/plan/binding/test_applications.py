@@ -166,6 +166,18 @@ def test_its_slice_compiles_alone(compile_sql: Compile, settings: Settings) -> N
     )
 
 
+def test_a_source_beside_a_virtual_relation_over_it_is_read_once_with_what_both_need(compile_sql: Compile) -> None:
+    project = compile_sql("""BEGIN APPLICATION a
+      CREATE VIRTUAL STREAM v AS SELECT url, userid FROM clicks;
+      CREATE STREAM s AS SELECT c.url, c.amount FROM clicks c JOIN v WITHIN 1 MINUTE ON c.userid = v.userid;
+    END APPLICATION;""")
+    assert not project.errors, [d.text() for d in project.errors]
+    (query,) = project.queries.values()
+    (columns,) = {node.columns for node in query.plan.walk() if isinstance(node, Scan)}
+    assert columns is not None
+    assert {"url", "userid", "amount"} <= set(columns)
+
+
 def test_properties_behind_end_hold_for_queries_that_say_nothing(compile_sql: Compile) -> None:
     sql = APPLICATION.replace(
         "END APPLICATION", "END APPLICATION WITH ('temporal.join.retention.millis' = 1000)"
