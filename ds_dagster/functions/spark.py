@@ -73,11 +73,27 @@ def limited(f: Functions, number: Column) -> Any:
     return f.when(number > most, most).when(number < -most, -most).otherwise(number).cast("int")
 
 
+OUTSIDE_OF_YEARS = "a time lies outside of the years 0001 to 9999"
+LEAST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""First and last second of the years 0001 to 9999, since 1970."""
+
+
 def in_years(f: Functions, time: Column, *, safe: bool = False) -> Column:
     """A DATE or TIMESTAMP of the years 0001 to 9999, which the types of the dialect hold; the row fails for another,
     or with ``safe`` it is NULL."""
-    fails = f.lit(None) if safe else f.raise_error(f.lit("a time lies outside of the years 0001 to 9999"))
+    fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
     held: Column = f.when(f.year(time).between(1, 9999) | time.isNull(), time).otherwise(fails)
+    return held
+
+
+def moment(f: Functions, number: Column, per_second: int, *, safe: bool = False) -> Column:
+    """TIMESTAMP_LTZ of seconds (1), their fraction cut to milliseconds, or of milliseconds (1000) since 1970. The row
+    fails for one outside of the years 0001 to 9999, or with ``safe`` it is NULL: Spark's functions overflow there, and
+    their exception does not say that it is of a row."""
+    fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
+    is_held = (number >= LEAST_SECOND * per_second) & (number < (LAST_SECOND + 1) * per_second)
+    time = f.timestamp_millis((number * (1000 // per_second)).cast("bigint"))
+    held: Column = f.when(is_held, time).when(number.isNotNull(), fails)
     return held
 
 

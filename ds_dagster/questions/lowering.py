@@ -25,6 +25,7 @@ from ds_dagster.datatypes import (
     MapType,
     Scalar,
     StructType,
+    is_integer,
 )
 from ds_dagster.errors import error
 from ds_dagster.functions.group_function import OnlyOver
@@ -45,7 +46,7 @@ from ds_dagster.plan.expressions.bound_trees import cast_type, changes
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.python_functions import user_function
-from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, in_years, type_of
+from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, in_years, known_type, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
 
 EASY_CASTS = frozenset(
@@ -149,7 +150,7 @@ class Lowering:
         return self._computed(meaning, Call(values, written, types, result))
 
     def _computed(self, meaning: Computed, call: Call) -> exp.Expression:
-        types = [_known_type(tree) for tree in call.written]
+        types = [known_type(tree) for tree in call.written]
         return self.registry.computed(
             meaning.make(call),
             call.arguments,
@@ -201,14 +202,27 @@ class Lowering:
         return in_years(exp.Cast(this=exp.Paren(this=total), to=duck_type(result)))
 
     def _binary(self, node: exp.Expression) -> exp.Expression:
-        sides = [exp.Paren(this=self.lower(side)) for side in (node.this, node.expression)]
-        return type(node)(this=sides[0], expression=sides[1])
+        left, right = self._sides(node)
+        return type(node)(this=left, expression=right)
+
+    def _sides(self, node: exp.Expression) -> list[exp.Expression]:
+        """Both sides; whole numbers in the type of the result: a number that is written has the type of the other side
+        in DuckDB, where SMALLINT + 1 overflows."""
+        result = type_of(node)
+        written = [node.this, node.expression]
+        sides: list[exp.Expression] = [exp.Paren(this=side) for side in self.lowered(written)]
+        if result is None or not is_integer(result):
+            return sides
+        has_type = [isinstance(side, exp.Column) and type_of(side) == result for side in written]
+        typed = duck_type(result)
+        return [
+            side if has else exp.Cast(this=side, to=typed.copy()) for side, has in zip(sides, has_type, strict=True)
+        ]
 
     def visit_whole_division(self, node: exp.Expression) -> exp.Expression:
         """Whole numbers, cut towards zero; by zero it fails."""
-        sides = [node.this, node.expression]
-        changing = [changes(side) for side in sides]
-        return computed_once(changing, [exp.Paren(this=side) for side in self.lowered(sides)], whole_quotient)
+        changing = [changes(side) for side in (node.this, node.expression)]
+        return computed_once(changing, self._sides(node), whole_quotient)
 
     def visit_interval(self, node: exp.Expression) -> exp.Expression:
         """``INTERVAL 'n unit'``."""
@@ -219,7 +233,7 @@ class Lowering:
         result = type_of(node)
         if not isinstance(result, Scalar) or result.name != "DECIMAL":
             return None
-        types = [_known_type(side) for side in (node.this, node.expression)]
+        types = [known_type(side) for side in (node.this, node.expression)]
 
         def function(left: Decimal, right: Decimal) -> Decimal:
             if right == 0 and isinstance(node, exp.Div):
@@ -315,7 +329,7 @@ class Lowering:
         present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
         call = QuestionAggregate(
             arguments,
-            [_known_type(argument) for argument in node.expressions],
+            [known_type(argument) for argument in node.expressions],
             bool(node.args.get("distinct")),
             result,
             lambda raw: filtered(raw, wanted),
@@ -353,23 +367,6 @@ def _is_easy(source: DataType, target: DataType) -> bool:
 def _digits(type_: Scalar) -> int:
     """Of the fraction of a second; a DATE has none."""
     return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)
-
-
-def _number_type(node: exp.Expression) -> DataType:
-    """The type of what has no note: a number that is written, or NULL."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        text = str(node.this)
-        if "e" in text.lower():
-            return Scalar("DOUBLE")
-        whole, _, fraction = text.partition(".")
-        if fraction:
-            return Scalar("DECIMAL", precision=max(len(whole.lstrip("0")) + len(fraction), 1), scale=len(fraction))
-        return Scalar("INTEGER") if int(text) < 2**31 else BIGINT
-    return Scalar("VARCHAR")
-
-
-def _known_type(node: exp.Expression) -> DataType:
-    return type_of(node) or _number_type(node)
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]

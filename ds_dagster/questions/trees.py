@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType
+from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType, Scalar
 from ds_dagster.functions.question import computed_once, named
 from ds_dagster.plan.expressions.bound_trees import cast_type
 
@@ -87,6 +87,24 @@ def ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
         return
     for child in tree.iter_expressions():
         yield from ungrouped(child, grouped)
+
+
+def _number_type(node: exp.Expression) -> DataType:
+    """The type of what has no note: a number that is written, or NULL."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        text = str(node.this)
+        if "e" in text.lower():
+            return Scalar("DOUBLE")
+        whole, _, fraction = text.partition(".")
+        if fraction:
+            return Scalar("DECIMAL", precision=max(len(whole.lstrip("0")) + len(fraction), 1), scale=len(fraction))
+        return Scalar("INTEGER") if int(text) < 2**31 else BIGINT
+    return Scalar("VARCHAR")
+
+
+def known_type(node: exp.Expression) -> DataType:
+    """The type of a bound node or of a number that is written; VARCHAR for a bare NULL."""
+    return type_of(node) or _number_type(node)
 
 
 def in_years(time: exp.Expression) -> exp.Expression:

@@ -19,7 +19,7 @@ from ds_dagster.functions.constants import (
 )
 from ds_dagster.functions.function import RowFunction, last, scalar
 from ds_dagster.functions.question import Call, Computed, native, strict
-from ds_dagster.functions.spark import Functions, OfCall, SparkCall, in_years
+from ds_dagster.functions.spark import LAST_SECOND, LEAST_SECOND, Functions, OfCall, SparkCall, in_years, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -45,7 +45,7 @@ def _other_time(types: Sequence[DataType]) -> DataType:
 
 def _at_the_start(f: Functions, call: SparkCall, text: Column, pattern: Column) -> Any:
     """TIMESTAMP_LTZ of a text that begins by the pattern."""
-    return f.timestamp_millis(call.java.time_of_text(text, pattern))
+    return moment(f, call.java.time_of_text(text, pattern), 1000, safe=True)
 
 
 def _spark_to_date(f: Functions, call: SparkCall) -> Any:
@@ -57,16 +57,12 @@ def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
     if call.type_of(0).typeName() == "string":
         return in_years(f, f.try_to_timestamp(*call.columns))
     number, *precision = call.columns
-    time = f.timestamp_millis(number.cast("bigint"))
+    time = moment(f, number, 1000)
     for digits in precision:
         fails = f.raise_error(f.lit(NOT_A_PRECISION))
-        seconds = f.when(digits == 0, f.timestamp_seconds(number))
+        seconds = f.when(digits == 0, moment(f, number, 1))
         time = seconds.when(digits == 3, time).when(digits.isNotNull() & number.isNotNull(), fails)
-    return in_years(f, time)
-
-
-LEAST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""First and last second of the years 0001 to 9999, since 1970."""
+    return time
 
 
 def _shown(f: Functions, seconds: Column, text: Column) -> Any:

@@ -186,9 +186,9 @@ def _moment(parts: Mapping[str, tuple[str, str]]) -> datetime:
     return moment - zone_offset(zone) if zone else moment
 
 
-def after_epoch(seconds: float) -> datetime:
-    """The moment so many seconds after 1970, with its zone."""
-    return (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=timezone.utc)
+def after_epoch(*, millis: int) -> datetime:
+    """The moment so many milliseconds after 1970, with its zone."""
+    return (EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=timezone.utc)
 
 
 def epoch_micros(moment: datetime | date) -> int:
@@ -208,14 +208,14 @@ def to_moment(value: Any, second: Any = 3) -> datetime | None:
     if not isinstance(value, str):
         if second not in PRECISIONS:
             raise ValueError(NOT_A_PRECISION)
-        return after_epoch(float(value) if second == 0 else int(value) / 1000)
+        return after_epoch(millis=int(value * 1000 if second == 0 else value))
     moment = parsed(value, second if isinstance(second, str) else DEFAULT_PATTERN)
     return None if moment is None else moment.replace(tzinfo=timezone.utc)
 
 
 def text_of_epoch(seconds: int, pattern: str = DEFAULT_PATTERN) -> str:
     """Seconds since 1970 as text."""
-    return formatted(after_epoch(seconds), pattern)
+    return formatted(after_epoch(millis=seconds * 1000), pattern)
 
 
 def epoch_seconds(text: str | None = None, pattern: str = DEFAULT_PATTERN) -> int | None:

@@ -7,7 +7,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from ds_dagster.datatypes import DataType, is_integer
 from ds_dagster.envelope import MARK
+from ds_dagster.functions.spark import moment
 
 EVENT_TIME: Final = "__event_time"
 """TIMESTAMP: event time of a row; carries the watermark after the clock was attached."""
@@ -32,6 +34,11 @@ TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WIN
 def field(name: str) -> Column:
     """A column by its exact name (``a$b``, ``a.b``)."""
     return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def event_time(value: Column, type_: DataType) -> Column:
+    """The column that carries event time, as TIMESTAMP: whole numbers are epoch milliseconds; NULL if it is no time."""
+    return moment(sf, value, 1000, safe=True) if is_integer(type_) else value.try_cast("timestamp")
 
 
 def deleted(frame: DataFrame) -> Column:

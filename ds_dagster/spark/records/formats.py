@@ -339,12 +339,9 @@ def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:
 
 
 def _event_time(scan: Scan) -> SparkColumn:
-    """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
     column = time_column(scan)
     part = _KEY if column.name in scan.relation.key.exclude else _VALUE
-    read = _read(part, column, scan)
-    is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
-    return sf.timestamp_millis(read.cast("bigint")) if is_number else read.try_cast("timestamp")
+    return names.event_time(_read(part, column, scan), column.type)
 
 
 # --- sinks ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import RowSource
 from ds_dagster.catalog.relation import Column
-from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.queries.row_logs import place_column
@@ -70,8 +69,5 @@ def _event_time_or_arrival(source: SourceFrame, rows: RowSource, scan: Scan) -> 
 
 
 def _event_time(rows: RowSource, scan: Scan) -> SparkColumn:
-    """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
     column = time_column(scan)
-    value = _column(rows, column)
-    is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
-    return sf.timestamp_millis(value.cast("bigint")) if is_number else value.cast("timestamp")
+    return names.event_time(_column(rows, column), column.type)

@@ -8,6 +8,7 @@ import java.text.SimpleDateFormat;
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
 import java.util.Date;
+import java.util.GregorianCalendar;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -85,6 +86,7 @@ public final class Times implements Serializable {
       SimpleDateFormat made = new SimpleDateFormat(pattern, Locale.US);
       made.setTimeZone(TimeZone.getTimeZone("UTC"));
       made.setLenient(false);
+      ((GregorianCalendar) made.getCalendar()).setGregorianChange(new Date(Long.MIN_VALUE)); // as all other times are
       return made;
     } catch (IllegalArgumentException refused) {
       throw OperatorFault.of("PATTERN_INVALID", Map.of("reason", "a letter of it is not one of SimpleDateFormat's"));
