@@ -277,9 +277,12 @@ class PlanCompiler:
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
 
     def visit_union(self, node: Union, wants: Wants) -> Flow:
-        """All rows. Where time is wanted no branch carries it yet: it is told over all of them together."""
+        """All rows. Where time is wanted no branch carries it yet: it is told over all of them together. Rows that
+        others read too may have more technical columns than those of another branch."""
         frames = [self.visit(branch, wants).frame for branch in node.branches]
-        beside = [column for column in frames[0].columns if column in names.TECHNICAL]
+        everywhere = frozenset.intersection(*(frozenset(frame.columns) for frame in frames))
+        kept = (names.TECHNICAL & everywhere) | {names.DELETED, names.WEIGHT}
+        beside = [column for column in frames[0].columns if column in kept]
         fields = [field(name) for name in (*(f.name for f in node.output), *beside)]
         return Flow(union([frame.select(*fields) for frame in frames]))
 

@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, RefreshMode, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.catalog.reading.tables import table_read
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
@@ -253,7 +254,8 @@ class Bench:
     def provide(self, session: SparkSession) -> Callable[[Scan, ReadSpec | None], DataFrame]:
         return lambda scan, spec: self.topic(scan.relation.entity).frame(session)
 
-    def specs(self, query: BoundQuery, changes: Mapping[str, Any]) -> tuple[dict[str, ReadSpec], WriteSpec]:
+    def specs(self, query: BoundQuery, changes: Mapping[str, Any]) -> tuple[dict[str, ReadSpec], dict[str, WriteSpec]]:
+        """Of every source, and of every sink by the name of its part."""
         from dataclasses import replace
 
         from ds_dagster.catalog.store import ReadOptions
@@ -264,10 +266,12 @@ class Bench:
             store = self.project.catalog.store(scan.relation.store)
             spec = KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(), None)
             reads[scan.source_name] = replace(spec, **changes)
-        store = self.project.catalog.store(query.sink.store) if query.sink.store != "sqlite" else None
-        kind = KINDS["MEMORY"]
-        store = store or self.project.catalog.store("m")
-        return reads, kind.write_spec(store, query.sink, query.refresh)
+        return reads, {part.name: self.write(part.sink, query.refresh) for part in query.parts}
+
+    def write(self, sink: Relation, refresh: RefreshMode) -> WriteSpec:
+        assert self.project is not None
+        store = self.project.catalog.store("m" if sink.store == "sqlite" else sink.store)
+        return KINDS["MEMORY"].write_spec(store, sink, refresh)
 
     def prepare(
         self, name: str, *, clock: Any = "manual", write: WriteSpec | None = None, **spec: Any
@@ -280,14 +284,14 @@ class Bench:
             self.spark,
             query,
             reads=reads,
-            writes={query.name: write or own},
+            writes={query.name: write} if write else own,
             identity=SinkIdentity(name, 1),
             resolve=resolve_plain,
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",
             clock=clock,
             provider=self.provide(self.spark),
-            loaders={name: self.rows} if own.kind == "batch" else {},
-            captures={name: self.keep} if own.kind == "stream" else {},
+            loaders={part: self.rows for part, spec in own.items() if spec.kind == "batch"},
+            captures={part: self.keep for part, spec in own.items() if spec.kind == "stream"},
             tables={scan.source_name: self.table(scan) for scan in query.tables},
             skips=self.skips,
             logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},

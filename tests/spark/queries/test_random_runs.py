@@ -1,4 +1,4 @@
-"""Random statements give the same rows in one go, cut into pieces with restarts, and as questions."""
+"""Random statements and applications give the same rows in one go, cut into pieces with restarts, and as questions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ds_dagster.testing.diff import compare
 from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.runner import CaseRun
 from tests.spark.queries.accepted_statements import HERE, STORE, Accepted, accepted, settings_of
+from tests.spark.queries.random_applications import random_application
 from tests.spark.queries.random_parts import Record, Statements
 from tests.spark.queries.random_statements import random_statements
 
@@ -57,9 +58,9 @@ class Drive:
 
         def look() -> None:
             for running in run.queries:
-                name = running.query.name
-                rows = run.rows(Expectation(HERE, relation=name))[0]
-                contents[name] = running.failure.condition if running.failure else list(rows)
+                for name in (relation.name.name for relation in running.query.sinks):
+                    rows = run.rows(Expectation(HERE, relation=name))[0]
+                    contents[name] = running.failure.condition if running.failure else list(rows)
 
         run.run(look)
         return contents
@@ -120,16 +121,35 @@ def differences(spark: SparkSession, folder: Path, seed: int, count: int) -> lis
     statements, wrong, done = random_statements(seed), [], 0
     while done < count:
         chosen, project = one_of_each(statements, folder)
-        records = list(statements.records(RECORDS))
-        drive = Drive(spark, project, folder)
-        whole = drive.contents(sends(records))
-        cut = drive.contents([*in_pieces(records, sorted(statements.random.sample(range(1, RECORDS), 2)))])
-        with QuestionEngine() as engine:
-            asked = tables(project, records)
-            for one in chosen:
-                wrong += [f"{one.text}\n  {text}" for text in _wrong(one, project, whole, cut, engine, asked)]
+        wrong += _differing(Drive(spark, project, folder), chosen, statements)
         done += len(chosen)
     return wrong
+
+
+def differences_of_applications(spark: SparkSession, folder: Path, seed: int, count: int) -> list[str]:
+    """The same of so many applications, each sink as a question that reads no virtual relation."""
+    statements, wrong, done = random_statements(seed), [], 0
+    while done < count:
+        one, said = random_application(statements, settings_of(folder))
+        wrong += said
+        if one is not None:
+            done += 1
+            alone = [one.alone(sink) for sink in one.sinks]
+            wrong += _differing(Drive(spark, one.project, folder), alone, statements)
+    return wrong
+
+
+def _differing(drive: Drive, chosen: Sequence[Accepted], statements: Statements) -> Iterator[str]:
+    """What statements of one project give otherwise in pieces, or as questions."""
+    inputs = {relation.name.name for query in drive.project.queries.values() for relation in query.inputs}
+    records = [record for record in statements.records(RECORDS) if record[0] in inputs]
+    whole = drive.contents(sends(records))
+    cut = drive.contents([*in_pieces(records, sorted(statements.random.sample(range(1, len(records)), 2)))])
+    with QuestionEngine() as engine:
+        asked = tables(drive.project, records)
+        for one in chosen:
+            for text in _wrong(one, drive.project, whole, cut, engine, asked):
+                yield f"{one.text}\n  {one.name}: {text}"
 
 
 def spaced(value: Any, type_: DataType) -> Any:
@@ -157,7 +177,10 @@ def _wrong(
     if isinstance(rows, str) or isinstance(pieces, str):
         yield f"ends with {rows if isinstance(rows, str) else pieces}"
         return
-    types = {column.name: column.type for column in project.queries[one.name].sink.columns}
+    sinks = (relation for query in project.queries.values() for relation in query.sinks)
+    types = {
+        column.name: column.type for relation in sinks if relation.name.name == one.name for column in relation.columns
+    }
     anywhere = Expectation(HERE, relation=one.name)
     text = compare(anywhere, rows, pieces, (), types)
     if text:
@@ -186,4 +209,11 @@ def _wrong(
 )
 def test_random_statements_run(spark, tmp_path, seed, count):
     wrong = differences(spark, tmp_path, seed, count)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_random_applications_run(spark, tmp_path, seed):
+    wrong = differences_of_applications(spark, tmp_path, seed, 4)
     assert not wrong, "\n".join(wrong)
