@@ -281,8 +281,8 @@ class PlanCompiler:
         others read too may have more technical columns than those of another branch."""
         frames = [self.visit(branch, wants).frame for branch in node.branches]
         everywhere = frozenset.intersection(*(frozenset(frame.columns) for frame in frames))
-        kept = (names.TECHNICAL & everywhere) | {names.DELETED, names.WEIGHT}
-        beside = [column for column in frames[0].columns if column in kept]
+        technical = (names.TECHNICAL & everywhere) | {names.DELETED, names.WEIGHT}
+        beside = [column for column in frames[0].columns if column in technical]
         fields = [field(name) for name in (*(f.name for f in node.output), *beside)]
         return Flow(union([frame.select(*fields) for frame in frames]))
 
