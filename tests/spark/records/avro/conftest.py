@@ -62,7 +62,7 @@ class AvroBench(Bench):
         assert not self.project.errors, "\n".join(error.text() for error in self.project.errors)
         return self.project
 
-    def specs(self, query: BoundQuery, changes: Mapping[str, Any]) -> tuple[dict[str, ReadSpec], WriteSpec]:
+    def specs(self, query: BoundQuery, changes: Mapping[str, Any]) -> tuple[dict[str, ReadSpec], dict[str, WriteSpec]]:
         assert self.project is not None
         reads = {}
         for scan in query.scans:
@@ -72,7 +72,7 @@ class AvroBench(Bench):
             reads[scan.source_name] = replace(spec, schemas=schemas, **changes)
         store = self.project.catalog.store(query.sink.store)
         write = KINDS[store.kind].write_spec(store, query.sink, query.refresh)
-        return reads, with_schemas(write, query.sink, resolvers)
+        return reads, {query.name: with_schemas(write, query.sink, resolvers)}
 
     def send_avro(self, topic: str, id_: int, *values: Any, schema: Any) -> None:
         """Records of a registered schema."""
