@@ -92,7 +92,8 @@ def moment(f: Functions, number: Column, per_second: int, *, safe: bool = False)
     their exception does not say that it is of a row."""
     fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
     is_held = (number >= LEAST_SECOND * per_second) & (number < (LAST_SECOND + 1) * per_second)
-    time = f.timestamp_millis((number * (1000 // per_second)).cast("bigint"))
+    millis = number if per_second == 1000 else number * f.lit(1000).cast("bigint")  # beyond INTEGER
+    time = f.timestamp_millis(millis.cast("bigint"))
     held: Column = f.when(is_held, time).when(number.isNotNull(), fails)
     return held
 

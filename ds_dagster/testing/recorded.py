@@ -19,7 +19,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, slice_of
 from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.statements import CreateStore
-from ds_dagster.testing.case import Send
+from ds_dagster.testing.case import Send, SendTogether
 from ds_dagster.testing.preview import Preview, Sampled, steps_of
 from ds_dagster.testing.values import from_bytes
 
@@ -120,13 +120,17 @@ def case_text(
 
 
 def _step(step: Any) -> Mapping[str, Any]:
-    if not isinstance(step, Send):
+    if not isinstance(step, SendTogether):
         return {"advance": {"to": step.to}}
+    return {"send": [_send(send) for send in step.sends]}
+
+
+def _send(send: Send) -> Mapping[str, Any]:
     rows = [
         {"key": from_bytes(r.key), "value": from_bytes(r.value), "at": r.at, "partition": r.partition}
-        for r in step.records
+        for r in send.records
     ]
-    return {"send": {"topic": step.topic, "store": step.store, "rows": rows}}
+    return {"topic": send.topic, "store": send.store, "rows": rows}
 
 
 class _Text(str):
