@@ -77,8 +77,8 @@ TIERS: dict[str, Tier] = {
     "long": Tier("slow", second_run="files"),
 }
 STANDARD = tuple(name for name in TIERS if name not in ("conformance", "long"))
-"""What runs without names. The spark tier holds the conformance tier's tests, so that both share sessions and servers: a
-JVM of its own is as dear as thirty seconds of tests."""
+"""What runs without names. The spark tier holds the tests of the conformance tier, so that both share sessions and
+servers: a JVM of its own is as dear as thirty seconds of tests."""
 
 
 class Track(NamedTuple):
