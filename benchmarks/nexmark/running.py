@@ -151,7 +151,7 @@ def _contents(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Pa
                 running.settle()
             if restart and part == (dataset.parts - 1) // 2:
                 running.restart()
-        running.advance(dataset.end_millis)
+        running.catch_up(dataset.end_millis)
         if running.failure is not None:
             raise running.failure
     finally:
