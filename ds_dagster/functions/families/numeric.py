@@ -389,6 +389,16 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         question=strict(lambda left, right: left & right),
     ),
     scalar(
+        "BITOR",
+        "integer integer",
+        _wider,
+        "the bits that are 1 in one of both or in both, as a number of the wider type",
+        ("BITOR(12, 10)", "14"),
+        ("BITOR(4, 4)", "4"),
+        spark=lambda _, left, right: left.bitwiseOR(right),
+        question=strict(lambda left, right: left | right),
+    ),
+    scalar(
         "WIDTH_BUCKET",
         "number number number integer",
         BIGINT,
