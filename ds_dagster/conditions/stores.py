@@ -58,7 +58,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STORE_PROTOCOL_DIFFERS",
         "user",
-        "the store {store} at {address} expects {expected}, CREATE STORE has {said}",
+        "the store {store} at {address} expects {expected}, CREATE STORE declares {declared}",
         "{fix}",
     ),
     Condition(
