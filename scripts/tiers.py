@@ -60,8 +60,6 @@ def only(folder: str) -> tuple[str, ...]:
 
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
-THREE = ("-n", "3", "--dist", "worksteal")
-"""Next to other tiers, at the lowest priority, these take the time that is left: two sides left a sixth unused."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
@@ -69,16 +67,18 @@ ONE_FOLDER = ("conformance", "e2e", "browser")
 TIERS: dict[str, Tier] = {
     "unit": Tier("unit", (*SIDE_BY_SIDE, *without("spark", "cases", *ONE_FOLDER)), second_run=""),
     "spark": Tier(
-        "(spark or servers) and not (cases or conformance or e2e or browser or slow)",
-        (*SIDE_BY_SIDE, *without("cases", *ONE_FOLDER)),
+        "(spark or servers or conformance) and not (cases or e2e or browser or slow)",
+        (*BY_FILE, *without("cases", "e2e", "browser")),
     ),
-    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*THREE, *without(*ONE_FOLDER))),
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
     "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
     "e2e": Tier("e2e and not (browser or slow)", (*BY_FILE, *only("e2e")), second_run="files"),
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),
     "long": Tier("slow", second_run="files"),
 }
-STANDARD = tuple(name for name in TIERS if name != "long")
+STANDARD = tuple(name for name in TIERS if name not in ("conformance", "long"))
+"""What runs without names. The spark tier holds the tests of the conformance tier, so that both share sessions and
+servers: a JVM of its own is as dear as thirty seconds of tests."""
 
 
 class Track(NamedTuple):

@@ -86,6 +86,7 @@ class CaseRun:
         self.golden = golden
         self.name = f"case_{uuid.uuid4().hex[:12]}"
         self.moment = 0
+        self._time_follows = False
         self.topics: dict[tuple[str, str], Topic] = {}
         self.failures: list[Failure] = []
         self.queries = [self._query(query) for query in project.queries.values()]
@@ -164,6 +165,7 @@ class CaseRun:
                     running.start()
             for step, behind in zip(self.case.steps, [*self.case.steps, None][1:], strict=True):
                 self._arm(behind)
+                self._time_follows = isinstance(behind, Advance)
                 _STEPS[type(step)](self, step)
             self._arm(None)
             for running in full:
@@ -192,13 +194,15 @@ class CaseRun:
         size = -(-len(records) // step.batches)
         for begin in range(0, len(records), max(size, 1)):
             self._append(step, records[begin : begin + size])
-            self._flow()
+            if not self._time_follows or begin + size < len(records):
+                self._flow()
 
     def step_send_together(self, step: SendTogether) -> None:
         """Records into all topics, then one batch."""
         for send in step.sends:
             self._append(send, self._records_to_send(send))
-        self._flow()
+        if not self._time_follows:
+            self._flow()
 
     def _records_to_send(self, step: Send) -> Sequence[SentRecord]:
         return generated(self.spark, step.generate, step.partition, step.span) if step.generate else step.records
@@ -214,8 +218,7 @@ class CaseRun:
         """Time passes for one query after the other, sources first."""
         self.moment = max(self.moment, step.to)
         for running in self.queries:
-            running.catch_up()
-            running.advance(step.to)
+            running.catch_up(step.to)
 
     def step_wait(self, step: Wait) -> None:
         """Rows of views and tables are older by so much."""

@@ -230,25 +230,23 @@ class RunningQuery:
             self.stop()
             self.start()
 
-    def advance(self, millis: int) -> None:
-        """Event time moves, if the query has any, and what that closes is processed."""
-        if self.prepared is not None and self.prepared.clock and self.failure is None:
-            self.advanced = max(millis, self.advanced or millis)
-            self._advance(self.advanced)
-            self.settle()
-
     def _advance(self, millis: int) -> None:
         operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
-    def catch_up(self) -> None:
-        """Process what is new in its topics, all of it in one batch, so that batches are always the same."""
+    def catch_up(self, until: int | None = None) -> None:
+        """Process the new records of its topics in one batch, so that batches are always the same. With ``until`` event
+        time moves to that moment in the same batch, after the rows, if the query has any."""
         for table in self.tables:
             table.write()
-        if self.streaming is None or self.failure is not None:
+        if self.prepared is None or self.streaming is None or self.failure is not None:
             return
         with between_batches(self.streaming):
-            sources = [source for source in self.sources.values() if source.feed()]
-        if sources:
+            is_new = [source.feed() for source in self.sources.values()]
+            if until is not None and self.prepared.clock:
+                self.advanced = max(until, self.advanced or until)
+                self._advance(self.advanced)
+                is_new.append(True)
+        if any(is_new):
             self.settle()
 
     def settle(self) -> None:

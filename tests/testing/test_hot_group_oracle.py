@@ -98,7 +98,7 @@ def test_a_large_group_has_the_extremes_of_what_is_left(
     for part in range(parts):
         sent = [record for _, record in records[part * size : (part + 1) * size]]
         between = BETWEEN[part % THIRDS : part % THIRDS + 1]
-        steps += [{"send": {"topic": "items", "rows": sent, "batches": 2}}, *between]
+        steps += [{"send": {"topic": "items", "rows": sent}}, *between]
     case = {
         "title": "one group",
         "sql": DECLARED + "".join("CREATE CHANGELOG {} {} AS {};\n".format(name, *asked) for name, asked in QUESTIONS.items()),

@@ -181,6 +181,7 @@ def final(house: House, reading: Reading) -> None:
     assert sum(row["words"] for row in house.view(SUMS)) == len(sent)
 
 
+@pytest.mark.slow
 def test_views_are_whole_while_versions_change_and_the_engine_dies(
     house: House, written: Callable[[str], None]
 ) -> None:

@@ -359,7 +359,7 @@ def test_over_longer_histories(question: str, seed: int, bench: Any) -> None:
 def test_a_large_group_forgets_as_the_model_does(bench: Any) -> None:
     """Of two rows a group is large here: its values are kept in their order, and forgotten there too."""
     with buckets_of(bench.spark, 32):
-        check(bench, "groups", SEED, 24)
+        check(bench, "groups", SEED, 12)
 
 
 def test_the_model_without_time_is_a_plain_query() -> None:

@@ -22,7 +22,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>They are state of one key of their own, whose columns are all null; a group with that key has state under other
  * names. The first rows of a batch set the timer to the moment it is already, so that it fires behind the last rows: only
- * then the alarms of the batch are written, and those that are due ring.
+ * then those that are due ring, also those that the batch itself has set, and the others are written. A row that rang
+ * one batch later would be late for the operators above.
  *
  * <p>Rules, of Spark 4.2: a timer that is not later than the watermark fires in the batch that sets it; the state that a
  * processor reads and writes is that of the key in {@link ImplicitGroupingKeyTracker}.
@@ -136,15 +137,15 @@ final class Alarms {
 
   /** Rows of the keys whose alarms are due, computed lazily, each with the state of its own key. */
   private final class Ringing implements Iterator<Row> {
-    private final Deque<Long> chunks;
+    private final Deque<Supplier<ByteBuffer>> taken;
     private final Function<Row, Iterator<Row>> look;
     private ByteBuffer chunk = ByteBuffer.allocate(0);
     private Iterator<Row> rows = Collections.emptyIterator();
     private Row key;
     private boolean finished;
 
-    Ringing(Deque<Long> chunks, Function<Row, Iterator<Row>> look) {
-      this.chunks = chunks;
+    Ringing(Deque<Supplier<ByteBuffer>> taken, Function<Row, Iterator<Row>> look) {
+      this.taken = taken;
       this.look = look;
     }
 
@@ -153,8 +154,8 @@ final class Alarms {
       while (!finished && !hasMore()) {
         if (chunk.hasRemaining()) {
           rows = next(chunk.getLong(), new byte[chunk.getInt()]);
-        } else if (!chunks.isEmpty()) {
-          chunk = slices.take(chunks.poll());
+        } else if (!taken.isEmpty()) {
+          chunk = taken.poll().get();
         } else {
           finished = true;
           finish();

@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
@@ -152,10 +153,12 @@ final class Slices {
     return before <= 2 * added && before + added <= LARGE;
   }
 
-  /** Takes the slices in which an alarm is due off the list: their chunks. */
-  Deque<Long> takeDue(long now) {
-    Deque<Long> due = new ArrayDeque<>();
-    List<Place> again = new ArrayList<>();
+  /**
+   * Takes the slices in which an alarm is due off the list, with the alarms that this batch has set. Each gives alarms
+   * when it is asked: those of a stored chunk, which is deleted then, or those that were not written yet.
+   */
+  Deque<Supplier<ByteBuffer>> takeDue(long now) {
+    Deque<Supplier<ByteBuffer>> due = new ArrayDeque<>();
     Iterator<Map.Entry<Place, Slice>> left = slices.entrySet().iterator();
     while (left.hasNext()) {
       Map.Entry<Place, Slice> one = left.next();
@@ -163,33 +166,21 @@ final class Slices {
       if (slice.first > now) {
         continue;
       }
-      slice.chunks.forEach(chunk -> due.add(chunk.id));
-      if (unwritten.containsKey(one.getKey())) {
-        again.add(one.getKey());
+      slice.chunks.forEach(chunk -> due.add(() -> take(chunk.id)));
+      ByteArrayOutputStream added = unwritten.remove(one.getKey());
+      if (added != null) {
+        ByteBuffer alarms = ByteBuffer.wrap(added.toByteArray());
+        due.add(() -> alarms);
       }
       left.remove();
     }
-    again.forEach(this::addAgain);
     return due;
   }
 
-  /** A slice that was emptied and has alarms of this batch. */
-  private void addAgain(Place place) {
-    Slice slice = new Slice();
-    ByteBuffer in = ByteBuffer.wrap(unwritten.get(place).toByteArray());
-    while (in.hasRemaining()) {
-      slice.first = Math.min(slice.first, in.getLong());
-      int length = in.getInt();
-      in.position(in.position() + length);
-    }
-    slices.put(place, slice);
-  }
-
-  /** Takes the alarms of a chunk, and deletes the chunk. */
-  ByteBuffer take(long chunk) {
-    byte[] found = chunks.getValue(chunk);
+  private ByteBuffer take(long chunk) {
+    byte[] alarms = chunks.getValue(chunk);
     chunks.removeKey(chunk);
-    return ByteBuffer.wrap(found);
+    return ByteBuffer.wrap(alarms);
   }
 
   /** The first moment of all; {@link #NONE} without an alarm. */

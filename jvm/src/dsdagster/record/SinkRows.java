@@ -7,7 +7,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.storage.StorageLevel;
 
 /**
  * The rows of an application's batch, computed once and kept until every sink has its own: the first column is the number
@@ -27,7 +26,16 @@ public final class SinkRows {
     // a plan hands out one row again and again
     JavaRDD<InternalRow> computed = BatchParts.rows(batch).toJavaRDD().map(InternalRow::copy);
     boolean isLocal = batch.sparkSession().sparkContext().isLocal();
-    this.rows = isLocal ? computed.persist(StorageLevel.MEMORY_AND_DISK()) : held(computed);
+    this.rows = isLocal ? kept(computed) : held(computed);
+  }
+
+  /**
+   * The same rows in this process, from the first job on without what they were computed from: each job takes along all
+   * that its rows depend on, the batch's whole plan otherwise.
+   */
+  private static JavaRDD<InternalRow> kept(JavaRDD<InternalRow> computed) {
+    computed.rdd().localCheckpoint();
+    return computed;
   }
 
   /**
