@@ -39,7 +39,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KEY_FORMAT_WITHOUT_KEY",
         "user",
         "'key.format' of {relation} has no effect, its records have no key",
-        "name the key with PARTITION BY, 'key.columns' or, of records that others write, 'key.type'; or leave "
+        "name the key with PARTITION BY, 'key.columns' or, for records that others write, 'key.type'; or leave "
         "'key.format' out",
     ),
     Condition(
@@ -114,7 +114,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "REFRESH_CONTRADICTS",
         "user",
-        "'refresh.mode' = {mode} cannot be had for {relation}: {reason}",
+        "'refresh.mode' = {mode} is not possible for {relation}: {reason}",
         "write 'refresh.mode' = 'incremental', or leave it out",
     ),
     Condition(
@@ -278,7 +278,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "COLUMN_NAME_RESERVED",
         "user",
-        "a column cannot be called {name}, a column of ours has that name",
+        "a column cannot be called {name}, ds_dagster uses that name itself",
         "write … AS another_name, or declare the column under another name",
     ),
     Condition(

@@ -20,7 +20,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_TABLES_UNCLEAR",
         "user",
-        "{relation} does not say clearly whose changes it reads: {reason}",
+        "{relation} does not say clearly which tables' changes it reads: {reason}",
         "{fix}",
     ),
     Condition(
@@ -81,7 +81,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_TRUNCATED",
         "user",
-        "the table {table} was truncated, which does not say which rows went",
+        "the table {table} was truncated, and the log does not list the deleted rows",
         "`ds reset` the query to start from the rows the table has now",
     ),
     Condition(
@@ -129,13 +129,13 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_SNAPSHOT_LOST",
         "user",
-        "the copy of the tables is gone before it was read: {file}",
+        "the copy of the tables was removed before it was read: {file}",
         "`ds reset` the query to take it again",
     ),
     Condition(
         "CDC_SNAPSHOT_FAILED",
         "external",
-        "what the tables hold cannot be copied to {folder}",
+        "the rows of the tables cannot be copied to {folder}",
         "free disk space there; it is retried",
     ),
     Condition(

@@ -9,7 +9,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUESTION_WITHOUT_END",
         "user",
         "{what} over {kind} {relation}, which never ends",
-        "let a view compute it: CREATE MATERIALIZED VIEW a_name AS {select}; then ask the view",
+        "let a view compute it: CREATE MATERIALIZED VIEW a_name AS {select}; then query the view",
         "0A000",
     ),
     Condition(
@@ -59,7 +59,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUESTION_CLAUSE",
         "user",
         "`ds query` does not support {clause}",
-        "remove it; it belongs into CREATE … AS SELECT",
+        "remove it; it belongs in CREATE … AS SELECT",
         "42601",
     ),
     Condition(

@@ -15,7 +15,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "FRESHNESS_INVALID",
         "user",
         "@freshness {value} is not a valid limit of at least a minute",
-        "write a number and a unit, and what it follows if that is not rows: 10m, 2h of watermark, 1d of heartbeat",
+        "write a number and a unit, then the figure it follows, unless that is rows: 10m, 2h of watermark, 1d of "
+        "heartbeat",
     ),
     Condition(
         "MAX_LAG_INVALID",

@@ -70,7 +70,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FORMAT_QUESTION_NOT_YET",
         "not_yet",
         "records of {relation} are {format}, which `ds query` does not decode yet",
-        "CREATE MATERIALIZED VIEW … AS SELECT from it and ask the view; `ds print` shows the raw records",
+        "CREATE MATERIALIZED VIEW … AS SELECT from it and query the view; `ds print` shows the raw records",
     ),
     Condition(
         "FORMAT_STORE_NOT_YET",

@@ -20,7 +20,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "RENAME_TARGET_TAKEN",
         "user",
-        "the table of {former} cannot get the name {name}: something has it",
-        "rename or drop what has the name; `ds stop {former}` gives the change of name up",
+        "the table of {former} cannot get the name {name}: another object has it",
+        "rename or drop that object; `ds stop {former}` gives up the renaming",
     ),
 )

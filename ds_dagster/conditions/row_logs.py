@@ -9,7 +9,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ROW_LOG_UNUSED",
         "user",
         "'{name}' without '{handling}' = 'IGNORE_AND_LOG'",
-        "write that too, or leave the log out",
+        "set both, or leave the log out",
         "22023",
     ),
     Condition(
@@ -22,7 +22,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ROW_LOG_WITHOUT_RECORDS",
         "user",
-        "what is read of {relation} ({kind}) are rows, not records whose key and value a log could keep",
+        "{relation} ({kind}) is read as rows, not as records with a key and a value that a log could keep",
         "use IGNORE; rows left out are counted",
         "0A000",
     ),
@@ -43,7 +43,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ROW_ERRORS_OF_CHANGELOG",
         "user",
-        "'row.error.handling' where {relation} is read: a row left out of a changelog would leave its older self there",
+        "'row.error.handling' where {relation} is read: a row left out of a changelog would leave its older "
+        "version in place",
         "leave it out, and compute with TRY_CAST where a value may not fit",
         "0A000",
     ),
@@ -73,7 +74,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ROW_LOG_FULL",
         "user",
         "more than {megabytes} MB of rows for the log {log} in one batch",
-        "correct what makes so many rows fail, or bound a batch: 'max.records.per.batch'",
+        "correct the expression that makes so many rows fail, or bound a batch: 'max.records.per.batch'",
         "54000",
     ),
 )

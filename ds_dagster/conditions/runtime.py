@@ -158,12 +158,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "RUN_CANCELLED",
         "user",
         "the run of {name} (request {request}) was cancelled",
-        "ask for another run when it is wanted again",
+        "start another run when you need it",
     ),
     Condition(
         "RUN_ABANDONED",
         "external",
-        "the step that ran {name} (request {request}) ended without a word",
+        "the step that ran {name} (request {request}) ended without a report",
         "the next run resumes from its checkpoint",
     ),
     Condition("REQUEST_UNKNOWN", "user", "there is no request {request}", "`ds ps` shows what runs"),
@@ -212,7 +212,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ENGINE_STOPPED",
         "external",
-        "it ended with the engine, after its batch",
+        "the job ended with the engine, after its batch",
         "`ds engine start` resumes from its checkpoint",
     ),
     Condition(
@@ -382,7 +382,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "JOB_ENDED_BY_ITSELF",
         "internal",
-        "the Spark query of {name} ended without being asked to",
+        "the Spark query of {name} ended without a request",
     ),
     Condition(
         "RUNTIME_IMPOSSIBLE_TRANSITION",

@@ -45,7 +45,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "SECRET_FILE_OPEN",
         "user",
         "the file {file} of the secret {secret} can be read by every user of this machine",
-        "take that right away: chmod o-r",
+        "run: chmod o-r {file}",
     ),
     Condition(
         "SECRET_MISSING",
@@ -57,7 +57,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "SECRET_DENIED",
         "user",
         "the secret {secret} ({where}) may not be read here: {reason} (used by {used_by})",
-        "give the engine's process credentials of the cloud, and them secretsmanager:GetSecretValue on it",
+        "give the engine's process cloud credentials that allow secretsmanager:GetSecretValue on it",
     ),
     Condition(
         "SECRET_UNREACHABLE",

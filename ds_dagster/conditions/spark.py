@@ -25,7 +25,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the role {role} cannot be assumed: {code}",
         "name the caller in the role's trust policy, with the external id it requires ('kinesis.external_id'), and "
-        "allow sts:AssumeRole to who asks",
+        "allow the caller sts:AssumeRole",
     ),
     Condition(
         "KINESIS_CREDENTIALS_UNREACHABLE",
@@ -205,7 +205,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CONSTRAINT_VIOLATED_BY_GROUP",
         "user",
-        "a row that is not of one record violates constraint {constraint} of {relation}",
+        "a row that was computed from several records violates constraint {constraint} of {relation}",
         "change ON VIOLATION FAIL to WARN, then `ds restart`, which keeps the query's state; or correct the query",
         "23514",
     ),
@@ -248,21 +248,21 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PATTERN_INVALID",
         "user",
-        "a pattern is not understood: {reason}",
+        "a pattern is not valid: {reason}",
         "see Java's DateTimeFormatter for times, java.util.regex for texts, java.util.Formatter for PRINTF",
     ),
     Condition(
         "INPUT_LOST",
         "user",
         "records that were not read yet are gone from {entities}",
-        "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint "
-        "version from what is there, 'source.data.loss' = skip after the source skips and counts them",
+        "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint version "
+        "from the records that are left, 'source.data.loss' = skip after the source skips and counts them",
     ),
     Condition(
         "INPUT_RECREATED",
         "user",
         "{entity} was deleted and created again since the job read it",
-        "`ds reset` starts a new checkpoint version, which reads what is there now",
+        "`ds reset` starts a new checkpoint version, which reads the records that are there now",
     ),
     Condition(
         "INPUT_GONE",

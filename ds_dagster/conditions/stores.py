@@ -58,14 +58,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STORE_PROTOCOL_DIFFERS",
         "user",
-        "the store {store} at {address} expects {expected}, CREATE STORE has {said}",
+        "the store {store} at {address} expects {expected}, CREATE STORE declares {declared}",
         "{fix}",
     ),
     Condition(
         "STORE_CREDENTIALS_MISSING",
         "user",
         "there are no credentials for the store {store}: {reason}",
-        "give the engine's process credentials of the cloud (environment, profile or role), or correct the role",
+        "give the engine's process cloud credentials (environment, profile or role), or correct the role",
     ),
     Condition(
         "STORE_CALL_FAILED",
@@ -109,7 +109,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "DATABRICKS_LOCATION_REFUSED",
         "user",
-        "the workspace of store {store} does not take the place of {table}'s files: {reason}",
+        "the workspace of store {store} does not accept the location of {table}'s files: {reason}",
         "create an external location over it in Unity Catalog and grant CREATE EXTERNAL TABLE on it",
     ),
     Condition(
@@ -217,7 +217,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TARGET_GONE",
         "user",
-        "what was loaded of {table} so far has disappeared",
+        "the rows that were loaded into {table} so far have disappeared",
         "it was removed by another program; `ds reset` the query to load it again",
     ),
     Condition(

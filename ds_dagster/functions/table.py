@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from ds_dagster.functions.families.aggregates import AGGREGATE_FUNCTIONS
 from ds_dagster.functions.families.arrays import ARRAY_FUNCTIONS
+from ds_dagster.functions.families.bits import BIT_FUNCTIONS
 from ds_dagster.functions.families.codes import CODE_FUNCTIONS
 from ds_dagster.functions.families.conditions import CONDITIONAL_FUNCTIONS
 from ds_dagster.functions.families.json_texts import JSON_FUNCTIONS
@@ -29,6 +30,7 @@ _SCALARS: tuple[RowFunction, ...] = (
     *REGEX_FUNCTIONS,
     *CODE_FUNCTIONS,
     *NUMBER_FUNCTIONS,
+    *BIT_FUNCTIONS,
     *TIME_FUNCTIONS,
     *JSON_FUNCTIONS,
     *ARRAY_FUNCTIONS,

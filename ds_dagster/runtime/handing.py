@@ -199,8 +199,8 @@ class HandOvers:
 def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None, because: str) -> Transition:
     before = turn.job if row.name == turn.job.name else turn.other
     status = turn.other_status if turn.step == "give_up" else StatusRow("")
-    said = {"condition": status.condition, "message": status.message, "parameters": status.parameters}
-    said = said if failure is None else told(failure)
+    columns = {"condition": status.condition, "message": status.message, "parameters": status.parameters}
+    columns = columns if failure is None else told(failure)
     return Transition(
         name=row.name,
         at=now,
@@ -208,9 +208,9 @@ def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None, be
         source=before.role if before.role != row.role else before.desired,
         target=row.role if before.role != row.role else row.desired,
         reason=": ".join(filter(None, (REASONS[turn.step].format(version=turn.other.version), because))),
-        condition=said["condition"],
-        message=said["message"],
-        parameters=said["parameters"],
+        condition=columns["condition"],
+        message=columns["message"],
+        parameters=columns["parameters"],
         generation=row.generation,
         actor=turn.other.requested_by,
     )

@@ -42,8 +42,8 @@ def plain(value: PropertyValue) -> str:
 
 @dataclass(slots=True)
 class Crashes:
-    """Which batches of a step die. A batch dies once; one of several sinks after the first, where the others have to
-    catch up, and after the last, where each has to know what it has.
+    """Which batches of a step die. A batch dies once; a batch of several sinks dies after the first and between the
+    middle ones, where the other sinks have to catch up, and after the last, where each has to refuse what it has.
 
     Attributes:
         point: where they die, None: nowhere.
@@ -180,7 +180,7 @@ class RunningQuery:
     def _prepared(self, identity: SinkIdentity) -> PreparedQuery:
         owners = {part.name: self.query.writer_of(part, identity) for part in self.query.parts}
         writers = [owner.job for owner in owners.values()]
-        self.crashes.sinks = frozenset((writers[0], writers[-1]))
+        self.crashes.sinks = frozenset((writers[0], writers[(len(writers) - 1) // 2], writers[-1]))
         loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
         captures = {name: self._capture(name, owner) for name, owner in owners.items()}
         return prepare(
@@ -234,8 +234,8 @@ class RunningQuery:
         operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
     def catch_up(self, until: int | None = None) -> None:
-        """Process what is new in its topics, all of it in one batch, so that batches are always the same; with ``until``
-        event time moves to there in the same batch, if the query has any, behind the rows."""
+        """Process the new records of its topics in one batch, so that batches are always the same. With ``until`` event
+        time moves to that moment in the same batch, after the rows, if the query has any."""
         for table in self.tables:
             table.write()
         if self.prepared is None or self.streaming is None or self.failure is not None:

@@ -16,31 +16,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BASE = frozenset(
-    {
-        "aws_session",
-        "clock",
-        "envelope",
-        "errors",
-        "figures",
-        "conditions",
-        "diagnostics",
-        "documentation",
-        "durable",
-        "names",
-        "datatypes",
-        "settings",
-        "jar_file",
-        "jars",
-        "class_archive",
-        "kinesis_aggregates",
-        "python_code",
-        "redaction",
-        "version",
-    }
-)
-"""Knows nothing of the house; everybody may know it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -65,12 +40,14 @@ DRIVERS = (
 )
 COMPILER = "sql catalog functions stores plan project"
 
-LAYERS: Mapping[str, Layer] = {
-    **dict.fromkeys(sorted(BASE), layer()),
+PACKAGES_OF_THE_BASE: Mapping[str, Layer] = {
     "settings": layer(third="tomli"),
     "aws_session": layer(inside="boto3 botocore"),
     "kinesis_aggregates": layer(inside="google"),
     "python_code": layer(inside="pyarrow", typing="pyarrow"),
+}
+"""File of the base → packages it may import."""
+ROOMS: Mapping[str, Layer] = {
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", inside="google", typing="pyarrow"),
     "files": layer(inside="orjson pyarrow", typing="pyarrow"),
@@ -115,6 +92,9 @@ LAYERS: Mapping[str, Layer] = {
     "__init__": layer(typing="orchestration"),
 }
 """Area → what it may know. An area is a folder of the package or a file at its top."""
+BASE = frozenset(module.area for module in modules()) - set(ROOMS)
+"""Everybody may know it, and it knows nothing of the house: whatever has no row above."""
+LAYERS: Mapping[str, Layer] = {**dict.fromkeys(sorted(BASE), layer()), **PACKAGES_OF_THE_BASE, **ROOMS}
 STARTS_ENGINE = frozenset({"runtime/backfill.py", "runtime/control.py", "runtime/engine.py"})
 """Who starts them, inside a function: a range that is computed again, a load in the step's own session, the engine's
 process."""

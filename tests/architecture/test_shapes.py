@@ -385,3 +385,22 @@ def test_no_place_of_plans_asserts_a_kind() -> None:
         if isinstance(node, ast.Assert) and "isinstance(" in ast.unparse(node.test)
     }
     assert not asserted, sorted(asserted)
+
+
+TOTAL = ("plan/", "spark/")
+"""Folders in which every type of a value that code does not know is refused by name."""
+
+
+def asserted_types(module: Module) -> Iterator[int]:
+    """Lines that assert the type of a value."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Assert) and "isinstance(" in ast.unparse(node.test):
+            yield node.lineno
+
+
+def test_plans_and_spark_assert_no_types() -> None:
+    assert not [f"{m.path}:{line}" for m in modules() if m.path.startswith(TOTAL) for line in asserted_types(m)]
+
+
+def test_an_asserted_type_would_be_found() -> None:
+    assert list(asserted_types(code_of("x = 1\nassert isinstance(x, int)\nassert x\n"))) == [2]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.queries import query as face
 from ds_dagster.testing.running import Crashes, CrashingLoader
+from tests.conformance import conftest
 from tests.conformance.conftest import AT, KINDS
 from tests.spark.conftest import Bench
 
@@ -48,9 +50,36 @@ def marked(kind: Any) -> Any:
     return pytest.param(*found.values, marks=[*found.marks, *rare])
 
 
+class Surviving:
+    """A query on a bench; whatever it dies of, the next one goes on with loaders of its own."""
+
+    bench: Bench
+    died: int = 0
+    query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Stop the query that runs, and start it again."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """What was sent is in the tables, over as many deaths as it takes."""
+        while True:
+            assert self.query is not None
+            try:
+                self.query.processAllAvailable()
+                return
+            except SPARK_ERRORS:
+                prepared, query = self.bench.running[-1]
+                fault = face.failure(prepared, query)
+                assert isinstance(fault, DsError)
+                assert fault.condition == "INJECTED_CRASH", fault.text()
+                self.died += 1
+                self.start()
+
+
 @dataclass
-class Crashing:
-    """One query into one table; whatever it dies of, the next one goes on with a loader of its own."""
+class Crashing(Surviving):
+    """One query into one table."""
 
     bench: Bench
     sink: Any
@@ -64,21 +93,6 @@ class Crashing:
         loader = self.sink.loader(mode=self.mode)
         self.bench.rows = CrashingLoader(loader, self.crashes, "q")  # type: ignore[assignment]
         self.query = self.bench.start(self.mode)
-
-    def settle(self) -> None:
-        """What was sent is in the table, over as many deaths as it takes."""
-        while True:
-            assert self.query is not None
-            try:
-                self.query.processAllAvailable()
-                return
-            except SPARK_ERRORS:
-                prepared, query = self.bench.running[-1]
-                fault = face.failure(prepared, query)
-                assert isinstance(fault, DsError)
-                assert fault.condition == "INJECTED_CRASH", fault.text()
-                self.died += 1
-                self.start()
 
 
 @pytest.fixture(params=[pytest.param("append", marks=pytest.mark.slow), "upsert"])
@@ -97,12 +111,17 @@ def changes(dice: random.Random) -> list[tuple[int, str | None]]:
 
 def send(crashing: Crashing, batch: list[tuple[int, str | None]]) -> None:
     """As one batch."""
-    topic, records = "clicks", [(None, {"url": url, "n": key, "at": SEEN}, 0, "0") for key, url in batch]
-    if crashing.mode == "upsert":
-        values = [url and {"id": key, "url": url, "at": SEEN} for key, url in batch]
-        topic = "items"
-        records = [({"id": key}, value, 0, "0") for (key, _), value in zip(batch, values, strict=True)]  # type: ignore[misc]
-    crashing.bench.topic(topic).send_all(records)
+    if crashing.mode == "append":
+        send_clicks(crashing.bench, batch)
+        return
+    values = [url and {"id": key, "url": url, "at": SEEN} for key, url in batch]
+    records = [({"id": key}, value, 0, "0") for (key, _), value in zip(batch, values, strict=True)]
+    crashing.bench.topic("items").send_all(records)
+
+
+def send_clicks(bench: Bench, batch: list[tuple[int, str | None]]) -> None:
+    """As one batch of the stream."""
+    bench.topic("clicks").send_all([(None, {"url": url, "n": key, "at": SEEN}, 0, "0") for key, url in batch])
 
 
 def model(mode: str, sent: list[tuple[int, str | None]]) -> list[tuple[Any, Any]]:
@@ -166,3 +185,69 @@ def test_a_checkpoint_that_lost_its_end_never_skips_a_row(crashing: Crashing) ->
         with pytest.raises(DsError) as problem:
             crashing.start()
         assert problem.value.condition == "TARGET_GONE"
+
+
+FOUR = ("sqlite", "delta", "postgres", "memory")
+"""Sinks of one application, in the order in which it writes them."""
+
+
+@dataclass
+class FourSinks(Surviving):
+    """One application that fills a table of each of :data:`FOUR`."""
+
+    bench: Bench
+    sinks: Mapping[str, Any]
+    crashes: Crashes = field(default_factory=lambda: Crashes(sinks=frozenset(FOUR[1:2])))
+    died: int = 0
+    query: StreamingQuery | None = None
+    rows_at_death: dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> None:
+        if self.query is not None:
+            self.rows_at_death = self.rows()
+        self.bench.stop()
+        loaders = {
+            name: sink.loader(mode="append", refresh="continuous", job=name) for name, sink in self.sinks.items()
+        }
+        self.bench.loaders = {name: CrashingLoader(loader, self.crashes, name) for name, loader in loaders.items()}
+        self.query = self.bench.start("four")
+
+    def rows(self) -> dict[str, Any]:
+        return {name: sink.rows() for name, sink in self.sinks.items()}
+
+
+@contextmanager
+def four_sinks(bench: Bench, tmp_path: Path, postgres: Any) -> Iterator[FourSinks]:
+    """The application, started."""
+    made = {"memory": conftest._memory(tmp_path), "sqlite": conftest._sqlite(tmp_path)}
+    made |= {"delta": conftest._delta(tmp_path), "postgres": conftest._postgres(postgres)}
+    result = "SELECT url, n AS visits, at FROM clicks"
+    tables = [f"CREATE TABLE {name} WITH ('refresh.mode' = 'continuous') AS {result};" for name in FOUR]
+    bench.compile(f"{SQL.split('CREATE TABLE')[0]} BEGIN APPLICATION four; {' '.join(tables)} END APPLICATION;")
+    with ExitStack() as stack:
+        sinks = {name: stack.enter_context(contextmanager(conftest.closing)(made[name])) for name in FOUR}
+        application = FourSinks(bench, sinks)
+        application.start()
+        yield application
+        bench.stop()
+
+
+@pytest.mark.servers
+def test_no_sink_of_four_loses_or_doubles_a_row_when_the_query_dies_between_the_middle_ones(
+    spark: SparkSession, tmp_path: Path, postgres_address: Any
+) -> None:
+    """The second sink has the batch, the third and the fourth have not; the next start repeats the batch."""
+    dice = random.Random(SEED)
+    sent: list[tuple[int, str | None]] = []
+    with four_sinks(Bench(spark, tmp_path), tmp_path, postgres_address) as application:
+        for point in (None, "before_commit"):
+            application.crashes.arm(point)  # type: ignore[arg-type]
+            died, before, batch = application.died, model("append", sent), changes(dice)
+            sent += batch
+            send_clicks(application.bench, batch)
+            application.settle()
+            after = model("append", sent)
+            assert application.died - died == (point is not None)
+            if point is not None:
+                assert application.rows_at_death == dict(zip(FOUR, (after, after, before, before), strict=True))
+            assert application.rows() == dict.fromkeys(FOUR, after)

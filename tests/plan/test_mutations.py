@@ -14,7 +14,10 @@ from ds_dagster.settings import Settings
 from tests.plan.conftest import PRELUDE
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "plans"
-QUERIES = [path.read_text(encoding="utf-8").partition("-- plan:")[0] for path in sorted(FOLDER.glob("*.sql"))]
+QUERIES = [
+    path.read_text(encoding="utf-8").partition("-- plan:")[0]
+    for path in sorted(FOLDER.rglob("*.sql"), key=lambda path: path.stem)
+]
 TOKEN = re.compile(r"'[^']*'|\w+|->|\|\||<>|<=|>=|[^\w\s]")
 VALUE = re.compile(r"'[^']*'|[a-z]\w*|\d+")
 WORDS = (

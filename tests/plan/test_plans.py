@@ -16,7 +16,7 @@ from ds_dagster.sql.script import parse_statement
 from tests.plan.conftest import Compile
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "plans"
-FILES = sorted(FOLDER.glob("*.sql"))
+FILES = sorted(FOLDER.rglob("*.sql"), key=lambda path: path.stem)
 HASHES = re.compile(r"\n(fingerprint|state) .*")
 
 

@@ -17,7 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, RefreshMode, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.io_spec import (
+    BatchLoader,
+    LoadResult,
+    ReadSpec,
+    RefreshMode,
+    SinkIdentity,
+    TableRead,
+    WriteSpec,
+)
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.reading.skip import SkippedRecord
@@ -232,6 +240,8 @@ class Bench:
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
+    loaders: Mapping[str, BatchLoader] = field(default_factory=dict)
+    """By the name of the part; ``rows`` for others."""
     logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     project: LoadedProject | None = None
     skips: tuple[SkippedRecord, ...] = ()
@@ -290,7 +300,7 @@ class Bench:
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",
             clock=clock,
             provider=self.provide(self.spark),
-            loaders={part: self.rows for part, spec in own.items() if spec.kind == "batch"},
+            loaders={part: self.loaders.get(part, self.rows) for part, spec in own.items() if spec.kind == "batch"},
             captures={part: self.keep for part, spec in own.items() if spec.kind == "stream"},
             tables={scan.source_name: self.table(scan) for scan in query.tables},
             skips=self.skips,

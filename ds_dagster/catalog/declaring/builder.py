@@ -184,6 +184,6 @@ def _with_properties(statement: Statement, properties: tuple[Property, ...]) -> 
     if not properties or not isinstance(statement, CreateAsSelect | InsertInto):
         return statement
     own = statement.body.query_properties
-    said = {item.name for item in own}
-    more = tuple(item for item in properties if item.name not in said)
+    own_names = {item.name for item in own}
+    more = tuple(item for item in properties if item.name not in own_names)
     return replace(statement, body=replace(statement.body, query_properties=(*own, *more)))

@@ -64,11 +64,13 @@ class _Wanted:
 
 @click.command("print")
 @click.argument("name", metavar="ENTITY|RELATION")
-@click.option("--store", help="The store the entity is in (default: that of the relation of this name).")
-@click.option("--from-beginning", is_flag=True, help="What is there already, too.")
-@click.option("--since", "begin", type=Since(), help="What was written from then on: 1h, or 2024-05-01T12:00:00 (UTC).")
-@click.option("--key", default="", metavar="TEXT", help="Of this key alone: its text, or the value of a JSON key.")
-@click.option("--partition", "--shard", default="", help="Of this partition or shard alone.")
+@click.option("--store", help="The store the entity is in (default: the store of the relation of this name).")
+@click.option("--from-beginning", is_flag=True, help="Print existing records too.")
+@click.option("--since", "begin", type=Since(), help="Records written since then: 1h, or 2024-05-01T12:00:00 (UTC).")
+@click.option(
+    "--key", default="", metavar="TEXT", help="Only records of this key: its text, or the value of a JSON key."
+)
+@click.option("--partition", "--shard", default="", help="Only records of this partition or shard.")
 @click.option("--limit", type=click.IntRange(min=1), help="End after so many records.")
 @project_option
 @json_option
@@ -83,7 +85,7 @@ def print_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Committed records until Ctrl-C: partition, offset, time, key and value.
+    """Print committed records until Ctrl-C: partition, offset, time, key and value.
 
     A deleted key is shown with the value null. With --limit and --from-beginning or --since it also ends after the last
     record. Views and tables have rows instead of records: they are printed once, keys and rows side by side. --json

@@ -30,7 +30,7 @@ DEFAULT_FOLDER = "ds-demo"
 )
 @json_option
 def demo_command(folder: Path | None, check: bool, clicks: int, port: int | None, as_json: bool) -> int:
-    """The example pipelines on real local servers, under dagster dev; Ctrl-C stops all of it.
+    """Run the example pipelines on real local servers, under dagster dev; Ctrl-C stops everything.
 
     Runs in FOLDER; by default in the example project around the current folder, else in ./ds-demo, where the example is
     copied to. --check runs in a folder of its own, which it removes when everything is right.

@@ -62,7 +62,7 @@ def stop(kill: bool, project: Path | None, as_json: bool) -> int:
 @project_option
 @json_option
 def status(project: Path | None, as_json: bool) -> int:
-    """Whether an engine runs, since when, which version."""
+    """Show whether an engine runs, since when, and its version."""
     engines = Control.open(settings_of(project, quiet=as_json)).engines()
     rows = [
         {

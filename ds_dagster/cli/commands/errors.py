@@ -21,7 +21,7 @@ WIDTH = 100
 @click.argument("name", required=False)
 @json_option
 def errors_command(name: str | None, as_json: bool) -> int:
-    """Explain the condition NAME, the word in brackets behind a message; without NAME list all of them.
+    """Explain the condition NAME, the word in brackets after a message; without NAME list all conditions.
 
     NAME is read in any case, with or without its brackets.
     """

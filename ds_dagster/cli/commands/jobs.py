@@ -107,11 +107,11 @@ def _job_json(status: JobStatus) -> dict[str, object]:
 
 @click.command("logs")
 @click.argument("query", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines arrive, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
 @click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
 @project_option
 def logs_command(query: str | None, follow: bool, lines: int, project: Path | None) -> int:
-    """The log of QUERY, or of the engine."""
+    """Show the log of QUERY, or of the engine."""
     from ds_dagster.cli.follow import follow_file
 
     control = Control.open(settings_of(project))
@@ -131,7 +131,7 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
 @project_option
 @json_option
 def stop_command(queries: tuple[str, ...], everything: bool, project: Path | None, as_json: bool) -> int:
-    """Stop queries after their batch; they stay stopped until asked for again."""
+    """Stop queries after their batch; they stay stopped until `ds apply` or Dagster starts them."""
     control = Control.open(settings_of(project, quiet=as_json))
     names_there = [status.name for status in control.statuses()]
     names = names_there if everything else list(queries)
@@ -182,8 +182,8 @@ def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, 
     type=click.Choice(["duplicates"]),
     help="duplicates: write rows again that a stream or another sink of appended rows already has.",
 )
-@click.option("--from", "begin", type=click.Choice(["now"]), help="now: read nothing that is there already.")
-@click.option("--empty", is_flag=True, help="Delete the rows of topics that are the query's own first.")
+@click.option("--from", "begin", type=click.Choice(["now"]), help="now: read only records that arrive from now on.")
+@click.option("--empty", is_flag=True, help="First delete the rows of topics that only this query writes.")
 @click.option("--wait/--no-wait", default=True, show_default=True)
 @project_option
 @json_option
@@ -199,7 +199,7 @@ def reset_command(
     """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`.
 
     Refused where rows would be written twice, unless that is allowed, or avoided: `--from now` reads only what comes
-    from the start on, so what came before is in no state and no result; `--empty` deletes the rows first, of topics
+    from the start on, so earlier records are in no state and no result; `--empty` deletes the rows first, of topics
     that nobody else writes or has read.
     """
     if begin and not as_json:
@@ -213,8 +213,8 @@ def reset_command(
 @project_option
 @json_option
 def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
-    """Kept versions of views with their rows (the running engine drops them), old checkpoint versions that no job needs
-    any more, and replication slots (with their publications) of jobs that are gone."""
+    """List or delete kept versions of views with their rows (the running engine drops them), checkpoint
+    versions that no job needs, and replication slots (with their publications) of jobs that are gone."""
     settings = settings_of(project, quiet=as_json)
     control, loaded = Control.open(settings), load_project(settings.root, settings=settings)
     checkpoints_left, slots = control.old_checkpoints(), left_over(loaded, control)

@@ -38,7 +38,7 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 )
 @project_option
 def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int:
-    """Engines and jobs in Prometheus' text format.
+    """Print engines and jobs in Prometheus' text format.
 
     /health is 200 while every query that should run does, else 503 with the names of the others.
     """
@@ -79,7 +79,7 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
     help="How long a batch may take.",
 )
 @click.option("--host-cores", type=click.IntRange(min=1), help="Cores of one engine's machine (default: 16).")
-@click.option("--coefficients", type=FILE, help="TOML file with figures of a machine of yours.")
+@click.option("--coefficients", type=FILE, help="TOML file with figures measured on your machine.")
 @project_option
 @json_option
 def size_command(

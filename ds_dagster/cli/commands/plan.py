@@ -29,9 +29,11 @@ from ds_dagster.runtime.planning.running import Running
     help="Compare with a state file instead of the journal.",
 )
 @click.option(
-    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write what runs, as a state file for --against."
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the running definitions into a state file for --against.",
 )
-@click.option("--online", is_flag=True, help="Ask the stores: what is read again, and what was changed elsewhere.")
+@click.option("--online", is_flag=True, help="Look into the stores: records that are read again, changes by others.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @project_option
 @json_option
@@ -104,14 +106,14 @@ class Permissions(click.ParamType[frozenset[Permission]]):
 @click.option(
     "--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait, the engine's start included."
 )
-@click.option("--prune", is_flag=True, help="Stop jobs that no statement of the project makes any more.")
+@click.option("--prune", is_flag=True, help="Stop jobs whose statement is no longer in the project.")
 @click.option(
     "--allow",
     type=Permissions(),
     default=frozenset(),
     metavar="LIST",
-    help="What may happen to queries that run, with commas between: restart (go on with the new definition), "
-    "new-version (build it beside the running query, and let it take over), reset (start over), duplicates and loss "
+    help="Permitted changes of running queries, separated by commas: restart (continue with the new definition), "
+    "new-version (build it next to the running query, then let it take over), reset (start over), duplicates and loss "
     "(of a reset; loss of a new version, too), prune.",
 )
 @project_option

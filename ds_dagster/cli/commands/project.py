@@ -21,7 +21,7 @@ STORE_SECONDS = 20.0
 
 @click.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--online", is_flag=True, help="Ask the stores and schema registries too.")
+@click.option("--online", is_flag=True, help="Check stores and schema registries too.")
 @click.option(
     "--format",
     "style",
@@ -177,7 +177,7 @@ def explain_command(relation: str, level: str, project: Path | None, as_json: bo
 @project_option
 @json_option
 def lineage_command(relation: str | None, columns: bool, mermaid: bool, project: Path | None, as_json: bool) -> int:
-    """The graph of relations, or of the columns of one or all."""
+    """Show the graph of relations, or the columns of one RELATION or of all."""
     from ds_dagster.cli.lineage import column_lines, edges, mermaid_text, tree_lines
 
     settings = settings_of(project, quiet=as_json)
@@ -215,15 +215,15 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
 @click.argument("what", type=click.Choice(["stores", "entities", "relations"]), default="relations")
 @click.argument("store", required=False)
 @click.argument("path", nargs=-1)
-@click.option("--details", is_flag=True, help="entities: what DESCRIBE ENTITY knows of each, and an observation tells.")
+@click.option("--details", is_flag=True, help="entities: the facts of DESCRIBE ENTITY for each.")
 @project_option
 @json_option
 def ls_command(
     what: str, store: str | None, path: tuple[str, ...], details: bool, project: Path | None, as_json: bool
 ) -> int:
-    """Look around: stores, entities STORE [PATH…], relations.
+    """List stores, relations, or entities STORE [PATH…].
 
-    PATH are the parts of a level inside a store of tables: a database, then a schema; a folder.
+    PATH is a place inside a store of tables: a database and a schema, or a folder.
     """
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
@@ -275,10 +275,12 @@ def _entities(project: LoadedProject, store: str | None, path: tuple[str, ...], 
 
 @click.command("init")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
-@click.option("--ci", type=click.Choice(["github", "gitlab"]), help="Also a workflow; into a project, that alone.")
+@click.option(
+    "--ci", type=click.Choice(["github", "gitlab"]), help="Write a workflow too; inside a project, the workflow only."
+)
 @json_option
 def init_command(folder: Path, ci: str | None, as_json: bool) -> int:
-    """A new project in FOLDER: settings, definitions.py, workspace.yaml, dagster.yaml, an example, a test case."""
+    """Create a project in FOLDER: settings, definitions.py, workspace.yaml, dagster.yaml, an example, a test case."""
     from ds_dagster.local.template import write_project
 
     written = write_project(folder.resolve(), ci=ci or "")

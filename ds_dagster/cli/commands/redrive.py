@@ -46,7 +46,7 @@ def redrive_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Send records of RELATION that constraints put aside, or that could not be decoded, into its topic again.
+    """Send records of RELATION that were quarantined or could not be decoded into its topic again.
 
     Each record goes back once: the note that it was sent is in the same transaction. Without --from records go back as
     they came, for a declaration that has been corrected. Columns of --where: query, reason, partition, offset,

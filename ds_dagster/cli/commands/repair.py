@@ -33,7 +33,7 @@ ENDED = ("FAILED", "STOPPED")
 @project_option
 @json_option
 def repair_command(job: str, goes_on: bool, does_reset: bool, project: Path | None, as_json: bool) -> int:
-    """Show the ways out for JOB when its checkpoint and its sink disagree, or one of them is gone."""
+    """Show how to repair JOB when its checkpoint and its sink disagree, or one of them is gone."""
     settings = settings_of(project, quiet=as_json)
     if goes_on and does_reset:
         raise click.UsageError("--from-sink and --reset are two ways; take one")

@@ -97,7 +97,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
 @click.option(
     "--allow", type=click.Choice(["duplicates"]), help="duplicates: write rows of streams again that they have."
 )
-@click.option("--dry-run", is_flag=True, help="Show how it would go on.")
+@click.option("--dry-run", is_flag=True, help="Show how the query would continue.")
 @project_option
 @json_option
 def restore_command(
@@ -109,10 +109,11 @@ def restore_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Go on with QUERY from a savepoint. The query is stopped; its checkpoint is kept until `ds gc`.
+    """Continue QUERY from a savepoint. The query is stopped; its checkpoint is kept until `ds gc`.
 
-    Rows that its sinks have of later batches stay, and are not written again: the query reads to where they end without
-    writing. A savepoint of another project or environment (`--from`) is gone on from as a query of its own.
+    Rows of later batches stay in the sinks and are not written again: the query reads up to their end without
+    writing. From a savepoint of another project or environment (`--from`) the query continues as a query of its
+    own.
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)

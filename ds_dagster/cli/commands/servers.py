@@ -75,22 +75,22 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 @click.option(
     "--prepare",
     is_flag=True,
-    help="First fetch and build what first starts would: jars, Java operators, the archive of classes.",
+    help="First fetch and build everything that a first start needs: jars, Java operators, the archive of classes.",
 )
-@click.option("--online", is_flag=True, help="Ask every store, schema registry and secret of the project as well.")
+@click.option("--online", is_flag=True, help="Connect to every store, schema registry and secret of the project too.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long each may take with --online.",
+    help="Seconds that each connection may take with --online.",
 )
 @project_option
 @json_option
 def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
     """Check this machine's requirements: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
-    whether everything the project connects to answers and lets us in. Changes nothing without --prepare."""
+    whether everything the project connects to answers and accepts the login. Changes nothing without --prepare."""
     if prepare:
         from ds_dagster.local import preparation
 

@@ -25,9 +25,9 @@ from ds_dagster.runtime.deciding.skipping import skip
 def skip_command(
     job: str, partition: str, position: str, reason: str, wait: bool, project: Path | None, as_json: bool
 ) -> int:
-    """Have JOB go on after the one record it fails at. Its checkpoint is kept, and every other row.
+    """Let JOB continue after the record at which it fails. Its checkpoint and all other rows are kept.
 
-    Only the record that the job's failure names is passed; `ds ps` shows it. `ds reset` reads it again.
+    Only the record that the job's failure names is skipped; `ds ps` shows it. `ds reset` reads it again.
     """
     control = Control.open(settings_of(project, quiet=as_json))
     by = f"ds ({getpass.getuser()})"

@@ -20,15 +20,18 @@ STANDARD_INPUT = "-"
 
 @click.command("sql")
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
-@click.option("-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="Execute this; may be repeated.")
+@click.option(
+    "-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="Execute this statement; may be repeated."
+)
 @project_option
 @json_option
 def sql_command(file: Path | None, commands: tuple[str, ...], project: Path | None, as_json: bool) -> int:
     """Execute statements: LIST, DESCRIBE, PRINT, SELECT, entity statements, TERMINATE and RESTART QUERY, USE.
 
     From -c, from FILE (- is standard input), or typed: without either an interactive shell opens on a terminal, and
-    standard input is read where it is none. A script ends at its first mistake. Statements that define something belong
-    into the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create. --json prints one
+    standard input is read where it is none. A script ends at its first mistake. Statements that define
+    something belong in the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create.
+    --json prints one
     object per line.
     """
     if file is not None and commands:

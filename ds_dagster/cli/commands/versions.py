@@ -38,7 +38,7 @@ class VersionOutcome:
 @project_option
 @json_option
 def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool) -> int:
-    """Build changed QUERIES beside the running ones, which go on; without names all that can be and need it.
+    """Build changed QUERIES next to the running ones, which continue; without names all changed queries.
 
     A staged version reads its sources from their starting position. `ds promote` lets it take over.
     """
@@ -59,7 +59,7 @@ def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool)
 def promote_command(
     queries: tuple[str, ...], yes: bool, row_percent: float, timeout: float, project: Path | None, as_json: bool
 ) -> int:
-    """Let staged versions of QUERIES take over as soon as they have caught up; without names all that are staged.
+    """Let staged versions of QUERIES take over as soon as they have caught up; without names all staged versions.
 
     Readers see the version before until the public name changes, in one step. It is kept, stopped, for `ds rollback`.
     """
@@ -81,7 +81,7 @@ def promote_command(
 @project_option
 @json_option
 def rollback_command(query: str, to: int | None, timeout: float, project: Path | None, as_json: bool) -> int:
-    """Let a kept version of QUERY take over again: it goes on from its checkpoint, and catches up first."""
+    """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first."""
     _, control = opened(project, as_json)
 
     def back(name: str) -> VersionOutcome:

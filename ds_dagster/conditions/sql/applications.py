@@ -43,7 +43,7 @@ GRAMMAR: tuple[Condition, ...] = (
     Condition(
         "APPLICATION_REFUSED",
         "user",
-        "{relation} falls with application {name}: another of its statements has a mistake ({other})",
+        "{relation} is refused with application {name}: another of its statements has a mistake ({other})",
         "correct that statement; an application runs as a whole or not at all",
     ),
     Condition(
@@ -100,7 +100,7 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "APPLICATION_STATE_SHARED",
         "user",
-        "virtual relation {relation} keeps one state for all that read it, and they ask for different ones",
+        "virtual relation {relation} keeps one state for all queries that read it, and their settings for it differ",
         "write the same QUERY WITH for all queries that read it, as END APPLICATION WITH (…) does; or give it a "
         "topic: CREATE without VIRTUAL",
         "0A000",
@@ -108,15 +108,15 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "APPLICATION_CYCLE",
         "user",
-        "application {name} reads what is made of its own results: {path}",
+        "application {name} reads a relation that is computed from its own results: {path}",
         "put the query between into the application too, or split the application",
         "42P19",
     ),
     Condition(
         "APPLICATION_ROW_ERRORS",
         "user",
-        "the rows of virtual relation {relation} are made once for all that read it, and {queries} say different "
-        "things of rows that fail",
+        "the rows of virtual relation {relation} are computed once for all queries that read it, and {queries} "
+        "handle failing rows differently",
         "write the same 'row.error.handling' and 'row.error.log.topic' for all of them: END APPLICATION WITH (…)",
         "0A000",
     ),

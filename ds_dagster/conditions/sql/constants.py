@@ -29,7 +29,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "INDEX_BELOW_ONE",
         "user",
-        "no ARRAY has a place [{index}]",
+        "an ARRAY has no element [{index}]",
         "the first element is array[1], the last array[CARDINALITY(array)]",
         "2202E",
     ),

@@ -38,7 +38,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CONSTRAINT_OF_CHANGELOG",
         "user",
-        "constraint {name} ON VIOLATION {action}: a row left out of {relation} would leave its older self there",
+        "constraint {name} ON VIOLATION {action}: a row left out of {relation} would leave its older version in place",
         "use WARN or FAIL; or filter with WHERE, which deletes the key of a row that does not satisfy it",
         "0A000",
     ),
@@ -46,7 +46,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUARANTINE_UNUSED",
         "user",
         "'{name}' without a constraint ON VIOLATION QUARANTINE",
-        "write such a constraint too, or leave the property out",
+        "add a constraint ON VIOLATION QUARANTINE, or leave the property out",
         "22023",
     ),
     Condition(

@@ -64,7 +64,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FUNCTION_WITHOUT_ARGUMENTS",
         "user",
         "the function {name} must take 1 to {most} arguments",
-        "pass a column; a value that no row decides can be written into the query",
+        "pass a column; write a value that is the same for all rows into the query itself",
         "0A000",
     ),
     Condition(

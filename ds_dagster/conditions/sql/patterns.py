@@ -38,8 +38,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PATTERN_EMPTY",
         "user",
-        "no row at all would be a match of the PATTERN",
-        "ask for at least one row: + instead of *, or a variable without a quantifier",
+        "the PATTERN would match without any row",
+        "require at least one row: + instead of *, or a variable without a quantifier",
         "42601",
     ),
     Condition(

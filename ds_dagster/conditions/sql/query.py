@@ -130,8 +130,8 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "LOOKUP_RESIDUAL",
         "not_yet",
-        "ON of the LEFT JOIN with table {right} asks more than equalities",
-        "declare a table over a view of the store that holds only the rows meant, or join and filter in WHERE",
+        "ON of the LEFT JOIN with table {right} has conditions other than equalities",
+        "declare a table over a view of the store that holds only the rows you need, or join and filter in WHERE",
         _ZERO,
     ),
     Condition(
@@ -165,7 +165,7 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "JOIN_CONDITION",
         "user",
-        "ON of the join with {right} sets nothing of one side equal to something of the other",
+        "ON of the join with {right} has no equality between the two sides",
         "write ON {example}, and AND before the other conditions",
         "42601",
     ),
@@ -173,7 +173,7 @@ JOINS: tuple[Condition, ...] = (
         "JOIN_KEY_TYPES",
         "user",
         "ON compares {left} of type {left_type} with {right} of type {right_type}",
-        "join on columns of one type; convert the one of the stream in a sub-select before",
+        "join on columns of one type; convert the stream's column in a sub-select in FROM",
         "42804",
     ),
     Condition(
@@ -190,7 +190,7 @@ JOINS: tuple[Condition, ...] = (
         "add AND {example} = … to ON",
         "42601",
     ),
-    Condition("JOIN_KEY_NESTED", "user", "ON compares {type} values", "join on values of it: map['key']", "42804"),
+    Condition("JOIN_KEY_NESTED", "user", "ON compares {type} values", "join on a value inside it: map['key']", "42804"),
     Condition(
         "JOIN_RESIDUAL",
         "not_yet",
@@ -217,14 +217,14 @@ AGGREGATES: tuple[Condition, ...] = (
         "GROUP_BY_CONSTANT",
         "user",
         "GROUP BY {expression} reads no column",
-        "leave it out: an aggregate without GROUP BY is one of all rows; or group by a column",
+        "leave it out: an aggregate without GROUP BY is over all rows; or group by a column",
         "42803",
     ),
     Condition(
         "GROUP_BY_NESTED",
         "user",
         "GROUP BY {name} of type {type}",
-        "name single values of it: a field, an element",
+        "name a single value inside it: a field or an element",
         "42804",
     ),
     Condition(
@@ -239,7 +239,7 @@ AGGREGATES: tuple[Condition, ...] = (
         "UNBOUNDED_STATE",
         "user",
         "state grows with every record, without a limit: {states}",
-        "QUERY WITH ('state.ttl.millis' = n) forgets what no record touches for n ms; or read from a window such as "
+        "QUERY WITH ('state.ttl.millis' = n) forgets a key that has no record for n ms; or read from a window such as "
         "TUMBLE(relation, SIZE n MINUTES) and group by window_start and window_end",
     ),
     Condition(
@@ -283,8 +283,8 @@ WINDOWS: tuple[Condition, ...] = (
     Condition(
         "SESSION_UPDATES",
         "user",
-        "'emit.mode' = 'updates' with a SESSION: a session that grows would leave rows of its shorter self behind",
-        "leave out 'emit.mode'; a session answers once, when it has ended",
+        "'emit.mode' = 'updates' with a SESSION: the row of a longer session cannot replace the row of the shorter one",
+        "leave out 'emit.mode'; a session gives its row once, when it has ended",
         "0A000",
     ),
     Condition(
@@ -335,7 +335,7 @@ SINKS: tuple[Condition, ...] = (
         "SOURCE_IS_VIEW",
         "not_yet",
         "{kind} {relation} as a source of a query that never ends",
-        "read the relation it is made of, join it to a stream (FROM stream JOIN {relation}), or ask it once: "
+        "read the relation that fills it, join it to a stream (FROM stream JOIN {relation}), or query it once: "
         'ds query "SELECT … FROM {relation}"',
         _ZERO,
     ),
@@ -353,21 +353,21 @@ SINKS: tuple[Condition, ...] = (
         "VALUE_NOT_REPEATABLE",
         "unsupported",
         "{function} gives another value for a retraction than it gave for the row",
-        "compute it in a CHANGELOG of its own, right over the one with a topic, and read that",
+        "compute it in a CHANGELOG of its own, which reads the topic directly, and read that CHANGELOG",
         "0A000",
     ),
     Condition(
         "RESULT_WITHOUT_KEY",
         "user",
         "the result is a changelog without a key: a sub-select leaves out the columns that identify its rows",
-        "select the key columns inside and outside (of UNNEST also that of WITH ORDINALITY), or GROUP BY what is "
-        "selected",
+        "select the key columns inside and outside (with UNNEST also the column of WITH ORDINALITY), or GROUP BY "
+        "the selected columns",
         "42803",
     ),
     Condition(
         "INSERT_INTO_LOADED_TABLE",
         "unsupported",
-        "INSERT INTO table {relation}, which CREATE TABLE … AS loads: a new load would take the other rows with it",
+        "INSERT INTO table {relation}, which CREATE TABLE … AS loads: a new load would delete the other rows",
         "declare it with its columns, CREATE TABLE {relation} (…) WITH (…), and fill it by INSERT INTO alone",
         _ZERO,
     ),
@@ -425,7 +425,7 @@ GRAPH: tuple[Condition, ...] = (
         "store it as UTF-8 text that this user may read",
     ),
     Condition(
-        "STATEMENT_SKIPPED", "user", "{what} in a file is skipped", "ask on the command line: `ds query`, `ds print`"
+        "STATEMENT_SKIPPED", "user", "{what} in a file is skipped", "run it on the command line: `ds query`, `ds print`"
     ),
 )
 
@@ -433,8 +433,8 @@ RECORD_FIELDS: tuple[Condition, ...] = (
     Condition(
         "RECORD_FIELD_UNKNOWN",
         "user",
-        "the records of {relation} have nothing for {function}()",
-        "rowtime() every record has; keys in Avro are columns, not text",
+        "records of {relation} have no {function}()",
+        "every record has rowtime(); Avro keys are columns, not text",
     ),
 )
 CONDITIONS: tuple[Condition, ...] = RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + SINKS + GRAPH

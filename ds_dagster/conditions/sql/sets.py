@@ -47,7 +47,7 @@ GROUPING: tuple[Condition, ...] = (
     Condition(
         "GROUPING_ARGUMENT",
         "user",
-        "{function} of {expression}, by which nothing is grouped in part",
+        "{function} of {expression}, which is not an expression of GROUPING SETS, ROLLUP or CUBE",
         "name expressions of GROUP BY GROUPING SETS, ROLLUP or CUBE: SELECT a, GROUPING(a) AS g … GROUP BY ROLLUP (a)",
         "42803",
     ),
@@ -80,14 +80,14 @@ OVER: tuple[Condition, ...] = (
         "OVER_WITHOUT_ORDER",
         "user",
         "{function} OVER (…) without ORDER BY",
-        "say in which order: OVER (PARTITION BY … ORDER BY …)",
+        "write the order: OVER (PARTITION BY … ORDER BY …)",
         "42P20",
     ),
     Condition(
         "OVER_NESTED",
         "user",
         "OVER by values of type {type}",
-        "name single values of it: a field, an element",
+        "name a single value inside it: a field or an element",
         "42804",
     ),
     Condition(
@@ -107,7 +107,7 @@ OVER: tuple[Condition, ...] = (
     Condition(
         "OVER_CHANGELOG",
         "unsupported",
-        "an aggregate OVER rows of a changelog, which may be replaced or go",
+        "an aggregate OVER rows of a changelog, which may be replaced or deleted",
         "GROUP BY instead, or read a stream",
         _ZERO,
     ),

@@ -65,7 +65,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FUNCTION_WITH_STATE",
         "not_yet",
         "{statement} is not built: functions compute one value from one row",
-        "collect the group with ARRAY_AGG, or the like, and pass JSON_STRING of it to a function",
+        "collect the group with ARRAY_AGG(x) and pass JSON_STRING(ARRAY_AGG(x)) to a function",
         "0A000",
     ),
     Condition(

@@ -179,7 +179,7 @@ QUERIES: tuple[Condition, ...] = (
         "CTE_UNUSED",
         "user",
         "WITH names {name}, which nothing reads",
-        "remove it, or read it in FROM: what nothing reads is not checked",
+        "remove it, or read it in FROM: a query that nothing reads is not checked",
         "42601",
     ),
     Condition("BRACKET_OPEN", "user", "this bracket is never closed", "write ) {place}", "42601"),

@@ -14,10 +14,8 @@ from ds_dagster.datatypes import (
     DOUBLE,
     INTEGER,
     MAX_DECIMAL_PRECISION,
-    VARCHAR,
     DataType,
     Scalar,
-    common_type,
     decimal,
 )
 from ds_dagster.functions.function import DigitsRule, RowFunction, first, scalar
@@ -45,12 +43,6 @@ def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataTyp
         return type_
     digits_left = scale if left is None else max(left, 0)
     return decimal(min(precision - scale + 1 + digits_left, MAX_DECIMAL_PRECISION), digits_left)
-
-
-def _wider(types: Sequence[DataType]) -> DataType:
-    type_ = common_type(types[0], types[1])
-    assert type_ is not None
-    return type_
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
@@ -147,11 +139,6 @@ def _power(base: Any, exponent: Any) -> float:
         return math.nan if base else math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
     except OverflowError:
         return math.inf if base > 0 or exponent % 2 == 0 else -math.inf
-
-
-def _unsigned(number: int) -> int:
-    """A BIGINT as the number its 64 bits are without a sign."""
-    return number if number >= 0 else number + (1 << 64)
 
 
 MOST_BUCKETS = 2**63 - 1
@@ -339,15 +326,6 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         question=Native(lambda _: exp.Cast(this=exp.Literal.number(repr(math.e)), to=exp.DataType.build("DOUBLE"))),
     ),
     scalar(
-        "BIN",
-        "integer",
-        VARCHAR,
-        "in binary digits",
-        ("BIN(10)", "'1010'"),
-        spark="bin",
-        question=strict(lambda number: format(_unsigned(number), "b")),
-    ),
-    scalar(
         "RAND",
         "",
         DOUBLE,
@@ -367,26 +345,6 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         deterministic=False,
         spark=lambda f, bound: f.floor(f.rand() * bound).cast("int"),
         question=Computed(lambda _: _random_below, changes=True),
-    ),
-    scalar(
-        "BITCOUNT",
-        "integer",
-        INTEGER,
-        "number of bits that are 1",
-        ("BITCOUNT(7)", "3"),
-        aliases=("BIT_COUNT",),
-        spark="bit_count",
-        question=strict(lambda number: format(_unsigned(number), "b").count("1")),
-    ),
-    scalar(
-        "BITAND",
-        "integer integer",
-        _wider,
-        "the bits that are 1 in both, as a number of the wider type",
-        ("BITAND(12, 10)", "8"),
-        ("BITAND(6, 4) = 4", "TRUE"),
-        spark=lambda _, left, right: left.bitwiseAND(right),
-        question=strict(lambda left, right: left & right),
     ),
     scalar(
         "WIDTH_BUCKET",

@@ -248,7 +248,7 @@ def _compiled(
     name = spec.name if statements is spec.slice else next(iter(project.queries), "")
     query = project.queries.get(name)
     if query is None:
-        said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])
+        problems = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])
         span = project.errors[0].span if project.errors else None
-        raise error("SLICE_INVALID", span=span, name=spec.name, detail=said)
+        raise error("SLICE_INVALID", span=span, name=spec.name, detail=problems)
     return project, query

@@ -146,7 +146,7 @@ class Round:
             return
         batch = status.batch if observation.progress.batch is None else observation.progress.batch
         streak = Streak.after(status.streak, failure.condition, batch, situation.now)
-        attempts, said = status.attempts + 1, told(failure) | {"streak": streak.to_json()}
+        attempts, columns = status.attempts + 1, told(failure) | {"streak": streak.to_json()}
         decision = decide(
             failure.fault,
             attempts,
@@ -157,11 +157,11 @@ class Round:
             now=situation.now,
         )
         if decision.after is not None:
-            self._back_off(name, attempts, decision.because, decision.after, **said)
+            self._back_off(name, attempts, decision.because, decision.after, **columns)
             return
         if failure.condition == "CHECKPOINT_UNKNOWN":
-            said["checkpoint_version"] = 0
-        self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **said)
+            columns["checkpoint_version"] = 0
+        self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **columns)
         self._close_request(name, "FAILED", observation, failure)
 
     def _may_wait(self, name: str) -> bool:

@@ -49,8 +49,8 @@ def skip(
             params = {"name": name, "entity": entity, "partition": partition, "position": position}
             at = {"failed_partition": place[0], "failed_position": place[1]}
             raise error_of("SKIP_OTHER_RECORD", params | at)
-        said = f"passed by {requested_by}" + (f": {reason}" if reason else "")
-        skips = skips_to_json((*passed, SkippedRecord(entity, partition, position, said)))
+        note = f"passed by {requested_by}" + (f": {reason}" if reason else "")
+        skips = skips_to_json((*passed, SkippedRecord(entity, partition, position, note)))
         by = {"requested_by": requested_by, "requested_at": control.clock.now()}
         row = replace(job, action="skip", generation=job.generation + 1, skips=skips, **by)  # type: ignore[arg-type]
         rows.save_job(connection, row)

@@ -78,6 +78,6 @@ def ended(
 
 def failed(request: RequestRow, failure: DsError, now: float, redact: Callable[[str], str] = str) -> RequestRow:
     """The request with why it failed."""
-    said = told(failure, redact)
-    del said["detail"]  # kept with the job
-    return replace(request, state="FAILED", finished=now, **said)
+    columns = told(failure, redact)
+    del columns["detail"]  # kept with the job
+    return replace(request, state="FAILED", finished=now, **columns)

@@ -212,14 +212,14 @@ class Journal:
             raise self._condition(problem) from problem
 
     def _condition(self, problem: Exception) -> DsError:
-        said = str(getattr(problem, "orig", None) or problem)
+        text = str(getattr(problem, "orig", None) or problem)
         if self.local is None:
-            return error("JOURNAL_UNREACHABLE", journal=self.shown, detail=_without_credentials(said))
-        lower = said.lower()
+            return error("JOURNAL_UNREACHABLE", journal=self.shown, detail=_without_credentials(text))
+        lower = text.lower()
         name = next((condition for part, condition in _SQLITE_FAULTS if part in lower), "JOURNAL_UNREADABLE")
         if name == "JOURNAL_UNREADABLE" and _is_full(self.local.parent):
             name = "JOURNAL_DISK_FULL"
-        return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=said)
+        return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=text)
 
 
 def mark_of(path: Path) -> object:
@@ -316,5 +316,5 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("ds_begin", "BEGIN"))
 
 
-def _without_credentials(said: str) -> str:
-    return re.sub(r"password=\S+|//[^@\s/]+@", "…", said)
+def _without_credentials(text: str) -> str:
+    return re.sub(r"password=\S+|//[^@\s/]+@", "…", text)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.datatypes import is_comparable
+from ds_dagster.errors import error
 from ds_dagster.functions.families.ordered_aggregates import PLACED_VALUE
 from ds_dagster.functions.group_function import SparkAggregate
 from ds_dagster.functions.table import GROUP_FUNCTIONS
@@ -31,7 +32,8 @@ class DeltaForm(NamedTuple):
 
 def _record(call: AggregateCall) -> SparkAggregate:
     meaning = GROUP_FUNCTIONS[call.function].spark
-    assert isinstance(meaning, SparkAggregate)
+    if not isinstance(meaning, SparkAggregate):
+        raise error("INTERNAL", where=f"{call.function} is made of other aggregates")
     return meaning
 
 

@@ -7,7 +7,7 @@ The table tests/fixtures/scalars holds every engine to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from pyspark.sql import Column
@@ -46,10 +46,15 @@ def converted(value: Column, source: DataType | None, target: DataType, *, safe:
         return value.cast(spark_sql(target))
     if isinstance(target, Scalar):
         return _sized(_as_scalar(value, source, target, safe=safe), source, target)
-    nested = _NESTED.get((type(source), type(target)))
-    if nested is None or not _differs(source, target):
+    if not _differs(source, target):
         return _plain(value, target, safe=safe)
-    return nested(value, source, target, safe)
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        return _array(value, source, target, safe)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        return _map(value, source, target, safe)
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        return _struct(value, source, target, safe)
+    return _plain(value, target, safe=safe)
 
 
 def _plain(value: Column, target: DataType, *, safe: bool) -> Column:
@@ -161,31 +166,19 @@ def _differs(source: DataType, target: DataType) -> bool:
     return source != target
 
 
-Nested = Callable[[Column, DataType, DataType, bool], Column]
-
-
-def _array(value: Column, source: DataType, target: DataType, safe: bool) -> Column:
-    assert isinstance(source, ArrayType) and isinstance(target, ArrayType)
+def _array(value: Column, source: ArrayType, target: ArrayType, safe: bool) -> Column:
     return sf.transform(value, lambda item: converted(item, source.element, target.element, safe=safe))
 
 
-def _map(value: Column, source: DataType, target: DataType, safe: bool) -> Column:
-    assert isinstance(source, MapType) and isinstance(target, MapType)
+def _map(value: Column, source: MapType, target: MapType, safe: bool) -> Column:
     keys = sf.transform(sf.map_keys(value), lambda key: converted(key, source.key, target.key, safe=safe))
     items = sf.transform(sf.map_values(value), lambda item: converted(item, source.value, target.value, safe=safe))
     return sf.map_from_arrays(keys, items)
 
 
-def _struct(value: Column, source: DataType, target: DataType, safe: bool) -> Column:
-    assert isinstance(source, StructType) and isinstance(target, StructType)
+def _struct(value: Column, source: StructType, target: StructType, safe: bool) -> Column:
     pairs = zip(source.fields, target.fields, strict=True)
     parts = [
         converted(value.getField(own.name), own.type, other.type, safe=safe).alias(other.name) for own, other in pairs
     ]
     return sf.when(value.isNotNull(), sf.struct(*parts)).cast(spark_sql(target))
-
-
-_NESTED: Mapping[tuple[type, type], Nested] = MappingProxyType(
-    {(ArrayType, ArrayType): _array, (MapType, MapType): _map, (StructType, StructType): _struct}
-)
-"""Kinds of source and target → the conversion part by part."""

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from ds_dagster.datatypes import MAX_DECIMAL_PRECISION
+from ds_dagster.errors import error
 from ds_dagster.functions.spark import SparkCall, limited
 from ds_dagster.spark.gateway import Package
 
@@ -48,7 +49,8 @@ def to_digits(call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
     if isinstance(type_, IntegralType):
         exact = DecimalType(20, 0)
         return with_digits(value.cast(exact), places, mode, exact).cast(type_) if digits else value
-    assert isinstance(type_, DecimalType)
+    if not isinstance(type_, DecimalType):
+        raise error("INTERNAL", where=f"digits of a {type_.simpleString()}")
     wide = DecimalType(min(type_.precision + 1, MAX_DECIMAL_PRECISION), type_.scale)
     return with_digits(value.cast(wide), places, mode, wide)
 

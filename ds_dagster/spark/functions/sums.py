@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
@@ -45,8 +46,7 @@ def _applied(total: Column, operand: Operand) -> Column:
 
 def _folded(total: Column, operands: Sequence[Operand], type_of: TypeOf) -> Column:
     """Runs of operands that do not change the type of the sum, each one fold."""
-    struct = type_of(sf.struct(*[operand.value for operand in operands]))
-    assert isinstance(struct, spark_types.StructType)
+    struct = cast(spark_types.StructType, type_of(sf.struct(*[operand.value for operand in operands])))
     types: dict[tuple[str, str, bool], spark_types.DataType] = {}
     type_, run = type_of(total), list[Operand]()
     run_of: spark_types.DataType | None = None

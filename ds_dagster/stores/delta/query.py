@@ -40,9 +40,9 @@ def select(address: LakeAddress, tables: Mapping[str, Any], text: str) -> list[t
     try:
         answer = pyarrow.table(builder.execute(text))
     except address.errors() as problem:
-        said = redact(str(problem))[:DETAIL_CHARACTERS]
-        if any(part in said for part in QUESTION_TEXTS):
-            raise error("QUESTION_FAILED", reason=said) from None
+        text = redact(str(problem))[:DETAIL_CHARACTERS]
+        if any(part in text for part in QUESTION_TEXTS):
+            raise error("QUESTION_FAILED", reason=text) from None
         raise address.failure(problem, "answer a query") from None
     return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 

@@ -185,12 +185,12 @@ def _other_login(store: str, config: Config, mechanisms: Sequence[str]) -> DsErr
 
 
 def _differs(store: str, config: Config, expected: str, fix: str) -> DsError:
-    said = {True: "TLS", False: "no TLS"}[config.get("security.protocol", "plaintext") in TLS_PROTOCOLS]
+    declared = {True: "TLS", False: "no TLS"}[config.get("security.protocol", "plaintext") in TLS_PROTOCOLS]
     if "login" in expected:
         mechanism = config.get("sasl.mechanisms")
-        said = f"a login by {mechanism}" if mechanism else "no login"
+        declared = f"a login by {mechanism}" if mechanism else "no login"
     address = address_of(config)
-    return error("STORE_PROTOCOL_DIFFERS", store=store, address=address, expected=expected, said=said, fix=fix)
+    return error("STORE_PROTOCOL_DIFFERS", store=store, address=address, expected=expected, declared=declared, fix=fix)
 
 
 def _tls_failed(store: str, config: Config, reason: str, fix: str, detail: str) -> DsError:

@@ -59,7 +59,9 @@ def test_a_query_that_ended_by_a_constraint_is_an_error_of_that_constraint_alone
     checked.says("counts", state="FAILED", **told(failure))
     violated = verdict(checked, "clicks", "constraint_seen")
     assert (violated.passed, violated.severity) == (False, ERROR)
-    assert violated.reason.startswith("counts ended: a row that is not of one record violates constraint seen of")
+    assert violated.reason.startswith(
+        "counts ended: a row that was computed from several records violates constraint seen of"
+    )
     assert verdict(checked, "clicks", "constraint_timed").passed
 
 

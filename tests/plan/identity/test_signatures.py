@@ -19,7 +19,7 @@ RECORD = FIXTURES / "signatures.tsv"
 
 def programs() -> Iterator[tuple[str, str]]:
     """Name → SQL of every program whose signatures are recorded."""
-    for path in sorted((FIXTURES / "plans").glob("*.sql")):
+    for path in sorted((FIXTURES / "plans").rglob("*.sql"), key=lambda path: path.stem):
         yield path.stem, path.read_text(encoding="utf-8")
     for part in (FIXTURES / "signatures.sql").read_text(encoding="utf-8").split("-- case: ")[1:]:
         title, _, sql = part.partition("\n")
