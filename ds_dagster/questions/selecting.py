@@ -70,7 +70,9 @@ class BoundSelect:
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, top)
         if isinstance(tree, exp.Values):
-            return bound_values(tree, self._binder("VALUES"), self._placed)
+            query, columns = bound_values(tree, self._binder("VALUES"), self._placed)
+            self._end_by_names(query, tree, columns, "the columns of VALUES")
+            return query, columns
         return self._select(tree, top)
 
     def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
@@ -95,11 +97,11 @@ class BoundSelect:
             expression=_with_types(right, second, as_common),
             distinct=tree.args.get("distinct"),
         )
-        self._end_of_sides(query, tree, as_common)
+        self._end_by_names(query, tree, as_common, "the columns of the first side")
         return query, as_common
 
-    def _end_of_sides(self, query: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
-        """ORDER BY a column's name or place, LIMIT, OFFSET after the last side."""
+    def _end_by_names(self, query: exp.Query, tree: exp.Expression, columns: Columns, names_of: str) -> None:
+        """ORDER BY a column's name or place, LIMIT, OFFSET after VALUES or the last side of a set operation."""
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
@@ -109,7 +111,7 @@ class BoundSelect:
                 place = _position(written, len(names), self.scope.place(written))
             if not place:
                 nearest = did_you_mean(written.name, names)
-                where = {"name": written.name, "where": "the columns of the first side", "nearest": nearest}
+                where = {"name": written.name, "where": names_of, "nearest": nearest}
                 raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
             terms.append(ordered(term, exp.Literal.number(place)))
         if terms:

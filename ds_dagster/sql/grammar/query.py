@@ -42,6 +42,16 @@ _FIRST_OF_EACH = (
     "WHERE n = 1"
 )
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
+_NUMBERS = (
+    "a row for each number of a relation's row: FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH "
+    "ORDINALITY AS t(e, i); constants in ds query: FROM (VALUES (1), (2)) AS t(i)"
+)
+_ROWS_OF_VALUES: dict[str, str] = {
+    "unnest": "it behind a relation: FROM relation CROSS JOIN UNNEST(array) AS t(name); constants in ds query: FROM "
+    "(VALUES (1), (2)) AS t(name)",
+    **dict.fromkeys(("generate_series", "range", "sequence"), _NUMBERS),
+}
+"""Function that makes rows of values → what works in the place of it as the first source."""
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
@@ -127,15 +137,25 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         for words, (argument, parse) in _CLAUSES.items():
             if argument == "order":
                 windows = self.window_clause()
-            if self.at(words[0]) and words[0] in RESERVED:
-                self.need(*words)
-            elif not self.take(*words):
-                continue
-            self._finite |= argument in ASKED_ONCE
-            tree.set(argument, parse(self))
+            if self.at(words[0]) and self._begins(words):
+                self._finite |= argument in ASKED_ONCE
+                tree.set(argument, parse(self))
         self.replace_names(tree, windows)
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
+
+    def _ended(self, tree: exp.Values) -> exp.Values:
+        for words, (argument, parse) in _CLAUSES.items():
+            if argument in ASKED_ONCE and self.at(words[0]) and self._begins(words):
+                tree.set(argument, parse(self))
+        return tree
+
+    def _begins(self, words: tuple[str, ...]) -> bool:
+        """Consume the words of a clause after its first was seen; a name may be spelled like it."""
+        if words[0] in RESERVED:
+            self.need(*words)
+            return True
+        return bool(self.take(*words))
 
     def _refuse_clause(self) -> None:
         refused = REFUSED_CLAUSES.get(self._curr.text)
@@ -190,11 +210,17 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         if token.token_type is TokenType.VAR and self.ahead().token_type is TokenType.L_PAREN:
             form = WINDOWS.get(token.text)
             if form is None:
-                raise self.refuse("SOURCE_UNSUPPORTED", source=f"{token.text.upper()}(…)")
+                raise self._not_a_source(token)
             return self._window(token, form)
         if self.at_any(_REFUSED_SOURCES):
             raise self.refuse("SOURCE_UNSUPPORTED", source=token.text.upper())
         return self._relation()
+
+    def _not_a_source(self, token: Token) -> UnreadableError:
+        written = f"{token.text.upper()}(…)"
+        if token.text in _ROWS_OF_VALUES:
+            return self.refuse("FORM_INSTEAD", written=f"FROM {written}", instead=_ROWS_OF_VALUES[token.text])
+        return self.refuse("SOURCE_UNSUPPORTED", source=written)
 
     def _relation(self) -> exp.Expression:
         parts = [self.identifier("a relation's name")]

@@ -107,7 +107,7 @@ class SetOperationParser(ExpressionParser):
 
     def _operand(self) -> AskedTree:
         if self.at("values"):
-            return self._values()
+            return self._ended(self._values())
         if not self.at_symbol(TokenType.L_PAREN):
             return self._select_clauses()
         token = self.next_token()
@@ -130,6 +130,10 @@ class SetOperationParser(ExpressionParser):
             if len(row.expressions) != width:
                 raise self.refuse("VALUES_ROW_WIDTH", token, row=place, count=len(row.expressions), first=width)
         return values
+
+    def _ended(self, tree: exp.Values) -> exp.Values:
+        """VALUES with ``[ORDER BY] [LIMIT] [OFFSET]``; the grammar of queries has them."""
+        raise NotImplementedError
 
     def _row_of_values(self) -> exp.Tuple:
         return exp.Tuple(expressions=self.listed(self.expr))
