@@ -70,9 +70,7 @@ class BoundSelect:
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, top)
         if isinstance(tree, exp.Values):
-            query, columns = bound_values(tree, self._binder("VALUES"), self._placed)
-            self._end_by_names(query, tree, columns, "the columns of VALUES")
-            return query, columns
+            return self._ended(tree, *bound_values(tree, self._binder("VALUES"), self._placed), "the columns of VALUES")
         return self._select(tree, top)
 
     def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
@@ -97,10 +95,9 @@ class BoundSelect:
             expression=_with_types(right, second, as_common),
             distinct=tree.args.get("distinct"),
         )
-        self._end_by_names(query, tree, as_common, "the columns of the first side")
-        return query, as_common
+        return self._ended(tree, query, as_common, "the columns of the first side")
 
-    def _end_by_names(self, query: exp.Query, tree: exp.Expression, columns: Columns, names_of: str) -> None:
+    def _ended(self, tree: exp.Expression, query: exp.Query, columns: Columns, where: str) -> tuple[exp.Query, Columns]:
         """ORDER BY a column's name or place, LIMIT, OFFSET after VALUES or the last side of a set operation."""
         names = [name for name, _ in columns]
         terms = []
@@ -111,12 +108,13 @@ class BoundSelect:
                 place = _position(written, len(names), self.scope.place(written))
             if not place:
                 nearest = did_you_mean(written.name, names)
-                where = {"name": written.name, "where": names_of, "nearest": nearest}
-                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
+                named = {"name": written.name, "where": where, "nearest": nearest}
+                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **named)
             terms.append(ordered(term, exp.Literal.number(place)))
         if terms:
             query.set("order", exp.Order(expressions=terms))
         _set_limits(query, tree)
+        return query, columns
 
     def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
         if not isinstance(tree, exp.Select):

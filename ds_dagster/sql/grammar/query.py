@@ -17,7 +17,7 @@ from ds_dagster.sql.expressions import RelationRef, WindowRef
 from ds_dagster.sql.grammar.group import GroupParser
 from ds_dagster.sql.grammar.join import JoinParser
 from ds_dagster.sql.grammar.match import MatchParser
-from ds_dagster.sql.grammar.sets import ASKED_ONCE, SET_OPERATIONS
+from ds_dagster.sql.grammar.sets import ASKED_ONCE, END_CLAUSES, ROWS_OF_VALUES, SET_OPERATIONS
 from ds_dagster.sql.grammar.window_forms import WINDOWS, WindowForm, window_words
 from ds_dagster.sql.hints.mistakes import UnreadableError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
@@ -42,16 +42,6 @@ _FIRST_OF_EACH = (
     "WHERE n = 1"
 )
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
-_NUMBERS = (
-    "a row for each number of a relation's row: FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH "
-    "ORDINALITY AS t(e, i); constants in ds query: FROM (VALUES (1), (2)) AS t(i)"
-)
-_ROWS_OF_VALUES: dict[str, str] = {
-    "unnest": "it behind a relation: FROM relation CROSS JOIN UNNEST(array) AS t(name); constants in ds query: FROM "
-    "(VALUES (1), (2)) AS t(name)",
-    **dict.fromkeys(("generate_series", "range", "sequence"), _NUMBERS),
-}
-"""Function that makes rows of values → what works in the place of it as the first source."""
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
@@ -144,19 +134,6 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
 
-    def _ended(self, tree: exp.Values) -> exp.Values:
-        for words, (argument, parse) in _CLAUSES.items():
-            if argument in ASKED_ONCE and self.at(words[0]) and self._begins(words):
-                tree.set(argument, parse(self))
-        return tree
-
-    def _begins(self, words: tuple[str, ...]) -> bool:
-        """Consume the words of a clause after its first was seen; a name may be spelled like it."""
-        if words[0] in RESERVED:
-            self.need(*words)
-            return True
-        return bool(self.take(*words))
-
     def _refuse_clause(self) -> None:
         refused = REFUSED_CLAUSES.get(self._curr.text)
         if refused:
@@ -218,8 +195,8 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
 
     def _not_a_source(self, token: Token) -> UnreadableError:
         written = f"{token.text.upper()}(…)"
-        if token.text in _ROWS_OF_VALUES:
-            return self.refuse("FORM_INSTEAD", written=f"FROM {written}", instead=_ROWS_OF_VALUES[token.text])
+        if token.text in ROWS_OF_VALUES:
+            return self.refuse("FORM_INSTEAD", written=f"FROM {written}", instead=ROWS_OF_VALUES[token.text])
         return self.refuse("SOURCE_UNSUPPORTED", source=written)
 
     def _relation(self) -> exp.Expression:
@@ -305,23 +282,6 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
     def _having(self) -> exp.Expression:
         return exp.Having(this=self.expr())
 
-    def _order(self) -> exp.Expression:
-        return exp.Order(expressions=self.separated(self._ordered))
-
-    def _limit(self) -> exp.Expression:
-        return exp.Limit(expression=self._row_count())
-
-    def _offset(self) -> exp.Expression:
-        return exp.Offset(expression=self._row_count())
-
-    def _row_count(self) -> exp.Expression:
-        token = self.need_symbol(TokenType.NUMBER, "a whole number")
-        if not token.text.isdecimal():
-            raise self.refuse("SYNTAX_EXPECTED", token, expected="a whole number", found=token.text)
-        count = exp.Literal.number(token.text)
-        count.update_positions(token)
-        return count
-
     # WITH
 
     def with_properties(self) -> tuple[Property, ...]:
@@ -406,8 +366,6 @@ _CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expressio
     ("where",): ("where", QueryParser._where),
     ("group", "by"): ("group", QueryParser.group),
     ("having",): ("having", QueryParser._having),
-    ("order", "by"): ("order", QueryParser._order),
-    ("limit",): ("limit", QueryParser._limit),
-    ("offset",): ("offset", QueryParser._offset),
+    **END_CLAUSES,
 }
 _QUERY_CLAUSES = frozenset(words[0] for words in _CLAUSES) | frozenset(SET_OPERATIONS)
