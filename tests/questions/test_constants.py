@@ -38,6 +38,15 @@ ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
     ("SELECT 3 IN (VALUES (1), (3)) AS b, 'values' IN ('values') AS c", [{"b": True, "c": True}]),
     ("SELECT n FROM (VALUES (1), (2)) t(n) WHERE EXISTS (SELECT 1 WHERE t.n = 2)", [{"n": 2}]),
     ("SELECT x.n, y.m FROM (VALUES (1)) x(n) JOIN (VALUES (1), (2)) y(m) ON x.n < y.m", [{"n": 1, "m": 2}]),
+    (
+        'SELECT a."b$c" AS p, "a$b".c AS q FROM (VALUES (1)) AS a("b$c") JOIN (VALUES (2)) AS "a$b"(c) '
+        'ON a."b$c" < "a$b".c',
+        [{"p": 1, "q": 2}],
+    ),
+    (
+        'SELECT a_b.c AS p, "a$b".c AS q FROM (VALUES (1)) AS a_b(c) JOIN (VALUES (2)) AS "a$b"(c) ON TRUE',
+        [{"p": 1, "q": 2}],
+    ),
     ("VALUES (2), (3), (1) ORDER BY 1 DESC LIMIT 1 OFFSET 1", [{"column_1": 2}]),
     ("VALUES (2, 'b'), (1, 'a') ORDER BY column_2 LIMIT 1", [{"column_1": 1, "column_2": "a"}]),
     ("VALUES (7) ORDER BY 1 LIMIT 5", [{"column_1": 7}]),
