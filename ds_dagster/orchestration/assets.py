@@ -51,7 +51,7 @@ def ds_assets(
     *,
     project: DsProject,
     translator: DsTranslator | None = None,
-    select: str | Collection[QualifiedName] = "",
+    select: str | Collection[QualifiedName] | None = None,
     exclude: str = "",
     name: str | None = None,
     can_subset: bool = True,
@@ -82,7 +82,7 @@ def ds_assets(
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
-    chosen = _chosen(project, surface, select, exclude)
+    chosen = _chosen(project, surface, "" if select is None else select, exclude)
     return dg.multi_asset(
         name=name or project.named(ASSETS_NAME),
         specs=[surface.specs[props.name] for props in chosen],
