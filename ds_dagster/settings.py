@@ -43,6 +43,8 @@ class EngineSettings:
         shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one.
         batch_megabytes: on a cluster: most megabytes of records that one batch of an exactly-once Kafka sink sends
             through the driver; a larger batch fails.
+        log_url: address under which people read the state folder's ``logs``, as ``https://logs.example.com/web``;
+            Dagster, ``ds ps`` and DESCRIBE QUERY link to it. Empty: they name the file on the engine's machine.
     """
 
     launcher: str = "local"
@@ -52,6 +54,7 @@ class EngineSettings:
     durable: bool = True
     shared_folders: tuple[str, ...] = ()
     batch_megabytes: int = 64
+    log_url: str = ""
 
     @property
     def is_cluster(self) -> bool:
@@ -251,6 +254,10 @@ def _engine(table: Any, file: str) -> EngineSettings:
     durable = table.get("durable", True)
     if type(durable) is not bool:
         raise error("SETTING_INVALID", name="engine.durable", file=file, reason=str(durable), allowed="true, false")
+    url = table.get("log_url", "")
+    if url != "" and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
+        allowed = "an address that begins with http:// or https://"
+        raise error("SETTING_INVALID", name="engine.log_url", file=file, reason=str(url), allowed=allowed)
     engine = EngineSettings(**{**table, "shared_folders": _shared_folders(table, file)})
     if engine.launcher not in ("local", "external"):
         raise error(

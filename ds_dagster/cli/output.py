@@ -72,7 +72,12 @@ def note(text: str) -> None:
 
 def emit_json(value: object) -> None:
     """One JSON document on stdout."""
-    click.echo(json.dumps(value, default=jsonable, ensure_ascii=False, indent=2))
+    click.echo(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """A JSON document over several lines."""
+    return json.dumps(value, default=jsonable, ensure_ascii=False, indent=2)
 
 
 def parsed(text: str) -> object:
@@ -123,7 +128,13 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+    """Print :func:`table_text`."""
+    click.echo(table_text(headers, rows, right=right), nl=False)
+
+
+def table_text(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> str:
     """A plain aligned table without borders; headers alone when there are no rows. ``right``: right-aligned columns."""
+    lines = []
     shown = [[_cell(value) for value in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in shown)]) for i, header in enumerate(headers)]
     colours = COLOURS if has_colours(sys.stdout) else {}
@@ -133,7 +144,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
         painted = (
             click.style(c, fg=colours[text]) if text in colours else c for c, text in zip(cells, row, strict=True)
         )
-        click.echo("  ".join(painted).rstrip())
+        lines.append("  ".join(painted).rstrip())
+    return "\n".join(lines) + "\n"
 
 
 def _cell(value: object) -> str:

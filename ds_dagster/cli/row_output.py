@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import TextIO
 
 import click
 
-from ds_dagster.cli.output import table
+from ds_dagster.cli.output import table_text
+from ds_dagster.cli.results.pager import show_text
 from ds_dagster.datatypes import DataType
 
 NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
 
 
-def show_rows(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[str, object]]) -> None:
-    """A table; numbers are right-aligned."""
+def rows_text(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[str, object]]) -> str:
+    """A table with the last line's end; numbers are right-aligned."""
     from ds_dagster.questions.values import cell
 
     headers = [name for name, _ in columns]
     numbers = [i for i, (_, type_) in enumerate(columns) if str(type_).split("(")[0] in NUMBERS]
-    table(headers, [[cell(row[name]) for name in headers] for row in rows], right=numbers)
+    return table_text(headers, [[cell(row[name]) for name in headers] for row in rows], right=numbers)
+
+
+def show_rows(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[str, object]]) -> None:
+    """Print them as a table."""
+    show_text(rows_text(columns, rows))
 
 
 def rows_document(columns: Sequence[tuple[str, DataType]], rows: Sequence[object]) -> dict[str, object]:
@@ -33,39 +39,39 @@ def rows_document(columns: Sequence[tuple[str, DataType]], rows: Sequence[object
 RowWriter = Callable[[Mapping[str, object]], None]
 
 
-def _lines(_: Sequence[str]) -> RowWriter:
+def _lines(_: Sequence[str], out: TextIO) -> RowWriter:
     from ds_dagster.questions.values import line
 
-    return lambda row: click.echo(line(row))
+    return lambda row: click.echo(line(row), file=out)
 
 
-def _separated(names: Sequence[str], *, delimiter: str) -> RowWriter:
+def _separated(names: Sequence[str], out: TextIO, *, delimiter: str) -> RowWriter:
     from ds_dagster.questions.values import cell
 
-    writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
 
     def write(row: Mapping[str, object]) -> None:
         writer.writerow([None if row[name] is None else cell(row[name]) for name in names])
-        sys.stdout.flush()
+        out.flush()
 
     return write
 
 
-def _vertical(names: Sequence[str]) -> RowWriter:
+def _vertical(names: Sequence[str], out: TextIO) -> RowWriter:
     from ds_dagster.questions.values import cell
 
     width = max(map(len, names))
 
     def write(row: Mapping[str, object]) -> None:
         for name in names:
-            click.echo(f"{name.ljust(width)}  {cell(row[name])}")
-        click.echo()
+            click.echo(f"{name.ljust(width)}  {cell(row[name])}", file=out)
+        click.echo(file=out)
 
     return write
 
 
-ROW_WRITERS: Mapping[str, Callable[[Sequence[str]], RowWriter]] = MappingProxyType(
+ROW_WRITERS: Mapping[str, Callable[[Sequence[str], TextIO], RowWriter]] = MappingProxyType(
     {
         "jsonl": _lines,
         "csv": partial(_separated, delimiter=","),
@@ -73,5 +79,5 @@ ROW_WRITERS: Mapping[str, Callable[[Sequence[str]], RowWriter]] = MappingProxyTy
         "vertical": _vertical,
     }
 )
-"""Format → from the names of the columns what prints one row. NULL is an empty field in csv and tsv."""
+"""Format → from the names of the columns and a stream what writes one row. NULL is an empty field in csv and tsv."""
 FORMATS = ("table", "json", *ROW_WRITERS)

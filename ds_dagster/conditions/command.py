@@ -13,6 +13,27 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "QUESTION_WATCH_ENDLESS",
+        "user",
+        "--watch asks again, and rows of {kind} {relation} follow by themselves",
+        "remove --watch; to count or sort rows, let a materialized view compute it and watch the view",
+        "0A000",
+    ),
+    Condition(
+        "RESULT_FILE_ENDLESS",
+        "user",
+        "a {ending} file is written as a whole, and rows of {kind} {relation} never end",
+        "write a file that ends in .jsonl, .csv or .tsv; rows are appended as they come",
+        "0A000",
+    ),
+    Condition(
+        "RESULT_FILE_UNWRITABLE",
+        "user",
+        "{file} cannot be written: {reason}",
+        "name a file in a folder you may write to: --output FILE",
+        "58030",
+    ),
+    Condition(
         "PRINT_OPTION_OF_RECORDS",
         "user",
         "{option} chooses records, and {relation} has rows",

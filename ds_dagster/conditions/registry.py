@@ -46,6 +46,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "it is for {types}; remove it or change the type",
     ),
     Condition(
+        "REGISTRY_CLIENT_CERTIFICATE",
+        "not_yet",
+        "{name}: a client certificate for a schema registry is not supported",
+        "remove it and log in by {login}, or let a proxy on the engine's machine present the certificate and write its "
+        "address into 'uris'",
+        "0A000",
+    ),
+    Condition(
         "AVRO_NEEDS_REGISTRY",
         "user",
         "the records of {relation} are Avro, and its store {store} has no schema registry here",

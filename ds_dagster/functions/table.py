@@ -81,6 +81,10 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
 
 _WINDOW = "a window is written in FROM: SELECT … FROM {0}(relation, {1}) GROUP BY window_start, window_end"
 _ELEMENTS = "make rows of the elements: SELECT {0} FROM relation CROSS JOIN UNNEST(array) AS t(e){1}"
+_NUMBERS = (
+    "make rows of numbers: SELECT i FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH ORDINALITY AS "
+    "t(e, i); an array of constants is ARRAY[1, 2, 3]"
+)
 OF_OTHER_DIALECTS: Mapping[str, str] = MappingProxyType(
     {
         "TUMBLE": _WINDOW.format("TUMBLE", "SIZE n unit"),
@@ -90,7 +94,9 @@ OF_OTHER_DIALECTS: Mapping[str, str] = MappingProxyType(
         "ATTR": "write ANY_VALUE(value)",
         "CBRT": "write SIGN(x) * POWER(ABS(x), 1e0 / 3)",
         "ENTRIES": "write MAP_ENTRIES(map)",
+        "FIELD": "write CASE text WHEN first THEN 1 WHEN second THEN 2 ELSE 0 END",
         "FILTER": _ELEMENTS.format("e", " WHERE …"),
+        **dict.fromkeys(("GENERATE_ARRAY", "GENERATE_SERIES", "SEQUENCE"), _NUMBERS),
         "PARSE_DATE": "write TO_DATE(text, 'yyyy-MM-dd'), with Java's letters",
         "PARSE_TIMESTAMP": "write TO_TIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss'), with Java's letters",
         "REDUCE": _ELEMENTS.format("SUM(e) AS total", ""),

@@ -10,7 +10,7 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
@@ -20,7 +20,7 @@ from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
 from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
-from ds_dagster.orchestration.surface import mapper_of, surface_of
+from ds_dagster.orchestration.surface import Surface, mapper_of, selected_names, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
@@ -51,7 +51,8 @@ def ds_assets(
     *,
     project: DsProject,
     translator: DsTranslator | None = None,
-    select: Collection[QualifiedName] | None = None,
+    select: str | Collection[QualifiedName] | None = None,
+    exclude: str = "",
     name: str | None = None,
     can_subset: bool = True,
     pool: str | None = None,
@@ -70,14 +71,18 @@ def ds_assets(
     Args:
         project: the folder.
         translator: how relations map to assets; pass the same one to :func:`ensure_streams`.
-        select: relations; all by default.
+        select: an asset selection of Dagster (``group:web``, ``kind:kafka``, ``key:"shop/public/*"``, ``+key:"…"+``
+            with what is upstream and downstream), or names of relations; all by default.
+        exclude: an asset selection whose queries are left out.
         can_subset: whether some of them can be materialized without the others.
         name, pool, retry_policy, op_tags, required_resource_keys: of the op.
+
+    Raises:
+        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
-    selected = None if select is None else frozenset(select)
-    chosen = [props for props in surface.streams if selected is None or props.name in selected]
+    chosen = _chosen(project, surface, "" if select is None else select, exclude)
     return dg.multi_asset(
         name=name or project.named(ASSETS_NAME),
         specs=[surface.specs[props.name] for props in chosen],
@@ -87,6 +92,19 @@ def ds_assets(
         op_tags={**MAX_RUNTIME, **(op_tags or {})},
         required_resource_keys=set(required_resource_keys),
     )
+
+
+def _chosen(
+    project: DsProject, surface: Surface, select: str | Collection[QualifiedName], exclude: str
+) -> list[RelationProps]:
+    """The relations of long-lived queries that are selected, sources first."""
+    names = selected_names(project, surface.specs, select if isinstance(select, str) else "", exclude)
+    names = frozenset(names if isinstance(select, str) else names & frozenset(select))
+    chosen = [props for props in surface.streams if props.name in names]
+    if surface.streams and not chosen:
+        shown = select if isinstance(select, str) else ", ".join(map(str, select))
+        raise error("SELECTION_EMPTY", select=shown or "all", exclude=exclude or "none")
+    return chosen
 
 
 def ensure_streams(

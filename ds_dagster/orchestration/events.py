@@ -33,7 +33,19 @@ def state_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
     return {
         f"{PREFIX}/query": ", ".join(status.name for status in statuses),
         f"{PREFIX}/state": ", ".join(dict.fromkeys(status.state for status in statuses)),
+        **_logs(statuses),
     }
+
+
+def log_link(place: str) -> dg.MetadataValue[Any]:
+    """A log as a link where it has an address, else as a path."""
+    return dg.MetadataValue.url(place) if place.startswith("http") else dg.MetadataValue.path(place)
+
+
+def _logs(statuses: Sequence[JobStatus]) -> dict[str, Any]:
+    """``log``, or ``log/<query>`` where several queries fill a relation."""
+    logs = {status.name: log_link(status.log) for status in statuses if status.log}
+    return {f"{PREFIX}/log" + (f"/{name}" if len(logs) > 1 else ""): link for name, link in logs.items()}
 
 
 def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A project as one translator shows it: computed once, read by assets, checks and the sensor."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,8 +74,7 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
             specs[props.name], shown[props.name] = translator.get_asset_spec(refused), refused
     if refusals and project.is_strict:
         raise ProjectError(refusals)
-    names = _selected(project, specs)
-    _check_whole_applications(project, names)
+    names = selected_names(project, specs, project.select, project.exclude)
     streams = (shown[props.name] for props in project.streams if props.name in names)
     return Surface(
         tuple(props for props in shown.values() if props.name in names),
@@ -84,17 +83,35 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
     )
 
 
-def _selected(project: DsProject, specs: Mapping[QualifiedName, dg.AssetSpec]) -> Collection[QualifiedName]:
-    """The relations whose assets are shown."""
-    if not project.select and not project.exclude:
+def selected_names(
+    project: DsProject, specs: Mapping[QualifiedName, dg.AssetSpec], select: str, exclude: str
+) -> Set[QualifiedName]:
+    """The relations of an asset selection of Dagster without those of another; empty: all, and none.
+
+    Raises:
+        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
+    """
+    if not select and not exclude:
         return specs.keys()
-    graph = dg.Definitions(assets=[*specs.values()]).resolve_asset_graph()
-    keys = _resolved(project.select, graph) if project.select else {spec.key for spec in specs.values()}
-    keys -= _resolved(project.exclude, graph) if project.exclude else set()
+    graph = _graph(specs.values())
+    keys = _resolved(select, graph) if select else {spec.key for spec in specs.values()}
+    keys -= _resolved(exclude, graph) if exclude else set()
     names = {name for name, spec in specs.items() if spec.key in keys}
     if not names:
-        raise error("SELECTION_EMPTY", select=project.select or "all", exclude=project.exclude or "none")
+        raise error("SELECTION_EMPTY", select=select or "all", exclude=exclude or "none")
+    _check_whole_applications(project, names)
     return names
+
+
+def _graph(specs: Collection[dg.AssetSpec]) -> BaseAssetGraph[Any]:
+    """The assets as ones that can be materialized: Dagster's ``+x`` leaves all others out."""
+    plain = [spec.replace_attributes(partitions_def=None) if spec.partitions_def else spec for spec in specs]
+
+    @dg.multi_asset(specs=plain, can_subset=True)
+    def selectable() -> Iterator[Any]:
+        yield from ()
+
+    return dg.Definitions(assets=[selectable]).resolve_asset_graph()
 
 
 def _resolved(selection: str, graph: BaseAssetGraph[Any]) -> set[dg.AssetKey]:

@@ -66,3 +66,13 @@ def _nested(value: Any, type_: DataType) -> Any:
     assert isinstance(type_, StructType)
     fields = value if isinstance(value, Mapping) else dict(zip((f.name for f in type_.fields), value, strict=False))
     return {field.name: value_of(fields.get(field.name), field.type) for field in type_.fields}
+
+
+def parquet(table: pyarrow.Table) -> memoryview:
+    """A table as the content of a Parquet file."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    out = pa.BufferOutputStream()
+    write_table(table, out)
+    return memoryview(out.getvalue())

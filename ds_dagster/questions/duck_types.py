@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,12 @@ DUCK_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 """Scalar type → its name in DuckDB; DECIMAL carries its digits."""
+
+OF_INNER_NAMES: Mapping[str, str] = MappingProxyType(
+    {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INTEGER", "INT64": "BIGINT"}
+)
+"""Name of a type in DuckDB's messages → scalar type."""
+INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
 
 
 def duck_name(type_: DataType) -> str:

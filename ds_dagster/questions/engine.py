@@ -13,7 +13,7 @@ from ds_dagster.datatypes import FLOATS, VARCHAR, ArrayType, DataType, MapType, 
 from ds_dagster.errors import error
 from ds_dagster.functions.question import named
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.duck_types import duck_name, duck_type
+from ds_dagster.questions.duck_types import INNER_NAMES, OF_INNER_NAMES, duck_name, duck_type
 from ds_dagster.questions.lowering import Lowering
 
 if TYPE_CHECKING:
@@ -160,8 +160,9 @@ _NUMBERS = count()
 
 
 def _reason(problem: Exception) -> str:
-    """What DuckDB says, without its kind of error and the statement it shows."""
+    """What DuckDB says with our names of types, without its kind of error and the statement it shows."""
     said = str(problem).partition("\n\nLINE ")[0]
     if FAILED_IN_PYTHON in said:
         return said.partition(FAILED_IN_PYTHON)[2].partition(": ")[2].strip() or said
-    return said.partition("Error: ")[2].partition("\n")[0] or said.partition("\n")[0]
+    text = said.partition("Error: ")[2].partition("\n")[0] or said.partition("\n")[0]
+    return INNER_NAMES.sub(lambda match: OF_INNER_NAMES[match[0]], text)

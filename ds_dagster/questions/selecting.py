@@ -15,6 +15,7 @@ from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.binding.scope import Source, Visible, visible
 from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.plan.expressions.calls import aggregate_name
+from ds_dagster.plan.expressions.field_names import field_name, record_field
 from ds_dagster.plan.joins.unnesting import element_columns
 from ds_dagster.plan.nodes.node import Field
 from ds_dagster.project.load import LoadedProject
@@ -22,7 +23,7 @@ from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
 from ds_dagster.questions.row_values import bound_values
 from ds_dagster.questions.serving import serving_relation
-from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped
+from ds_dagster.questions.trees import Elements, FieldPlaces, aggregates_in, noted, ungrouped
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -61,7 +62,7 @@ class BoundSelect:
         self.scope: InnerScope = InnerScope(
             span, around.scope if around is not None else None, project.catalog.functions
         )
-        self.fields: dict[str, tuple[str, str]] = dict(around.fields) if around is not None else {}
+        self.places: FieldPlaces = around.places.copy() if around is not None else FieldPlaces()
 
     def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Query, Columns]:
         """The bound tree and its columns."""
@@ -70,7 +71,7 @@ class BoundSelect:
         if isinstance(tree, exp.SetOperation):
             return self._set_operation(tree, top)
         if isinstance(tree, exp.Values):
-            return bound_values(tree, self._binder("VALUES"), self._placed)
+            return self._ended(tree, *bound_values(tree, self._binder("VALUES"), self._placed), "the columns of VALUES")
         return self._select(tree, top)
 
     def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
@@ -95,11 +96,10 @@ class BoundSelect:
             expression=_with_types(right, second, as_common),
             distinct=tree.args.get("distinct"),
         )
-        self._end_of_sides(query, tree, as_common)
-        return query, as_common
+        return self._ended(tree, query, as_common, "the columns of the first side")
 
-    def _end_of_sides(self, query: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
-        """ORDER BY a column's name or place, LIMIT, OFFSET after the last side."""
+    def _ended(self, tree: exp.Expression, query: exp.Query, columns: Columns, where: str) -> tuple[exp.Query, Columns]:
+        """ORDER BY a column's name or place, LIMIT, OFFSET after VALUES or the last side of a set operation."""
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
@@ -109,12 +109,13 @@ class BoundSelect:
                 place = _position(written, len(names), self.scope.place(written))
             if not place:
                 nearest = did_you_mean(written.name, names)
-                where = {"name": written.name, "where": "the columns of the first side", "nearest": nearest}
-                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
+                named = {"name": written.name, "where": where, "nearest": nearest}
+                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **named)
             terms.append(ordered(term, exp.Literal.number(place)))
         if terms:
             query.set("order", exp.Order(expressions=terms))
         _set_limits(query, tree)
+        return query, columns
 
     def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
         if not isinstance(tree, exp.Select):
@@ -169,16 +170,18 @@ class BoundSelect:
         if isinstance(node, RelationRef):
             relation = self._relation(node)
             shown = alias if alias == relation.name.name else f"{relation.name.name} ({alias})"
-            rowtime = f"{alias}${ROWTIME}" if relation.kind in ("stream", "changelog") else ""
-            columns = [(c.name, Field(f"{alias}${c.name}", c.type, c.nullable)) for c in relation.columns]
-            self._add(node, Source(alias, shown, visible(columns), rowtime), [c.name for c in relation.columns])
+            prefix = self.places.prefix(alias)
+            rowtime = record_field(prefix, ROWTIME) if relation.kind in ("stream", "changelog") else ""
+            columns = [(c.name, Field(field_name(prefix, c.name), c.type, c.nullable)) for c in relation.columns]
+            self._add(node, Source(alias, shown, visible(columns), rowtime), columns)
             table = exp.to_identifier(table_name(relation), quoted=True)
             return exp.Table(this=table, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         inner, columns_there = BoundSelect(self.project, self.span, self.relations).bind(node.this)
         written = [name.name for name in node.args["alias"].columns]
         columns_there = tuple(zip(written, (t for _, t in columns_there), strict=True)) if written else columns_there
-        columns = [(name, Field(f"{alias}${name}", type_)) for name, type_ in columns_there]
-        self._add(node, Source(alias, alias, visible(columns)), [name for name, _ in columns_there])
+        prefix = self.places.prefix(alias)
+        columns = [(name, Field(field_name(prefix, name), type_)) for name, type_ in columns_there]
+        self._add(node, Source(alias, alias, visible(columns)), columns)
         quoted = [exp.to_identifier(name, quoted=True) for name in written]
         return exp.Subquery(
             this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=quoted)
@@ -192,12 +195,11 @@ class BoundSelect:
         self.relations.setdefault(relation.name, relation)
         return relation
 
-    def _add(self, node: exp.Expression, source: Source, columns: Sequence[str]) -> None:
+    def _add(self, node: exp.Expression, source: Source, columns: Sequence[tuple[str, Field]]) -> None:
         self.scope.add(source, node)
-        for name in columns:
-            self.fields[f"{source.alias}${name}"] = (source.alias, name)
+        self.places.fields.update({field.name: (source.alias, name) for name, field in columns})
         if source.rowtime:
-            self.fields[source.rowtime] = (source.alias, ROWTIME)
+            self.places.fields[source.rowtime] = (source.alias, ROWTIME)
 
     def _join(self, join: exp.Expression) -> exp.Expression:
         if isinstance(join.this, UnnestRef):
@@ -223,8 +225,9 @@ class BoundSelect:
             ordinality=bool(ref.args.get("ordinality")),
             alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)),
         )
-        fields = [(name, Field(f"{alias}${name}", type_, nullable)) for name, type_, nullable in columns]
-        self._add(ref, Source(alias, alias, visible(fields), is_part_of_row=True), names)
+        prefix = self.places.prefix(alias)
+        fields = [(name, Field(field_name(prefix, name), type_, nullable)) for name, type_, nullable in columns]
+        self._add(ref, Source(alias, alias, visible(fields), is_part_of_row=True), fields)
         return exp.Join(this=elements, on=exp.Boolean(this=True), side="LEFT" if outer else None)
 
     # expressions
@@ -245,18 +248,7 @@ class BoundSelect:
 
     def _placed(self, tree: exp.Expression) -> exp.Expression:
         """Internal field names → ``alias.column``; notes on the nodes stay."""
-
-        def place(node: exp.Expression) -> exp.Expression:
-            if not isinstance(node, exp.Column) or node.args.get("table"):
-                return node
-            alias, name = self.fields[node.name]
-            place_column = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
-            place_column.meta.update(node.meta)
-            return place_column
-
-        placed = tree.transform(place)
-        assert isinstance(placed, exp.Expression)
-        return placed
+        return self.places.placed(tree)
 
     def _items(self, tree: exp.Select) -> Iterator[_Item]:
         binder = self._binder("the SELECT list", aggregates=True)

@@ -4,6 +4,7 @@ on its nodes."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -11,6 +12,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType, Scalar
 from ds_dagster.functions.question import computed_once, named
 from ds_dagster.plan.expressions.bound_trees import cast_type
+from ds_dagster.plan.expressions.field_names import unused_alias
 
 TYPE = "ds_type"
 """Note on a bound node: its type."""
@@ -118,3 +120,40 @@ def in_years(time: exp.Expression) -> exp.Expression:
         return exp.Case(ifs=[exp.If(this=is_held, true=value.copy())], default=fails)
 
     return computed_once([True], [time], held)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlaces:
+    """Where the fields of a question's sources are.
+
+    Attributes:
+        fields: internal name of a field → alias and column as written.
+        prefixes: written alias → first part of the internal names of its fields, which no other source has.
+    """
+
+    fields: dict[str, tuple[str, str]] = field(default_factory=dict)
+    prefixes: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> FieldPlaces:
+        """For a sub-select, which knows these and adds its own."""
+        return FieldPlaces(dict(self.fields), dict(self.prefixes))
+
+    def prefix(self, alias: str) -> str:
+        """See ``prefixes``."""
+        others = {name for written, name in self.prefixes.items() if written != alias}
+        return self.prefixes.setdefault(alias, unused_alias(alias, others))
+
+    def placed(self, tree: exp.Expression) -> exp.Expression:
+        """Internal names of a tree as ``alias.column``; notes on the nodes stay."""
+
+        def place(node: exp.Expression) -> exp.Expression:
+            if not isinstance(node, exp.Column) or node.args.get("table"):
+                return node
+            alias, name = self.fields[node.name]
+            place_column = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
+            place_column.meta.update(node.meta)
+            return place_column
+
+        placed = tree.transform(place)
+        assert isinstance(placed, exp.Expression)
+        return placed

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from sqlalchemy import Connection
 
@@ -111,7 +112,9 @@ class Control:
         engine, identity = self._watch.status(), self.journal.identity()
         surroundings = JobSurroundings(engine, identity, self._watch.silent_for(), self.clock.now(), held)
         return tuple(
-            job_status(jobs[name], observed.get(name), surroundings) if name in jobs else self._unknown(name)
+            job_status(jobs[name], observed.get(name), surroundings, self.log_place(name))
+            if name in jobs
+            else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)
         )
 
@@ -142,6 +145,12 @@ class Control:
     def log_path(self, name: str) -> Path:
         """The job's log file (it may not exist yet)."""
         return self.places.job_log(name)
+
+    def log_place(self, name: str = "") -> str:
+        """Where the log of a job, or of the engine, is read: below ``log_url`` of the settings, else its path."""
+        path = self.log_path(name) if name else self.places.engine_log
+        base = self.settings.engine.log_url.rstrip("/")
+        return f"{base}/{quote(str(path.relative_to(self.places.logs)))}" if base else str(path)
 
     def requests(self, name: str, limit: int = 20) -> Sequence[FiniteResult | None]:
         """Outcomes of a finite query's runs, newest first; None for one that is not over."""

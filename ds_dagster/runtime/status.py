@@ -93,6 +93,7 @@ class JobStatus(Figures):
         parameters: of the condition, as JSON.
         query, version, role: which version of which query it is; see ``JobRow``.
         identity: see ``JobRow``.
+        log: where its log is read: a path on the engine's machine, or an address.
     """
 
     name: str
@@ -120,6 +121,7 @@ class JobStatus(Figures):
     version: int = 1
     role: Role = "serving"
     identity: str = ""
+    log: str = ""
 
     @property
     def of(self) -> str:

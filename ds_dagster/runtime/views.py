@@ -37,7 +37,7 @@ class JobSurroundings:
     held: frozenset[str] = frozenset()
 
 
-def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings) -> JobStatus:
+def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings, log: str = "") -> JobStatus:
     """Join the two halves of a job: desired state, and the last written status.
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
@@ -69,6 +69,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         version=job.version,
         role=job.role,
         identity=job.identity,
+        log=log,
     )
 
 

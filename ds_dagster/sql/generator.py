@@ -107,7 +107,7 @@ class DeltaStreamGenerator(Generator):
         exp.Subquery: lambda self, node: self.source_subquery_sql(node),
         exp.Not: lambda self, node: self.negation_sql(node),
         exp.Trim: lambda self, node: self.trim_sql(node),
-        exp.Values: lambda self, node: f"VALUES {self.expressions(node, flat=True)}",
+        exp.Values: lambda self, node: f"VALUES {self.expressions(node, flat=True)}{self.last_clauses(node)}",
         exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
         exp.Group: lambda self, node: self.group_sql(node),
         exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
@@ -150,6 +150,10 @@ class DeltaStreamGenerator(Generator):
         ]
         text = f"{self.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(filter(None, clauses))})"
         return self._behind_source(text, node, node.this.alias == node.alias)
+
+    def last_clauses(self, node: exp.Values) -> str:
+        """ORDER BY, LIMIT and OFFSET of VALUES."""
+        return "".join(self.sql(node, clause) for clause in ("order", "limit", "offset"))
 
     def definition(self, node: exp.Expr) -> str:
         """``variable AS condition``."""

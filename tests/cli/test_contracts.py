@@ -78,6 +78,7 @@ def test_ps_has_the_documented_shape_before_anything_ran(ds) -> None:
     found = ds("ps", "--json").json
     assert set(found) == {"engines", "jobs"}
     assert found["jobs"] == []
+    assert found["engines"][0]["log"].endswith("/.ds/logs/engine.log")
     assert "ds: engine default: not running\n" in ds("ps").err
 
 

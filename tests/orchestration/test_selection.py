@@ -8,7 +8,15 @@ import dagster as dg
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.orchestration import DsProject, OpOptions, build_ds_asset_specs, build_ds_definitions
+from ds_dagster.orchestration import (
+    DsProject,
+    DsRunConfig,
+    OpOptions,
+    build_ds_asset_specs,
+    build_ds_definitions,
+    ds_assets,
+    ensure_streams,
+)
 from tests.orchestration.conftest import Bench, write_project
 from tests.orchestration.test_component import DsProjectComponent, load
 
@@ -45,6 +53,8 @@ def test_specs_alone_have_no_op(project: DsProject) -> None:
         ("kind:kafka", "", {"clicks", "desktop", "counts"}),
         ("", "kind:kafka", {"visits", "loaded"}),
         ('key:"shop/public/counts"+', "", {"counts", "loaded"}),
+        ('+key:"shop/public/loaded"', "", {"clicks", "counts", "loaded"}),
+        ('1+key:"shop/public/loaded"', "", {"counts", "loaded"}),
         ("kind:spark", 'key:"shop/public/v*"', {"desktop", "counts", "loaded"}),
     ],
 )
@@ -78,6 +88,54 @@ def test_an_application_is_not_split(project: DsProject) -> None:
     with pytest.raises(DsError) as refused:
         build_ds_asset_specs(DsProject(project.root, exclude='key:"shop/public/left_side"'))
     assert refused.value.condition == "SELECTION_SPLITS_APPLICATION"
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "expected"),
+    [
+        ("", "", {"desktop", "counts", "visits"}),
+        ('key:"shop/public/counts"', "", {"counts"}),
+        ('key:"shop/public/*s"', "", {"counts", "visits"}),
+        ('key:"shop/public/clicks"+', 'key:"shop/public/visits"', {"desktop", "counts"}),
+        ('+key:"shop/public/loaded"', "", {"counts"}),
+        ("kind:kafka and kind:changelog", "", {"counts"}),
+        ("group:shop or tag:ds/kind=materialized_view", "", {"visits"}),
+        ("", "kind:changelog", {"desktop", "visits"}),
+    ],
+)
+def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, exclude: str, expected: set[str]) -> None:
+    @ds_assets(project=project, select=select, exclude=exclude)
+    def chosen(): ...
+
+    assert {key.path[-1] for key in chosen.keys} == expected
+    dg.Definitions.validate_loadable(dg.Definitions(assets=[chosen]))
+
+
+@pytest.mark.parametrize(
+    ("select", "condition"),
+    [
+        ("group:nobody", "SELECTION_EMPTY"),
+        ('key:"shop/public/loaded"', "SELECTION_EMPTY"),
+        ("kind:", "SELECTION_INVALID"),
+        ('key:"shop/public/left_side"', "SELECTION_SPLITS_APPLICATION"),
+    ],
+)
+def test_a_selection_of_an_op_that_cannot_be_is_refused(project: DsProject, select: str, condition: str) -> None:
+    write_project(project.root, app=APPLICATION)
+    with pytest.raises(DsError) as refused:
+        ds_assets(project=DsProject(project.root), select=select)
+    assert refused.value.condition == condition
+
+
+def test_the_op_starts_the_selected_queries_alone(bench: Bench) -> None:
+    @ds_assets(project=bench.project, select='key:"shop/public/counts"', required_resource_keys={"ds_control"})
+    def chosen(context):
+        control = context.resources.ds_control
+        yield from ensure_streams(context, bench.project, DsRunConfig(), control, observe_sources=False)
+
+    assert dg.materialize([chosen], resources={"ds_control": bench.resource()}).success
+    assert bench.control.status("counts").state == "RUNNING"
+    assert bench.control.status("desktop").state == "ABSENT"
 
 
 def test_steps_have_a_pool_and_tags(project: DsProject) -> None:

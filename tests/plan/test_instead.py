@@ -152,6 +152,30 @@ CASES = (
         "CREATE STREAM s AS SELECT {} AS n FROM clicks",
     ),
     Instead(
+        "CREATE STREAM s AS SELECT GENERATE_SERIES(1, id) AS n FROM people",
+        "SELECT i FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH ORDINALITY AS t(e, i)",
+        "CREATE STREAM s AS {}",
+        (("relation", "people"), ("n - 1", "id - 1")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT x.i FROM GENERATE_SERIES(1, 3) AS x",
+        "FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH ORDINALITY AS t(e, i)",
+        "CREATE STREAM s AS SELECT i {}",
+        (("relation", "people"), ("n - 1", "id - 1")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT x FROM UNNEST(tags) AS x",
+        "FROM relation CROSS JOIN UNNEST(array) AS t(name)",
+        "CREATE STREAM s AS SELECT name {}",
+        (("relation", "people"), ("array", "tags")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT FIELD(url, 'a', 'b') AS n FROM clicks",
+        "CASE text WHEN first THEN 1 WHEN second THEN 2 ELSE 0 END",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("text", "url"), ("first", "'a'"), ("second", "'b'")),
+    ),
+    Instead(
         "CREATE STREAM s AS SELECT SLICE(tags, 1, 2) AS n FROM people",
         "ARRAY_SLICE(array, first, last)",
         "CREATE STREAM s AS SELECT {} AS n FROM people",

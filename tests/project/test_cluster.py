@@ -92,13 +92,16 @@ def test_spark_settings_that_break_guarantees(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("folders", ["[1]", '["relative"]', '"/mnt"'])
-def test_shared_folders_are_absolute_paths(tmp_path: Path, folders: str) -> None:
+def test_settings_of_an_engine_elsewhere(tmp_path: Path, folders: str) -> None:
     (tmp_path / "ds.toml").write_text(f"[engine]\nshared_folders = {folders}\n")
     with pytest.raises(DsError) as failure:
         load_settings(tmp_path)
     assert failure.value.condition == "SETTING_INVALID"
     (tmp_path / "ds.toml").write_text('[engine]\nshared_folders = ["/mnt/ds"]\nbatch_megabytes = 0\n')
     with pytest.raises(DsError, match=r"engine\.batch_megabytes"):
+        load_settings(tmp_path)
+    (tmp_path / "ds.toml").write_text('[engine]\nlog_url = "logs.example.com"\n')
+    with pytest.raises(DsError, match=r"engine\.log_url"):
         load_settings(tmp_path)
     (tmp_path / "ds.toml").write_text('[engine]\nshared_folders = ["/mnt/ds"]\n')
     assert load_settings(tmp_path).engine.shared_folders == SHARED

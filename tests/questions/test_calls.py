@@ -149,8 +149,8 @@ def test_columns_of_two_sub_selects_that_are_called_alike(project: LoadedProject
         ("n / (n - 7)", "division by zero"),
         ("d / (d - d)", "division by zero"),
         ("CAST(k AS INTEGER)", "'key' is not a valid INTEGER"),
-        ("CAST(300 AS TINYINT)", "300"),
-        ("b * 9223372036854775807", "overflow"),
+        ("CAST(300 AS TINYINT)", "type INTEGER with value 300"),
+        ("b * 9223372036854775807", "of BIGINT"),
         ("REGEXP_EXTRACT(k, k || '(')", "not a regular expression"),
     ],
 )

@@ -38,6 +38,21 @@ ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
     ("SELECT 3 IN (VALUES (1), (3)) AS b, 'values' IN ('values') AS c", [{"b": True, "c": True}]),
     ("SELECT n FROM (VALUES (1), (2)) t(n) WHERE EXISTS (SELECT 1 WHERE t.n = 2)", [{"n": 2}]),
     ("SELECT x.n, y.m FROM (VALUES (1)) x(n) JOIN (VALUES (1), (2)) y(m) ON x.n < y.m", [{"n": 1, "m": 2}]),
+    (
+        'SELECT a."b$c" AS p, "a$b".c AS q FROM (VALUES (1)) AS a("b$c") JOIN (VALUES (2)) AS "a$b"(c) '
+        'ON a."b$c" < "a$b".c',
+        [{"p": 1, "q": 2}],
+    ),
+    (
+        'SELECT a_b.c AS p, "a$b".c AS q FROM (VALUES (1)) AS a_b(c) JOIN (VALUES (2)) AS "a$b"(c) ON TRUE',
+        [{"p": 1, "q": 2}],
+    ),
+    ("VALUES (2), (3), (1) ORDER BY 1 DESC LIMIT 1 OFFSET 1", [{"column_1": 2}]),
+    ("VALUES (2, 'b'), (1, 'a') ORDER BY column_2 LIMIT 1", [{"column_1": 1, "column_2": "a"}]),
+    ("VALUES (7) ORDER BY 1 LIMIT 5", [{"column_1": 7}]),
+    ("VALUES (1) UNION ALL VALUES (3), (2) ORDER BY 1 DESC LIMIT 2", [{"column_1": 3}, {"column_1": 2}]),
+    ("SELECT SUM(n) AS s FROM (VALUES (1), (2), (3) ORDER BY 1 DESC LIMIT 2) t(n)", [{"s": 5}]),
+    ("SELECT 3 IN (VALUES (1), (3) LIMIT 1) AS b", [{"b": False}]),
     ("VALUES ((SELECT 1)), (2)", [{"column_1": 1}, {"column_1": 2}]),
 ]
 REFUSED: list[tuple[str, str, int]] = [
@@ -46,6 +61,9 @@ REFUSED: list[tuple[str, str, int]] = [
     ("SELECT t.*", "FROM_MISSING", 8),
     ("VALUES (1), (a)", "FROM_MISSING", 14),
     ("VALUES (NULL), (NULL)", "NULL_WITHOUT_TYPE", 9),
+    ("VALUES (1), (2) ORDER BY n", "UNKNOWN_COLUMN", 26),
+    ("VALUES (1), (2) ORDER BY 2", "QUESTION_ORDER_POSITION", 26),
+    ("VALUES (1), (2) ORDER BY column_1 LIMIT 1 UNION SELECT 1", "SYNTAX_UNEXPECTED", 43),
     ("VALUES (1), ('a')", "BRANCH_TYPES_DIFFER", 1),
     ("SELECT b FROM (VALUES (1)) AS t(a)", "UNKNOWN_COLUMN", 8),
 ]

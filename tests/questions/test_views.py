@@ -20,6 +20,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.status import JobStatus
 from ds_dagster.stores.sqlite.views import view_path
 from tests.runtime.fakes import engine_says
 
@@ -168,6 +169,13 @@ def test_a_view_that_ended_with_its_engine_says_so_once(ds, project: Path) -> No
     found = ds("query", "SELECT count(*) AS c FROM visits")
     assert "visits ended with the engine: its rows are from" in found.err
     assert found.err.count("ended with") == 1
+
+
+def test_a_view_that_is_being_built_says_that_rows_are_missing(ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = JobStatus("visits", "j", "d.public.visits", "RUNNING", "RUNNING", lag_records=1200)
+    monkeypatch.setattr(Control, "statuses", lambda *_: (built,))
+    found = ds("query", "SELECT count(*) AS c FROM visits")
+    assert "visits is being built, its rows are not complete: 1,200 records wait" in found.err
 
 
 def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:

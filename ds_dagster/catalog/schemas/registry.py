@@ -64,7 +64,12 @@ def declare_registry(
     findings = Findings()
     for problem in refused_updates(updates, index):
         findings.add(problem)
-    statement = replace(created, properties=merged(created.properties, updates, index))
+    properties = merged(created.properties, updates, index)
+    certificates = [p for p in properties if (spec := index.find(p.name)) and spec.name.startswith("tls.client.")]
+    for item in certificates:
+        login = " and ".join(LOGINS["CONFLUENT"])
+        findings.add(error("REGISTRY_CLIENT_CERTIFICATE", span=item.span, name=item.name, login=login))
+    statement = replace(created, properties=tuple(p for p in properties if p not in certificates))
     type_ = findings.collect(lambda: _type_of(statement))
     pulled = index.pull([p for p in statement.properties if p.name != "type"], "registry")
     findings.extend(pulled.diagnostics)

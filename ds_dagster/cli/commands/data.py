@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.output import json_option, note, project_option, settings_of
 from ds_dagster.cli.record_output import ShownRecord, lines_of, shower
-from ds_dagster.cli.row_output import FORMATS, ROW_WRITERS, rows_document, show_rows
+from ds_dagster.cli.results.file import SHAPES, ResultFile, shape_of
+from ds_dagster.cli.results.freshness import tell_freshness
+from ds_dagster.cli.results.question import Presentation, answer_select
+from ds_dagster.cli.results.watching import until_interrupted
+from ds_dagster.cli.row_output import FORMATS
 from ds_dagster.cli.times import Since
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.runtime.connecting import resolver
-from ds_dagster.runtime.status import JobStatus, ended_with_engine
-
-if TYPE_CHECKING:
-    from ds_dagster.questions.binding import Question
-    from ds_dagster.questions.values import Row
-
 
 PARTITIONS = "topic.partitions"
 """The count of a topic's partitions among the facts of an entity."""
@@ -220,134 +216,53 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
     "--format",
     "shape",
     type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="csv, tsv: with a header, NULL is empty; jsonl: an object per row; vertical: a line per column.",
+    help="Default: table. csv, tsv: a header, NULL is empty; jsonl: an object per row; vertical: a line per column.",
 )
+@click.option("--output", "file", type=ResultFile(), help=f"Write rows to a file, by its ending: {', '.join(SHAPES)}.")
+@click.option("--watch", "every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Ask again, until Ctrl-C.")
+@click.option("--timing", is_flag=True, help="Print the time the answer takes.")
 @project_option
 @json_option
-def query_command(sql: str, limit: int | None, shape: str, project: Path | None, as_json: bool) -> int:
+def query_command(
+    sql: str,
+    limit: int | None,
+    shape: str | None,
+    file: Path | None,
+    every: float | None,
+    timing: bool,
+    project: Path | None,
+    as_json: bool,
+) -> int:
     """Answer a SELECT.
 
     Over materialized views and tables it is answered once, while their queries write: WHERE, GROUP BY, ORDER BY, LIMIT,
     aggregates, joins, sub-selects. Over one stream or changelog rows follow until Ctrl-C or the limit: columns,
     expressions and WHERE; a changelog shows upserts (+) and deletes (-) as they come. --json prints one document
-    {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for.
+    {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for. On a terminal the program
+    of PAGER shows a result that is longer than the screen; PAGER=cat prints it.
     """
-    shape = "json" if as_json else shape
-    whole = loaded(project, shape != "table")
+    if file is not None and (as_json or shape or every):
+        raise click.UsageError("--output has its format from the file's ending; leave out --format, --json and --watch")
+    wanted = Presentation(
+        shape=shape_of(file) if file is not None else "json" if as_json else shape or "table",
+        limit=limit,
+        file=file,
+        every=every,
+        is_timed=timing,
+    )
+    whole = loaded(project, wanted.shape != "table")
     from ds_dagster.questions.binding import with_fragment
 
     try:
-        return _query(whole, sql, limit, shape)
+        answer_select(whole, sql, wanted)
     except InternalError:
         raise
     except DsError as problem:
         raise with_fragment(problem, sql) from problem
-
-
-def _query(project: LoadedProject, sql: str, limit: int | None, shape: str) -> int:
-    from ds_dagster.questions.answers import ask_select
-    from ds_dagster.questions.binding import bind_question
-    from ds_dagster.questions.following import check_endless, is_endless
-    from ds_dagster.questions.values import json_rows
-    from ds_dagster.sql.script import parse_select
-
-    body = parse_select(sql.strip().rstrip(";"), "<query>")
-    question = bind_question(project, body)
-    if is_endless(question):
-        check_endless(question, sql)
-        return _follow(project, question, limit, shape)
-    question, answer = ask_select(project, body, question, limit)
-    rows = json_rows(question.columns, answer)
-    if shape == "json":
-        emit_json(rows_document(question.columns, rows))
-    elif shape == "table":
-        show_rows(question.columns, rows)
-    else:
-        write = ROW_WRITERS[shape]([name for name, _ in question.columns])
-        for row in rows:
-            write(row)
-    tell_freshness(project, question.relations)
     return 0
-
-
-def _follow(project: LoadedProject, question: Question, limit: int | None, shape: str) -> int:
-    from ds_dagster.datatypes import VARCHAR
-    from ds_dagster.questions.binding import limit_of
-    from ds_dagster.questions.following import OPERATION, follow
-
-    is_bounded = limit is not None or limit_of(question.tree) is not None
-    changelog = question.relations[0].is_changelog
-    columns = (*([(OPERATION, VARCHAR)] if changelog else []), *question.columns)
-    is_document = shape == "json" and is_bounded
-    last_rows: list[Row] = []
-    write = last_rows.append if is_document else _row_writer(shape, [name for name, _ in columns])
-    with until_interrupted():
-        for row in follow(project, question, limit, note):
-            write(row)
-    if is_document:
-        emit_json(rows_document(columns, last_rows))
-    return 0
-
-
-def _row_writer(shape: str, names: Sequence[str]) -> Callable[[Row], None]:
-    """What prints a row that comes; a document that never ends is a line per row."""
-    return _signed if shape == "table" else ROW_WRITERS["jsonl" if shape == "json" else shape](names)
-
-
-def _signed(row: Row) -> None:
-    """A row for people, as JSON; with its sign where rows come and go."""
-    from ds_dagster.questions.following import OPERATION
-    from ds_dagster.questions.values import line
-
-    operation = row.get(OPERATION)
-    values = {name: value for name, value in row.items() if name != OPERATION}
-    click.echo(f"{'-' if operation == 'delete' else '+'} {line(values)}" if operation else line(values))
-
-
-@contextmanager
-def until_interrupted() -> Iterator[None]:
-    """Ctrl-C is the ordinary end of something that follows."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        return
 
 
 def loaded(project: Path | None, as_json: bool) -> LoadedProject:
     """The project; ``as_json``: without a note about an overlay."""
     settings = settings_of(project, quiet=as_json)
     return load_project(settings.root, settings=settings)
-
-
-def tell_freshness(project: LoadedProject, relations: Sequence[Relation]) -> None:
-    """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
-    it."""
-    from ds_dagster.questions.tables import newest_batch
-    from ds_dagster.runtime.control import Control
-
-    queries = [(q, r) for r in relations for q in project.queries_of(r.name) if not q.is_finite]
-    if not queries:
-        return
-    control = Control.open(project.settings)
-    statuses = {status.name: status for status in control.statuses([q.name for q, _ in queries])}
-    for query, relation in queries:
-        status = statuses[query.name]
-        if status.state == "RUNNING":
-            if status.caught_up is None and status.lag_records:
-                waiting = f"{status.lag_records:,} records wait"
-                note(f"{relation.name.name} is being built, its rows are not complete: {waiting}")
-            continue
-        written = newest_batch(project, relation) or status.progressed
-        age = f"its rows are from {clock(written)} UTC" if written else "it has no rows yet"
-        note(f"{relation.name.name} {_halted(status)}: {age}")
-
-
-def _halted(status: JobStatus) -> str:
-    """Why no rows come, as the end of a sentence about the relation."""
-    if ended_with_engine(status):
-        return "ended with the engine"
-    states = {"FAILED": "has failed", "ABSENT": "is not running"}
-    state = states.get(status.state, f"is {status.state.lower().replace('_', ' ')}")
-    return f"{state} ({status.message})" if status.message else state

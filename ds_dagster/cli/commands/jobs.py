@@ -47,12 +47,12 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
     code = 1 if exit_code and any(status.is_down for status in statuses) else 0
     if as_json:
         jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
-        emit_json({"engines": [_engine_json(e) for e in engines], "jobs": jobs})
+        emit_json({"engines": [_engine_json(e) | {"log": control.log_place()} for e in engines], "jobs": jobs})
         return code
     for engine in engines:
         note(
             f"engine {engine.name}: {'not running' if engine.state == 'GONE' else engine.state.lower()}"
-            + (f", pid {engine.pid} on {engine.host}" if engine.pid else "")
+            + (f", pid {engine.pid} on {engine.host}, log {control.log_place()}" if engine.pid else "")
         )
     now = control.clock.now()
     headers = ["query", "state", *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
@@ -102,6 +102,7 @@ def _job_json(status: JobStatus) -> dict[str, object]:
         "role": status.role,
         "fingerprint": status.fingerprint,
         "next_retry": status.next_retry,
+        "log": status.log,
     }
 
 

@@ -23,20 +23,20 @@ STANDARD_INPUT = "-"
 @click.option(
     "-c", "--command", "commands", multiple=True, metavar="STATEMENT", help="Execute this statement; may be repeated."
 )
+@click.option("--timing", is_flag=True, help="Print the time of each statement.")
 @project_option
 @json_option
-def sql_command(file: Path | None, commands: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+def sql_command(file: Path | None, commands: tuple[str, ...], timing: bool, project: Path | None, as_json: bool) -> int:
     """Execute statements: LIST, DESCRIBE, PRINT, SELECT, entity statements, TERMINATE and RESTART QUERY, USE.
 
     From -c, from FILE (- is standard input), or typed: without either an interactive shell opens on a terminal, and
-    standard input is read where it is none. A script ends at its first mistake. Statements that define
-    something belong in the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create.
-    --json prints one
-    object per line.
+    standard input is read where it is none. A script ends at its first mistake. Statements that define something belong
+    in the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create. --json prints one
+    object per line. On a terminal the program of PAGER shows a result that is longer than the screen.
     """
     if file is not None and commands:
         raise click.UsageError("give either -c or FILE")
-    session = Session(settings_of(project, quiet=as_json), SqlOutput(as_json))
+    session = Session(settings_of(project, quiet=as_json), SqlOutput(as_json), is_timed=timing)
     texts = [("<command>", text) for text in commands]
     if file is not None and str(file) != STANDARD_INPUT:
         texts = [(str(file), _read(file))]
@@ -60,6 +60,7 @@ def run_texts(session: Session, texts: Sequence[tuple[str, str]]) -> int:
 
 def run_text(session: Session, name: str, text: str) -> int:
     """Execute the statements of a text; the first failure is shown and ends it."""
+    from ds_dagster.cli.results.watching import timed
     from ds_dagster.questions.binding import with_fragment
 
     statements = parse_commands(name, text)
@@ -72,7 +73,8 @@ def run_text(session: Session, name: str, text: str) -> int:
         if statement is None:
             return 0
         try:
-            session.execute(statement, text)
+            with timed(session.is_timed):
+                session.execute(statement, text)
         except DsError as problem:
             session.output.failure(problem)
             return EXIT_BUG if isinstance(problem, InternalError) else EXIT_PROJECT

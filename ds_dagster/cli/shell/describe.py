@@ -110,7 +110,19 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
 
 
 QUERY_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "": ("name", "relation", "desired", "state", "since", "condition", "message", "hint", "next_retry", "attempts"),
+    "": (
+        "name",
+        "relation",
+        "desired",
+        "state",
+        "since",
+        "condition",
+        "message",
+        "hint",
+        "next_retry",
+        "attempts",
+        "log",
+    ),
     "metrics": ("name",),
     "state": ("name", "checkpoint_version", "fingerprint"),
 }

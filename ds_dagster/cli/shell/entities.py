@@ -112,7 +112,7 @@ def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
 def print_entity(session: Session, statement: PrintEntity) -> None:
     """Records as they come until Ctrl-C or the limit, with ``from_beginning`` those that are there too; of a table some
     rows, once."""
-    from ds_dagster.cli.commands.data import until_interrupted
+    from ds_dagster.cli.results.watching import until_interrupted
 
     store = session.store(statement.store)
     path = statement.path.parts

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ds_dagster.cli.output import jsonable, note, show_diagnostics, table
+from ds_dagster.cli.output import jsonable, note, show_diagnostics, table, table_text
+from ds_dagster.cli.results.pager import show_text
 from ds_dagster.errors import DsError, ProjectError
 from ds_dagster.questions.values import cell
 
@@ -39,7 +40,8 @@ class SqlOutput:
             self._line({"kind": kind, "columns": [{"name": n, "type": t} for n, t in names], "rows": shown})
             return
         numbers = [i for i, (_, type_) in enumerate(names) if type_ in ("BIGINT", "DOUBLE", "INTEGER")]
-        table([name for name, _ in names], [[_cell(row[n]) for n, _ in names] for row in shown], right=numbers)
+        headers = [name for name, _ in names]
+        show_text(table_text(headers, [[_cell(row[n]) for n in headers] for row in shown], right=numbers))
         note(f"{len(shown)} row{'' if len(shown) == 1 else 's'}")
 
     def document(self, kind: str, values: Mapping[str, Any]) -> None:

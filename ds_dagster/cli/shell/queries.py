@@ -19,7 +19,7 @@ SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING"
 
 def select(session: Session, statement: Interactive) -> None:
     """SELECT: answered once over views and tables, row by row over a stream or changelog."""
-    from ds_dagster.cli.commands.data import tell_freshness
+    from ds_dagster.cli.results.freshness import tell_freshness
     from ds_dagster.questions.answers import ask_select
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.following import check_endless, is_endless
@@ -39,8 +39,8 @@ def select(session: Session, statement: Interactive) -> None:
 
 
 def _follow(session: Session, question: Any) -> None:
-    from ds_dagster.cli.commands.data import until_interrupted
     from ds_dagster.cli.output import note
+    from ds_dagster.cli.results.watching import until_interrupted
     from ds_dagster.questions.following import OPERATION, follow
     from ds_dagster.questions.values import line
 

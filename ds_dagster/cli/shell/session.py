@@ -29,6 +29,7 @@ class Session:
     settings: Settings
     output: SqlOutput
     context: Context = field(default_factory=Context)
+    is_timed: bool = False
 
     def project(self) -> LoadedProject:
         """The project; unqualified names are completed with the names set by USE."""

@@ -32,11 +32,13 @@ PSQL = {
     r"\df": "LIST FUNCTIONS;",
 }
 """What psql's users type → the statement; ``\\d name`` describes a relation."""
+TIMING = r"\timing"
 HELP_TEXT = """\
 LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS | …;   DESCRIBE RELATION name;
 DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
 CREATE | UPDATE | DROP ENTITY path;   INSERT INTO ENTITY path VALUE('{"json": 1}');   GENERATE COLUMNS ENTITY path;
 TERMINATE | RESTART QUERY name;   USE DATABASE | SCHEMA | STORE name;   DESCRIBE CREATE …;
+\\timing shows how long each takes, or no longer.
 A statement ends with ;   Ctrl-C gives it up or ends what runs, Ctrl-D or exit leaves."""
 WORDS: tuple[str, ...] = (
     "LIST", "SHOW", "DESCRIBE", "PRINT", "SELECT", "CREATE", "UPDATE", "DROP", "INSERT INTO ENTITY", "GENERATE COLUMNS",
@@ -113,6 +115,10 @@ def run_shell(session: Session) -> int:
         if word in HELP:
             note(HELP_TEXT)
             continue
+        if word == TIMING:
+            session.is_timed = not session.is_timed
+            note(f"timing is {'on' if session.is_timed else 'off'}")
+            continue
         try:
             run_text(session, "<input>", as_statement(text))
         except KeyboardInterrupt:
@@ -163,7 +169,7 @@ def _keys() -> KeyBindings:
     def _enter(event: KeyPressEvent) -> None:
         """Execute complete statements, else begin a new line."""
         text = event.current_buffer.text
-        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP) or as_statement(text) != text:
+        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP, TIMING) or as_statement(text) != text:
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import PREFIX, timestamp
+from ds_dagster.orchestration.events import PREFIX, log_link, timestamp
 from ds_dagster.orchestration.health.cursor import Said
 from ds_dagster.orchestration.health.report import Event
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
@@ -32,7 +32,7 @@ class EngineHealth:
         status: of the engine that is there, or was last.
         is_needed: some job shall run, or a load was asked for.
         orphans: names of jobs that run without a definition.
-        log: path of its log on its machine.
+        log: where its log is read: a path on its machine, or an address.
     """
 
     status: EngineStatus
@@ -44,7 +44,7 @@ class EngineHealth:
     def read(cls, control: Control, orphans: Sequence[JobStatus]) -> "EngineHealth":
         """Read the journal. ``orphans``: of the project."""
         names = tuple(orphan.name for orphan in orphans)
-        return cls(control.engines()[0], is_needed(control), names, str(control.places.engine_log))
+        return cls(control.engines()[0], is_needed(control), names, control.log_place())
 
     @property
     def mark(self) -> str:
@@ -66,7 +66,7 @@ class EngineHealth:
             "pid": status.pid,
             "orphans": ", ".join(self.orphans),
             "version": status.version,
-            "log": dg.MetadataValue.path(self.log),
+            "log": log_link(self.log),
             "condition": status.condition,
             "message": status.message,
         }

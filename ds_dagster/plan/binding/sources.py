@@ -25,7 +25,7 @@ from ds_dagster.plan.binding.scope import Scope, Source, Visible, visible
 from ds_dagster.plan.binding.virtual import VirtualRelation, find_virtual
 from ds_dagster.plan.checks.constraints import bound_constraints, bound_quarantine, output_fields
 from ds_dagster.plan.checks.stacking import check_over
-from ds_dagster.plan.expressions.field_names import column_of, field_name, internal_alias, is_total_key
+from ds_dagster.plan.expressions.field_names import column_of, field_name, is_total_key, unused_alias
 from ds_dagster.plan.expressions.record_fields import record_fields
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Project
@@ -96,11 +96,7 @@ class Naming:
 
     def alias(self, written: str) -> str:
         """An internal alias: the written one, numbered when it is taken."""
-        base = internal_alias(written)
-        name, number = base, 1
-        while name in self.taken:
-            number += 1
-            name = f"{base}_{number}"
+        name = unused_alias(written, self.taken)
         self.taken.add(name)
         return name
 

@@ -8,12 +8,24 @@ ends the alias. After it there may also be a name that no column of a user can h
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 MARK = "$"
 
 
 def internal_alias(written: str) -> str:
     """A written alias as the first part of internal names."""
     return written.replace(MARK, "_")
+
+
+def unused_alias(written: str, taken: Set[str]) -> str:
+    """The same, numbered where other sources have it already."""
+    base = internal_alias(written)
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
 
 
 def field_name(alias: str, column: str) -> str:

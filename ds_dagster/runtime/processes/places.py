@@ -36,14 +36,19 @@ class Places:
         return self.state / "engine" / "start.lock"
 
     @property
+    def logs(self) -> Path:
+        """All logs."""
+        return self.state / "logs"
+
+    @property
     def engine_log(self) -> Path:
         """What the engine says."""
-        return self.state / "logs" / "engine.log"
+        return self.logs / "engine.log"
 
     @property
     def engine_output(self) -> Path:
         """Standard output and error of a detached engine, its JVM's included."""
-        return self.state / "logs" / "engine.out"
+        return self.logs / "engine.out"
 
     @property
     def checkpoints(self) -> Path:
@@ -52,4 +57,4 @@ class Places:
 
     def job_log(self, name: str) -> Path:
         """Log of one job."""
-        return self.state / "logs" / "jobs" / f"{safe_name(name)}.log"
+        return self.logs / "jobs" / f"{safe_name(name)}.log"

@@ -17,7 +17,7 @@ from ds_dagster.sql.expressions import RelationRef, WindowRef
 from ds_dagster.sql.grammar.group import GroupParser
 from ds_dagster.sql.grammar.join import JoinParser
 from ds_dagster.sql.grammar.match import MatchParser
-from ds_dagster.sql.grammar.sets import ASKED_ONCE, SET_OPERATIONS
+from ds_dagster.sql.grammar.sets import ASKED_ONCE, END_CLAUSES, ROWS_OF_VALUES, SET_OPERATIONS
 from ds_dagster.sql.grammar.window_forms import WINDOWS, WindowForm, window_words
 from ds_dagster.sql.hints.mistakes import UnreadableError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
@@ -127,12 +127,9 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         for words, (argument, parse) in _CLAUSES.items():
             if argument == "order":
                 windows = self.window_clause()
-            if self.at(words[0]) and words[0] in RESERVED:
-                self.need(*words)
-            elif not self.take(*words):
-                continue
-            self._finite |= argument in ASKED_ONCE
-            tree.set(argument, parse(self))
+            if self.at(words[0]) and self._begins(words):
+                self._finite |= argument in ASKED_ONCE
+                tree.set(argument, parse(self))
         self.replace_names(tree, windows)
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
@@ -190,11 +187,17 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         if token.token_type is TokenType.VAR and self.ahead().token_type is TokenType.L_PAREN:
             form = WINDOWS.get(token.text)
             if form is None:
-                raise self.refuse("SOURCE_UNSUPPORTED", source=f"{token.text.upper()}(…)")
+                raise self._not_a_source(token)
             return self._window(token, form)
         if self.at_any(_REFUSED_SOURCES):
             raise self.refuse("SOURCE_UNSUPPORTED", source=token.text.upper())
         return self._relation()
+
+    def _not_a_source(self, token: Token) -> UnreadableError:
+        written = f"{token.text.upper()}(…)"
+        if token.text in ROWS_OF_VALUES:
+            return self.refuse("FORM_INSTEAD", written=f"FROM {written}", instead=ROWS_OF_VALUES[token.text])
+        return self.refuse("SOURCE_UNSUPPORTED", source=written)
 
     def _relation(self) -> exp.Expression:
         parts = [self.identifier("a relation's name")]
@@ -278,23 +281,6 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
 
     def _having(self) -> exp.Expression:
         return exp.Having(this=self.expr())
-
-    def _order(self) -> exp.Expression:
-        return exp.Order(expressions=self.separated(self._ordered))
-
-    def _limit(self) -> exp.Expression:
-        return exp.Limit(expression=self._row_count())
-
-    def _offset(self) -> exp.Expression:
-        return exp.Offset(expression=self._row_count())
-
-    def _row_count(self) -> exp.Expression:
-        token = self.need_symbol(TokenType.NUMBER, "a whole number")
-        if not token.text.isdecimal():
-            raise self.refuse("SYNTAX_EXPECTED", token, expected="a whole number", found=token.text)
-        count = exp.Literal.number(token.text)
-        count.update_positions(token)
-        return count
 
     # WITH
 
@@ -380,8 +366,6 @@ _CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expressio
     ("where",): ("where", QueryParser._where),
     ("group", "by"): ("group", QueryParser.group),
     ("having",): ("having", QueryParser._having),
-    ("order", "by"): ("order", QueryParser._order),
-    ("limit",): ("limit", QueryParser._limit),
-    ("offset",): ("offset", QueryParser._offset),
+    **END_CLAUSES,
 }
 _QUERY_CLAUSES = frozenset(words[0] for words in _CLAUSES) | frozenset(SET_OPERATIONS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ds_dagster.sql.cursor import RESERVED
 from ds_dagster.sql.expressions import AskedTree
 from ds_dagster.sql.grammar.expression import ExpressionParser
 
@@ -21,8 +24,16 @@ SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "intersect": (2, exp.Intersect),
 }
 """Word → how tight it binds, and its node."""
-ASKED_ONCE = frozenset({"order", "limit", "offset"})
-"""Clauses behind the last SELECT of a set operation that belong to all of it."""
+_NUMBERS = (
+    "a row for each number of a relation's row: FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH "
+    "ORDINALITY AS t(e, i); constants in ds query: FROM (VALUES (1), (2)) AS t(i)"
+)
+ROWS_OF_VALUES: dict[str, str] = {
+    "unnest": "it behind a relation: FROM relation CROSS JOIN UNNEST(array) AS t(name); constants in ds query: FROM "
+    "(VALUES (1), (2)) AS t(name)",
+    **dict.fromkeys(("generate_series", "range", "sequence"), _NUMBERS),
+}
+"""Function that makes rows of values → what works in the place of it as the first source."""
 MOST_NAMED_PARTS = 64
 """Sub-selects that names of WITH may stand for in one query: each is computed on its own."""
 
@@ -107,7 +118,7 @@ class SetOperationParser(ExpressionParser):
 
     def _operand(self) -> AskedTree:
         if self.at("values"):
-            return self._values()
+            return self._ended(self._values())
         if not self.at_symbol(TokenType.L_PAREN):
             return self._select_clauses()
         token = self.next_token()
@@ -130,6 +141,37 @@ class SetOperationParser(ExpressionParser):
             if len(row.expressions) != width:
                 raise self.refuse("VALUES_ROW_WIDTH", token, row=place, count=len(row.expressions), first=width)
         return values
+
+    def _ended(self, tree: exp.Values) -> exp.Values:
+        """VALUES with ``[ORDER BY] [LIMIT] [OFFSET]``."""
+        for words, (argument, parse) in END_CLAUSES.items():
+            if self.at(words[0]) and self._begins(words):
+                tree.set(argument, parse(self))
+        return tree
+
+    def _begins(self, words: tuple[str, ...]) -> bool:
+        """Consume the words of a clause after its first was seen; a name may be spelled like it."""
+        if words[0] in RESERVED:
+            self.need(*words)
+            return True
+        return bool(self.take(*words))
+
+    def _order(self) -> exp.Expression:
+        return exp.Order(expressions=self.separated(self._ordered))
+
+    def _limit(self) -> exp.Expression:
+        return exp.Limit(expression=self._row_count())
+
+    def _offset(self) -> exp.Expression:
+        return exp.Offset(expression=self._row_count())
+
+    def _row_count(self) -> exp.Expression:
+        token = self.need_symbol(TokenType.NUMBER, "a whole number")
+        if not token.text.isdecimal():
+            raise self.refuse("SYNTAX_EXPECTED", token, expected="a whole number", found=token.text)
+        count = exp.Literal.number(token.text)
+        count.update_positions(token)
+        return count
 
     def _row_of_values(self) -> exp.Tuple:
         return exp.Tuple(expressions=self.listed(self.expr))
@@ -167,3 +209,13 @@ class SetOperationParser(ExpressionParser):
 
 def _size(tree: AskedTree) -> int:
     return 1 + sum(1 for _ in tree.find_all(exp.Subquery))
+
+
+END_CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[Any], exp.Expression]]] = {
+    ("order", "by"): ("order", SetOperationParser._order),
+    ("limit",): ("limit", SetOperationParser._limit),
+    ("offset",): ("offset", SetOperationParser._offset),
+}
+"""Words of a clause at the end of a query → argument of the node, and what reads the rest of it."""
+ASKED_ONCE = frozenset(argument for argument, _ in END_CLAUSES.values())
+"""Clauses behind the last SELECT of a set operation that belong to all of it."""

@@ -94,6 +94,10 @@ def test_a_statement_over_lines_completion_and_history(terminal: Terminal, proje
     terminal.wait_for(r"d @ warehouse>")
     terminal.send("CREATE STREAM s (x INTEGER)\x03")
     terminal.wait_for(r"warehouse>")
+    terminal.send("\\timing\r")
+    terminal.wait_for(r"timing is on")
+    terminal.send("SELECT 1 AS n;\r")
+    terminal.wait_for(r"time: [\d.,]+ ms")
     terminal.send("exit\r")
     assert terminal.process.wait(SECONDS) == 0
     history = (project / ".ds" / "sql_history").read_text(encoding="utf-8")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
+from pathlib import Path
 
+from ds_dagster.plan.expressions import field_names
 from ds_dagster.plan.expressions.field_names import (
     alias_of,
     column_of,
@@ -43,3 +46,14 @@ def test_only_the_key_of_a_total_looks_like_one() -> None:
     for alias, column in product(ALIASES[:50], ("all", "$all", "$$all", *TEXTS)):
         assert is_total_key(total_key(alias))
         assert not is_total_key(field_name(alias, column))
+
+
+def test_nothing_else_makes_or_reads_them() -> None:
+    """The form is known to one module: elsewhere no text is put together with the mark, or cut at it."""
+    whole = Path(field_names.__file__).parents[2]
+    places = [folder for name in ("plan", "spark", "questions") for folder in sorted((whole / name).rglob("*.py"))]
+    form = re.compile(
+        r"\}\$\{[a-z_.]*(name|column|ROWTIME)|partition\(.\$.\)|split\(.\$.\)|field_names import.*\bMARK\b"
+    )
+    own = Path(field_names.__file__)
+    assert not [str(p.relative_to(whole)) for p in places if p != own and form.search(p.read_text())]

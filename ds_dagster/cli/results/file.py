@@ -1,0 +1,74 @@
+"""Results that are written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TextIO
+
+import click
+
+from ds_dagster.durable import make_folder, write_whole
+from ds_dagster.errors import error
+
+SHAPES: Mapping[str, str] = MappingProxyType(
+    {f".{shape}": shape for shape in ("csv", "tsv", "json", "jsonl", "parquet")}
+)
+"""Ending of a file's name → format of what is written."""
+ROW_BY_ROW = ("csv", "tsv", "jsonl")
+"""Formats of files that rows are appended to as they come."""
+
+
+class ResultFile(click.Path):
+    """A file whose ending says how rows are written."""
+
+    name = "file"
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path."""
+        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
+        if path.suffix.lower() not in SHAPES:
+            self.fail(f"{value} has to end in one of {', '.join(SHAPES)}", param, ctx)
+        return path
+
+
+def shape_of(path: Path) -> str:
+    """The format its ending stands for."""
+    return SHAPES[path.suffix.lower()]
+
+
+def write_result(path: Path, content: bytes | memoryview) -> None:
+    """Make the file or replace it, as a whole.
+
+    Raises:
+        UserError: RESULT_FILE_UNWRITABLE.
+    """
+    with _writable(path):
+        write_whole(path, content)
+
+
+@contextmanager
+def growing(path: Path) -> Iterator[TextIO]:
+    """A new file that rows are appended to.
+
+    Raises:
+        UserError: RESULT_FILE_UNWRITABLE.
+    """
+    with _writable(path):
+        make_folder(path.parent)
+        stream = path.open("w", encoding="utf-8", newline="")
+    with stream:
+        yield stream
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise error("RESULT_FILE_UNWRITABLE", file=str(path), reason=problem.strerror or str(problem)) from problem
