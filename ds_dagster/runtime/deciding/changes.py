@@ -13,6 +13,7 @@ from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.held import over_state_of
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.identity.source_names import kept_names
+from ds_dagster.plan.identity.state_order import has_order_of_plan, shows_in_order
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import (
     BrokenRelation,
@@ -97,11 +98,13 @@ def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> Job
 
 def _going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> tuple[JobSpec, BoundQuery]:
     spec, stored = job_spec(project, query), JobSpec.from_json(job.spec)
-    if not stored.source_names and query.keeps_state_of(stored.state_signature):
+    is_ordered = stored.ordered_state or (job.fingerprint == query.fingerprint and shows_in_order(query))
+    if is_ordered and not stored.source_names and query.keeps_state_of(stored.state_signature):
         return spec, query
     old = definition_of(job, project.settings)
     names = {} if old is None else kept_names(old, query)
-    if names:
+    spec = replace(spec, ordered_state=stored.ordered_state or (old is not None and has_order_of_plan(old)))
+    if names or not spec.ordered_state:
         spec = replace(spec, source_names=tuple(sorted(names.items())))
         query = recompiled(spec, project.settings)[1]
     if old is not None and old.state_signature != query.state_signature:
@@ -243,8 +246,8 @@ def _compiled(
     replaced: dict[str, dict[str, str]] = {}
     for store, name, text in spec.store_values:
         replaced.setdefault(store, {})[name] = text
-    names = dict(spec.source_names)
-    project = compile_slice(statements, replace(settings, store_values=replaced, source_names=names))
+    of_job = replace(settings, source_names=dict(spec.source_names), ordered_state=spec.ordered_state)
+    project = compile_slice(statements, replace(of_job, store_values=replaced))
     name = spec.name if statements is spec.slice else next(iter(project.queries), "")
     query = project.queries.get(name)
     if query is None:
