@@ -30,11 +30,15 @@ def answer_of(
         now: epoch seconds.
 
     Raises:
-        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED.
+        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY.
     """
     if change.renamed_from:
         return _renamed(connection, project, query, change, request, now)
     job = rows.jobs(connection, [query.name]).get(query.name)
+    if job is None:
+        desired.check_name_free(query.name, rows.jobs(connection))
+    elif job.is_renamed:
+        raise desired.underway(job)
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
     status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
@@ -53,6 +57,7 @@ def _renamed(
     job = rows.jobs(connection, [former]).get(former)
     if job is None:
         raise error("RENAME_REFUSED", name=query.name, former=former, reason="it has the new name since a moment ago")
+    desired.check_name_free(query.name, {name: row for name, row in rows.jobs(connection).items() if name != former})
     status = rows.statuses(connection, [former]).get(former, StatusRow(former))
     spec = spec_going_on(project, query, job)
     answer = desired.renamed(Asked(request.action, request.by, now, spec), change, job, status)

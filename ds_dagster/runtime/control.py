@@ -206,7 +206,7 @@ class Control:
             done = []
             for name in names:
                 job = rows.jobs(connection, [name])[name]
-                if job.desired == "STOPPED" and not is_halted(job) and not job.becomes:
+                if job.desired == "STOPPED" and not is_halted(job) and (not job.becomes or job.action == "stop"):
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
                 row = desired.stopped(job, requested_by, self.clock.now())
