@@ -8,7 +8,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding import desired
-from ds_dagster.runtime.deciding.changes import check_consent, spec_going_on
+from ds_dagster.runtime.deciding.changes import check_consent, over_checkpoint, spec_going_on
 from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.deciding.versions import check_not_underway
@@ -42,8 +42,11 @@ def answer_of(
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
     status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
-    is_fresh = job is None or request.action == "reset"
-    spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
+    if request.made_by is not None:
+        spec = over_checkpoint(project, query, request.made_by)[0]
+    else:
+        is_fresh = job is None or request.action == "reset"
+        spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
     answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
     if answer.row is not None:
         check_not_underway(query.name, rows.versions(connection, query.name))

@@ -10,10 +10,12 @@ import pytest
 from ds_dagster.errors import DsError, UserError, error
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.changes import recompiled, why_not_over
 from ds_dagster.runtime.deciding.permissions import action_for
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.planning.planned import PlannedChange, planned_changes
 from ds_dagster.runtime.planning.running import Running
-from ds_dagster.runtime.status import Change, JobStatus
+from ds_dagster.runtime.status import RESTORED, Change, JobStatus
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock
@@ -337,6 +339,23 @@ def test_stop_gives_up_what_the_store_has_refused(house: House, is_stopped: bool
     house.control.ensure(compiled(house.settings, VIEW.format("old")), ["old"])
     house.tick(times=2)
     assert house.host.orders[-1].name == "old"
+
+
+def test_a_reset_onto_the_checkpoint_of_a_savepoint_goes_on_as_its_definition_did(house: House) -> None:
+    """The relation it reads has another name since, and it shows less of its groups."""
+    reader = "CREATE CHANGELOG c AS SELECT k, COUNT(*) AS c, SUM(n) AS t FROM {} GROUP BY k;\n"
+    started(house, STREAM.format("old") + reader.format("old"), "old", "c")
+    saved = JobSpec.from_json(house.control.running().jobs["c"].spec)
+    for text in (STREAM.format("new") + reader.format("new"), STREAM.format("new") + READER.format("new")):
+        project = compiled(house.settings, text)
+        assert not why_not_over(project, project.queries["c"], saved)
+        house.control.ensure(project, ["c"], "reset", allow=(RESTORED,), made_by=saved)
+        spec = JobSpec.from_json(house.control.running().jobs["c"].spec)
+        assert spec.source_names == (("default.public.new", "default_public_old"),)
+        assert recompiled(spec, house.settings)[1].keeps_state_of(saved.state_signature)
+        assert house.control.changes(project, ["c"])[0].verdict == "unchanged"
+    other = compiled(house.settings, STREAM.format("new") + READER.format("new").replace("GROUP", "WHERE n > 1 GROUP"))
+    assert "another state" in why_not_over(other, other.queries["c"], saved)
 
 
 OTHERS = {

@@ -38,11 +38,13 @@ _HINT_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action, and the permitted effects of a reset on the sinks."""
+    """An action, and the permitted effects of a reset on the sinks. ``made_by``: the definition that made the
+    checkpoint which a reset begins with; None: it begins with none."""
 
     action: Action
     by: str
     allow: Collection[Consent] = ()
+    made_by: JobSpec | None = None
 
     @property
     def begins(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.runtime.deciding.changes import changes_of, recompiled, spec_going_on
+from ds_dagster.runtime.deciding.changes import changes_of, recompiled, spec_going_on, why_not_over
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from tests.plan.identity.edits import compiled, job_row
 from tests.plan.identity.test_source_names import STREAM
@@ -47,6 +47,8 @@ def test_a_checkpoint_of_an_earlier_version_is_kept_where_its_order_is_known(tmp
     assert change.verdict == verdict
     spec = spec_going_on(new, new.queries["s"], row)
     assert spec.ordered_state is ordered
+    refused = why_not_over(new, new.queries["s"], JobSpec.from_json(row.spec))
+    assert bool(refused) is (verdict == "needs_new_checkpoint")
     groups = [node for node in recompiled(spec, new.settings)[1].plan.walk() if isinstance(node, Aggregate)]
     assert all(node.held is ordered for node in groups)
 
