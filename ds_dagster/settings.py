@@ -110,6 +110,8 @@ class Settings:
             resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
         source_names: qualified relation → name that it has as a source in a checkpoint, where that is the name of a
             relation that was renamed since. Of one job, never of a project.
+        ordered_state: results of aggregates lie in the state in the order of the plan; False: in that of Spark, as
+            checkpoints of earlier versions have them. Of one job, never of a project.
     """
 
     root: Path
@@ -127,6 +129,7 @@ class Settings:
     file: str = ""
     store_values: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     source_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    ordered_state: bool = True
 
 
 _TEXT = ("database", "schema", "store", "views", "journal", "environment")

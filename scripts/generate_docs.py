@@ -397,7 +397,7 @@ VARIABLES: Mapping[str, str] = {
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""
-NOT_WRITTEN = ("root", "file", "overlay", "store_values", "source_names", "engine", "spark")
+NOT_WRITTEN = ("root", "file", "overlay", "store_values", "source_names", "ordered_state", "engine", "spark")
 PATHS: Mapping[str, str] = {"sql": "sql", "state": ".ds"}
 EXAMPLE = """```toml
 [tool.ds-dagster]

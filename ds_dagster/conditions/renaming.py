@@ -18,6 +18,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "change that in a step of its own; without the line `@renamed_from {former}` {name} starts over as a new query",
     ),
     Condition(
+        "RENAME_UNDERWAY",
+        "user",
+        "{former} is becoming {name} at this moment",
+        "try again when it runs as {name}; a running engine changes the name, `ds ps` shows what it waits for",
+    ),
+    Condition(
         "RENAME_TARGET_TAKEN",
         "user",
         "the table of {former} cannot get the name {name}: another object has it",

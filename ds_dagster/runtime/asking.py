@@ -8,7 +8,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding import desired
-from ds_dagster.runtime.deciding.changes import check_consent, spec_going_on
+from ds_dagster.runtime.deciding.changes import check_consent, over_checkpoint, spec_going_on
 from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.deciding.versions import check_not_underway
@@ -30,16 +30,23 @@ def answer_of(
         now: epoch seconds.
 
     Raises:
-        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED.
+        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY.
     """
     if change.renamed_from:
         return _renamed(connection, project, query, change, request, now)
     job = rows.jobs(connection, [query.name]).get(query.name)
+    if job is None:
+        desired.check_name_free(query.name, rows.jobs(connection))
+    elif job.is_renamed:
+        raise desired.underway(job)
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
     status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
-    is_fresh = job is None or request.action == "reset"
-    spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
+    if request.made_by is not None:
+        spec = over_checkpoint(project, query, request.made_by)[0]
+    else:
+        is_fresh = job is None or request.action == "reset"
+        spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
     answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
     if answer.row is not None:
         check_not_underway(query.name, rows.versions(connection, query.name))
@@ -53,6 +60,7 @@ def _renamed(
     job = rows.jobs(connection, [former]).get(former)
     if job is None:
         raise error("RENAME_REFUSED", name=query.name, former=former, reason="it has the new name since a moment ago")
+    desired.check_name_free(query.name, {name: row for name, row in rows.jobs(connection).items() if name != former})
     status = rows.statuses(connection, [former]).get(former, StatusRow(former))
     spec = spec_going_on(project, query, job)
     answer = desired.renamed(Asked(request.action, request.by, now, spec), change, job, status)

@@ -24,6 +24,7 @@ from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_halted
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
@@ -169,6 +170,7 @@ class Control:
         requested_by: str = "",
         *,
         allow: Collection[Consent] = (),
+        made_by: JobSpec | None = None,
     ) -> Sequence[Ensured]:
         """Write down what is wanted of some queries; the engine does it. All or nothing: a refusal writes nothing, so
         callers that want partial success ask name by name.
@@ -181,6 +183,7 @@ class Control:
                 ``reset``: a new checkpoint version. ``stop``: run no more.
             requested_by: shown in the history.
             allow: permitted effects of a reset on the sinks; none by default.
+            made_by: definition that made the checkpoint which is in the place of the new version already.
 
         Raises:
             UserError: DEFINITION_CHANGED (its hint says restart or reset), RESET_WOULD_DOUBLE, JOB_UNKNOWN,
@@ -196,7 +199,7 @@ class Control:
         self.journal.create()
         jobs = self._jobs()
         changes = {change.name: change for change in changes_of(project, queries, jobs)}
-        request = Request(action, requested_by, allow)
+        request = Request(action, requested_by, allow, made_by)
         with self.journal.write() as connection:
             answers = [answer_of(connection, project, q, changes[q.name], request, self.clock.now()) for q in queries]
             self._refuse(queries, answers)
@@ -215,7 +218,7 @@ class Control:
             done = []
             for name in names:
                 job = rows.jobs(connection, [name])[name]
-                if job.desired == "STOPPED" and not is_halted(job) and not job.becomes:
+                if job.desired == "STOPPED" and not is_halted(job) and (not job.becomes or job.action == "stop"):
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
                 row = desired.stopped(job, requested_by, self.clock.now())

@@ -80,6 +80,8 @@ class HandOvers:
         answered, failure = outcomes.get(name, (None, None))
         if answered != request:
             if name not in self._under_way and self._retry_at.get(name, 0.0) <= self.clock.monotonic():
+                if turn.step == "rename" and not turn.job.is_renamed:
+                    return self._begin_renaming(turn)
                 self._under_way[name] = request
                 self.host.run_errand(self._errand_of(turn))
             return False
@@ -112,17 +114,29 @@ class HandOvers:
         tried = replace(
             before, attempts=before.attempts + 1, streak=streak.to_json(), next_retry=now + delay, **told(failure)
         )
-        return self._tried(turn, tried, _tried_again(turn, tried, now, because), statuses)
+        is_refused = turn.step == "rename" and failure.condition == "RENAME_TARGET_TAKEN"
+        row = _without_renaming(turn.job) if is_refused else None
+        return self._tried(turn, tried, _tried_again(turn, tried, now, because), statuses, row)
 
-    def _tried(self, turn: Turn, status: StatusRow, history: Transition, statuses: dict[str, StatusRow]) -> bool:
-        """A version rests before its last step, and says why."""
+    def _tried(
+        self,
+        turn: Turn,
+        status: StatusRow,
+        history: Transition,
+        statuses: dict[str, StatusRow],
+        row: JobRow | None = None,
+    ) -> bool:
+        """A version rests before its last step, and says why. ``row``: what the job is from here on."""
         with self.journal.write() as connection:
             if not self._is_current(connection, turn):
                 return True
+            if row is not None:
+                rows.mark_job(connection, row)
+                bump_revision(connection)
             rows.save_statuses(connection, [status], writer=self.lease.row.token)
             rows.add_transitions(connection, [history])
         statuses[status.name] = status
-        return False
+        return row is not None
 
     def _errand_of(self, turn: Turn) -> Errand:
         order = self.order(turn.other.name)
@@ -171,6 +185,14 @@ class HandOvers:
         statuses.pop(turn.other.name, None)
         return True
 
+    def _begin_renaming(self, turn: Turn) -> bool:
+        """From here on its tables may have their new names, whatever is asked for."""
+        with self.journal.write() as connection:
+            if self._is_current(connection, turn):
+                rows.mark_job(connection, replace(turn.job, action="renaming"))
+                bump_revision(connection)
+        return True
+
     def _rename(self, turn: Turn, statuses: dict[str, StatusRow]) -> bool:
         """The tables have their new names: the job gets its own, with its history."""
         now, former = self.clock.now(), turn.job.name
@@ -194,6 +216,11 @@ class HandOvers:
         self.lease.renew(connection)
         stored = rows.jobs(connection, [turn.job.name, turn.other.name])
         return stored == {row.name: row for row in (turn.job, turn.other)}
+
+
+def _without_renaming(job: JobRow) -> JobRow:
+    """A job whose tables keep their names: the store has refused the others."""
+    return replace(job, becomes="") if job.action == "stop" else replace(job, action="rename")
 
 
 def _transition(turn: Turn, row: JobRow, now: float, failure: DsError | None, because: str) -> Transition:

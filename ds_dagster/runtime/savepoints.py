@@ -147,6 +147,20 @@ class Savepoints:
             raise error("SAVEPOINT_UNKNOWN", name=query, savepoint=name, nearest=did_you_mean(name, by_name))
         return by_name[name]
 
+    def of_job(self, query: str, job: str, name: str) -> Savepoint:
+        """One savepoint of a query, or of the same job under a former name.
+
+        Args:
+            query: its name today.
+            job: its identity.
+            name: of the savepoint.
+
+        Raises:
+            UserError: SAVEPOINT_UNKNOWN. ExternalError: SAVEPOINT_UNREADABLE.
+        """
+        own = [saved for saved in self.all() if (saved.job, saved.name) == (job, name)]
+        return max(own, key=lambda saved: (saved.query == query, saved.taken)) if own else self.get(query, name)
+
     def delete(self, savepoint: Savepoint) -> None:
         """Remove it for good: first its name.
 

@@ -197,7 +197,7 @@ class PlanCompiler:
             keys = [sf.col(names.WINDOW), *(keys or key_of_all(node.window))]
         calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
-        frame = all_computed(frame, [field(call.name) for call in node.calls]) if node.held else frame
+        frame = all_computed(frame, node.calls) if node.held and node.calls else frame
         output = [
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
             for f in node.output

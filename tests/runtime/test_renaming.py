@@ -10,10 +10,12 @@ import pytest
 from ds_dagster.errors import DsError, UserError, error
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.changes import recompiled, why_not_over
 from ds_dagster.runtime.deciding.permissions import action_for
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.planning.planned import PlannedChange, planned_changes
 from ds_dagster.runtime.planning.running import Running
-from ds_dagster.runtime.status import Change, JobStatus
+from ds_dagster.runtime.status import RESTORED, Change, JobStatus
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock
@@ -160,6 +162,7 @@ def test_a_store_that_fails_is_tried_again_and_says_why(house: House) -> None:
     assert house.control.status("old").condition == "RENAME_TARGET_TAKEN"
     assert not house.host.under_way
     house.tick(seconds=120)
+    house.tick()
     assert house.host.under_way
     drive(house)
 
@@ -285,3 +288,109 @@ def test_a_line_whose_job_is_gone_or_whose_query_has_its_own_job_has_no_effect(h
     assert change(house, after).verdict == "unchanged"
     orphans: list[JobStatus] = list(house.control.orphans(compiled(house.settings, after)))
     assert [status.name for status in orphans] == ["old"]
+
+
+def under_way(house: House) -> None:
+    """The engine gives the table its new name at this moment, or has done so already."""
+    started(house, VIEW.format("old"), "old")
+    renamed(house, TAG.format("old") + VIEW.format("new"))
+    house.tick(times=4)
+    assert house.host.under_way
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_stop_while_the_table_gets_its_name_ends_it_first(house: House, is_killed: bool) -> None:
+    """The table may have its new name: under the old one the query would go on over an empty table."""
+    under_way(house)
+    assert house.control.stop(["old"])[0].outcome == "stopped"
+    house.host.does()
+    if is_killed:
+        house.begin()
+    for _ in range(6):
+        house.tick()
+        if house.host.under_way:
+            house.host.does()
+    assert [(s.name, s.desired, s.state) for s in house.control.statuses()] == [("new", "STOPPED", "STOPPED")]
+    assert "new" not in [order.name for order in house.host.orders]
+
+
+def test_a_stop_goes_on_to_the_new_name_unless_it_is_asked_for_again(house: House) -> None:
+    under_way(house)
+    house.control.stop(["old"])
+    renamed(house, TAG.format("old") + VIEW.format("new"))
+    drive(house)
+    assert [(s.name, s.desired) for s in house.control.statuses()] == [("new", "RUNNING")]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_stop_gives_up_what_the_store_has_refused(house: House, is_stopped: bool) -> None:
+    under_way(house)
+    if is_stopped:
+        house.control.stop(["old"])
+    for _ in range(4):
+        if house.host.under_way:
+            house.host.does(error("RENAME_TARGET_TAKEN", former="old", name="new"))
+        house.tick()
+    house.control.stop(["old"])
+    house.tick(seconds=120)
+    house.tick(times=3)
+    assert not house.host.under_way
+    assert [(s.name, s.desired) for s in house.control.statuses()] == [("old", "STOPPED")]
+    house.control.ensure(compiled(house.settings, VIEW.format("old")), ["old"])
+    house.tick(times=2)
+    assert house.host.orders[-1].name == "old"
+
+
+def test_a_reset_onto_the_checkpoint_of_a_savepoint_goes_on_as_its_definition_did(house: House) -> None:
+    """The relation it reads has another name since, and it shows less of its groups."""
+    reader = "CREATE CHANGELOG c AS SELECT k, COUNT(*) AS c, SUM(n) AS t FROM {} GROUP BY k;\n"
+    started(house, STREAM.format("old") + reader.format("old"), "old", "c")
+    saved = JobSpec.from_json(house.control.running().jobs["c"].spec)
+    for text in (STREAM.format("new") + reader.format("new"), STREAM.format("new") + READER.format("new")):
+        project = compiled(house.settings, text)
+        assert not why_not_over(project, project.queries["c"], saved)
+        house.control.ensure(project, ["c"], "reset", allow=(RESTORED,), made_by=saved)
+        spec = JobSpec.from_json(house.control.running().jobs["c"].spec)
+        assert spec.source_names == (("default.public.new", "default_public_old"),)
+        assert recompiled(spec, house.settings)[1].keeps_state_of(saved.state_signature)
+        assert house.control.changes(project, ["c"])[0].verdict == "unchanged"
+    other = compiled(house.settings, STREAM.format("new") + READER.format("new").replace("GROUP", "WHERE n > 1 GROUP"))
+    assert "another state" in why_not_over(other, other.queries["c"], saved)
+
+
+OTHERS = {
+    "the old name": (VIEW.format("old"), "old", "restart"),
+    "another name": (TAG.format("old") + VIEW.format("newer"), "newer", "restart"),
+    "another definition": (TAG.format("old") + VIEW.format("new").replace("(*)", "(*) + 1"), "new", "restart"),
+    "a new job": (VIEW.format("new"), "new", "ensure"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_nothing_else_is_made_of_it_meanwhile(house: House, case: str) -> None:
+    sql, name, action = OTHERS[case]
+    under_way(house)
+    with pytest.raises(UserError, match="is becoming new") as refused:
+        house.control.ensure(compiled(house.settings, sql), [name], action, "eve")  # type: ignore[arg-type]
+    assert refused.value.condition == "RENAME_UNDERWAY"
+    drive(house)
+    assert [status.name for status in house.control.statuses()] == ["new"]
+
+
+def test_a_name_that_a_job_is_about_to_get_is_taken(house: House) -> None:
+    started(house, VIEW.format("old") + STREAM.format("more"), "old", "more")
+    renamed(house, TAG.format("old") + VIEW.format("new"))
+    for sql in (VIEW.format("new"), TAG.format("more") + STREAM.format("new")):
+        with pytest.raises(UserError) as refused:
+            renamed(house, sql)
+        assert refused.value.condition == "RENAME_UNDERWAY"
+    drive(house)
+
+
+def test_no_version_is_built_beside_a_query_that_gets_another_name(house: House) -> None:
+    started(house, VIEW.format("old"), "old")
+    renamed(house, TAG.format("old") + VIEW.format("new"))
+    with pytest.raises(UserError) as refused:
+        other = VIEW.format("old").replace("FROM a", "FROM a WHERE n > 1")
+        Versions(house.control, "ann").stage(compiled(house.settings, other), "old")
+    assert refused.value.condition == "RENAME_UNDERWAY"

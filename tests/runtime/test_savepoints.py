@@ -137,3 +137,12 @@ def test_a_ledger_gives_the_end_of_a_query_without_time(tmp_path: Path) -> None:
     timed = checkpoint(tmp_path / "timed", OWN, 7)
     assert entry_at(gone, end, timed, 7) == "", "a ledger has no event time"
     assert entry_at(gone, Tip(41, tip.offsets), saved.checkpoint, 7) == "", "nor an old ledger offsets"
+
+
+def test_those_of_a_former_name_are_found_by_their_job(tmp_path: Path, place: Path) -> None:
+    savepoints = Savepoints(tmp_path / "saved")
+    take(tmp_path, place, "one")
+    assert savepoints.of_job("r", "dev.j.q", "one").query == "q"
+    assert condition(lambda: savepoints.of_job("r", "dev.j.q", "two")) == "SAVEPOINT_UNKNOWN"
+    assert condition(lambda: savepoints.of_job("r", "dev.j.r", "one")) == "SAVEPOINT_UNKNOWN"
+    assert savepoints.of_job("q", "dev.other.q", "one").job == "dev.j.q"

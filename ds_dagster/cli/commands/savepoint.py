@@ -19,6 +19,7 @@ from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.runtime.checkpoint_switch import entry_at
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.changes import why_not_over
 from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
 from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
 from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
@@ -77,7 +78,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
     about = Savepoint(
         name="",
         query=name,
-        job=control.journal.identity().job_id(job.identity or name),
+        job=_job(control, job.identity or name),
         origin=0,
         version=job.checkpoint_version,
         tip=Tip(0),
@@ -119,8 +120,11 @@ def restore_command(
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
     if query not in loaded.queries:
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, list(loaded.queries)))
-    saved = Savepoints(folder or settings.state / SAVEPOINTS).get(query, savepoint)
-    restore = Restore(loaded, control, loaded.queries[query], control.status(query), saved)
+    status = control.status(query)
+    savepoints = Savepoints(folder or settings.state / SAVEPOINTS)
+    job = _job(control, status.identity or query) if control.journal.exists() else ""
+    saved = savepoints.of_job(query, job, savepoint)
+    restore = Restore(loaded, control, loaded.queries[query], status, saved)
     decided = restore.decided(may_double=allow is not None)
     does = DOES[decided.how or ""].format(tip=saved.tip.batch)
     after = None if dry_run else restore.carried_out(decided)
@@ -174,7 +178,12 @@ class Restore:
         if decided.how in ("at_sink", "after_sink") and newest is not None:
             adopt(self.project, self.query, self._identity(version), newest)
         (ensured,) = self.control.ensure(
-            self.project, [name], "reset", f"{REQUESTED_BY} restore {self.savepoint.name}", allow=(RESTORED,)
+            self.project,
+            [name],
+            "reset",
+            f"{REQUESTED_BY} restore {self.savepoint.name}",
+            allow=(RESTORED,),
+            made_by=self.savepoint.definition,
         )
         self.control.ensure_engine()
         (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
@@ -182,7 +191,7 @@ class Restore:
 
     @property
     def _is_fork(self) -> bool:
-        return self.savepoint.job != self.control.journal.identity().job_id(self.status.identity or self.query.name)
+        return self.savepoint.job != _job(self.control, self.status.identity or self.query.name)
 
     def _identity(self, version: int) -> SinkIdentity:
         return self.control.journal.identity().sink(self.status.writes_as, version)
@@ -209,8 +218,8 @@ class Restore:
 
     def _saved(self, is_same_version: bool, is_same_history: bool) -> SavedState:
         saved = self.savepoint
-        signature = saved.definition.state_signature
-        return SavedState(signature, saved.tip, is_same_version, is_same_history, saved.targets)
+        unfit = why_not_over(self.project, self.query, saved.definition)
+        return SavedState(unfit, saved.tip, is_same_version, is_same_history, saved.targets)
 
     def _following(self, decided: Restoring) -> str:
         """The entry of the offset log for the batch that ends where the sinks do: of the former checkpoint, which has
@@ -218,6 +227,10 @@ class Restore:
         end = decided.end
         assert end is not None
         return entry_at(self._place, end, self.savepoint.checkpoint, self.savepoint.tip.batch)
+
+
+def _job(control: Control, identity: str) -> str:
+    return control.journal.identity().job_id(identity)
 
 
 def _check_host(control: Control, name: str) -> None:

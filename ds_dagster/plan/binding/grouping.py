@@ -51,9 +51,12 @@ def _is_over(call: exp.Expression) -> bool:
 
 
 class Grouping:
-    """The groups of one SELECT and the aggregates found on the way."""
+    """The groups of one SELECT and the aggregates found on the way. ``held``: of an aggregate of Spark."""
 
-    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node, naming: Naming) -> None:
+    def __init__(
+        self, scope: Scope, tree: exp.Select, source: Planned, below: Node, naming: Naming, *, held: bool = True
+    ) -> None:
+        self._held = held
         self.scope = scope
         self.tree = tree
         self.source = source
@@ -210,7 +213,7 @@ class Grouping:
             self.aggregates.add("COUNT", None, None, BIGINT)
         calls = tuple(self.aggregates.calls.values())
         if self._is_native():
-            return Aggregate(self.below, tuple(self.group), calls, self.window, updates)
+            return Aggregate(self.below, tuple(self.group), calls, self.window, updates, self._held)
         return DeltaAggregate(weighted(self.below), tuple(self.group), calls)
 
     def _is_native(self) -> bool:

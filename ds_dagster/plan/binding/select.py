@@ -256,7 +256,7 @@ class SelectBinder:
         having = tree.args.get("having")
         above = [*tree.expressions, *([having] if having is not None else [])]
         node = self._with_values(node, self._values(filter(in_aggregate, scalar_queries(above)), scope))
-        grouping = Grouping(scope, tree, first, node, self.naming)
+        grouping = Grouping(scope, tree, first, node, self.naming, held=self.world.settings.ordered_state)
         self._made(grouping.bind)
         values = self._values((query for query in scalar_queries(above) if not in_aggregate(query)), scope)
         grouping.beside |= {value.name for value in values}

@@ -9,6 +9,7 @@ from typing import Literal
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.held import adds_results, hides_results
 from ds_dagster.plan.identity.integer_widths import differ_in_widths_alone
+from ds_dagster.plan.identity.state_order import shows_otherwise
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape
 from ds_dagster.plan.nodes.scan import Scan
@@ -89,6 +90,10 @@ RULES: tuple[Rule, ...] = (
     Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
     Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
     Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
+    Rule(
+        "an earlier version of ds-dagster made its checkpoint, in the order in which it shows its results",
+        shows_otherwise,
+    ),
     Rule("an aggregate is added, and the groups of its state have no place for it", adds_results),
     Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
     Rule(

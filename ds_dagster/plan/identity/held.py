@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ds_dagster.plan.identity.fingerprint import StateParts, state_parts
+from ds_dagster.plan.identity.state_order import has_order_of_plan
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.delta import DeltaAggregate
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.nodes.shaping import ShapeScope
+from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 from ds_dagster.plan.query import BoundQuery
 
 Groups: TypeAlias = Aggregate | DeltaAggregate
@@ -35,9 +36,11 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
         None where the checkpoint does not hold all that is wanted, or the plans differ elsewhere.
     """
     before, after = _only_groups(old), _only_groups(new)
-    if before is None or after is None or type(before) is not type(after):
+    if before is None or after is None or type(before) is not type(after) or not has_order_of_plan(old):
         return None
     scans = {scan.source_name: scan for scan in new.scans}
+    if not all(_is_read(node, scans.get(node.source_name)) for node in before.walk() if isinstance(node, Scan)):
+        return None
     rows = before.with_inputs(lambda node: _paced(node, scans))
     pairs = _pairs(rows, after)
     if pairs is None or not _is_same_but_order(rows, after, pairs) or _others(old, before) != _others(new, after):
@@ -79,13 +82,25 @@ def _only_groups(query: BoundQuery) -> Groups | None:
 
 
 def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:
-    """Rows of the old definition, read as the new one says: where both name them alike."""
+    """Rows of the old definition, read as the new one says."""
     if not isinstance(node, Scan):
         return node.with_inputs(lambda below: _paced(below, scans))
-    scan = scans.get(node.source_name)
-    if scan is None or scan.alias != node.alias:
-        return node
-    names = node.columns or tuple(column.name for column in node.relation.columns)
+    scan = _over_columns(scans[node.source_name], node)
+    return scan if scan.alias == node.alias else replace(node, relation=scan.relation, columns=scan.columns)
+
+
+def _is_read(node: Scan, scan: Scan | None) -> bool:
+    """Whether the new definition has all columns that the old one reads of a source; and, where it has another alias
+    for it, reads them in the same way."""
+    if scan is None or any(scan.relation.column(column.name) is None for column in node.read_columns):
+        return False
+    shapes = (read.shape(Shaper((), ShapeScope())) for read in (node, _over_columns(scan, node)))
+    return scan.alias == node.alias or next(shapes) == next(shapes)
+
+
+def _over_columns(scan: Scan, node: Scan) -> Scan:
+    """A scan of the columns that another one reads."""
+    names = tuple(column.name for column in node.read_columns)
     columns = None if set(names) == {column.name for column in scan.relation.columns} else names
     return replace(scan, columns=columns, rowtime=node.rowtime, record_fields=node.record_fields)
 

@@ -85,14 +85,15 @@ class AggregateCall:
 class Aggregate(Node):
     """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the
     window's end (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert
-    by ``group``. ``held``: the state has exactly these calls in this order, whatever is read of them."""
+    by ``group``. ``held``: the state has exactly these calls in this order, whatever is read of them; False: those that
+    are read, as Spark orders them, see ``plan/identity/state_order.py``."""
 
     input: Node
     group: tuple[Named, ...]
     calls: tuple[AggregateCall, ...]
     window: Window | Windowed | None = None
     updates: bool = False
-    held: bool = False
+    held: bool = True
     keeps: ClassVar[Keeps] = "results"
     one_per_key: ClassVar[bool] = True
 

@@ -13,6 +13,7 @@ from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.held import over_state_of
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.identity.source_names import kept_names
+from ds_dagster.plan.identity.state_order import has_order_of_plan, shows_in_order, shows_otherwise
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import (
     BrokenRelation,
@@ -53,8 +54,24 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
 
 def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
     """What a job runs; None where it does not compile any more, which the query that runs does not mind."""
+    return _defined(JobSpec.from_json(job.spec), settings)
+
+
+def why_not_over(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> str:
+    """Why a query cannot go on with the checkpoint that a definition made; empty where it can."""
+    _, bound = over_checkpoint(project, query, stored)
+    if not bound.keeps_state_of(stored.state_signature):
+        return "its statement today keeps another state than the savepoint has"
+    if stored.ordered_state or stored.fingerprint == query.fingerprint:
+        return ""
+    old = _defined(stored, project.settings)
+    is_alike = old is not None and not shows_otherwise(old, bound)
+    return "" if is_alike else "its statement today shows other results, and an earlier version of ds-dagster made it"
+
+
+def _defined(spec: JobSpec, settings: Settings) -> BoundQuery | None:
     try:
-        return recompiled(JobSpec.from_json(job.spec), settings)[1]
+        return recompiled(spec, settings)[1]
     except DsError:
         return None
 
@@ -86,22 +103,26 @@ def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]
 
 def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQuery:
     """A query of a project as it goes on with a job's checkpoint, see :func:`spec_going_on`."""
-    return _going_on(project, query, job)[1]
+    return over_checkpoint(project, query, JobSpec.from_json(job.spec))[1]
 
 
 def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> JobSpec:
     """The spec of a query that goes on with a job's checkpoint: relations that were renamed since keep the names of
     their sources, and groups keep the results that they have, wherever the query shows them."""
-    return _going_on(project, query, job)[0]
+    return over_checkpoint(project, query, JobSpec.from_json(job.spec))[0]
 
 
-def _going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> tuple[JobSpec, BoundQuery]:
-    spec, stored = job_spec(project, query), JobSpec.from_json(job.spec)
-    if not stored.source_names and query.keeps_state_of(stored.state_signature):
+def over_checkpoint(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> tuple[JobSpec, BoundQuery]:
+    """Spec and plan of a query that goes on with a checkpoint, see :func:`spec_going_on`. ``stored``: the definition
+    that made the checkpoint."""
+    spec = job_spec(project, query)
+    is_ordered = stored.ordered_state or (stored.fingerprint == query.fingerprint and shows_in_order(query))
+    if is_ordered and not stored.source_names and query.keeps_state_of(stored.state_signature):
         return spec, query
-    old = definition_of(job, project.settings)
+    old = _defined(stored, project.settings)
     names = {} if old is None else kept_names(old, query)
-    if names:
+    spec = replace(spec, ordered_state=stored.ordered_state or (old is not None and has_order_of_plan(old)))
+    if names or not spec.ordered_state:
         spec = replace(spec, source_names=tuple(sorted(names.items())))
         query = recompiled(spec, project.settings)[1]
     if old is not None and old.state_signature != query.state_signature:
@@ -243,8 +264,8 @@ def _compiled(
     replaced: dict[str, dict[str, str]] = {}
     for store, name, text in spec.store_values:
         replaced.setdefault(store, {})[name] = text
-    names = dict(spec.source_names)
-    project = compile_slice(statements, replace(settings, store_values=replaced, source_names=names))
+    of_job = replace(settings, source_names=dict(spec.source_names), ordered_state=spec.ordered_state)
+    project = compile_slice(statements, replace(of_job, store_values=replaced))
     name = spec.name if statements is spec.slice else next(iter(project.queries), "")
     query = project.queries.get(name)
     if query is None:

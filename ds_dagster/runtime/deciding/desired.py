@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,11 +38,13 @@ _HINT_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action, and the permitted effects of a reset on the sinks."""
+    """An action, and the permitted effects of a reset on the sinks. ``made_by``: the definition that made the
+    checkpoint which a reset begins with; None: it begins with none."""
 
     action: Action
     by: str
     allow: Collection[Consent] = ()
+    made_by: JobSpec | None = None
 
     @property
     def begins(self) -> str:
@@ -109,22 +111,44 @@ def renamed(request: Asked, change: Change, job: JobRow, status: StatusRow) -> A
         job, status: of the former name.
 
     Raises:
-        UserError: RENAME_REFUSED.
+        UserError: RENAME_REFUSED, RENAME_UNDERWAY.
     """
     if change.verdict == "rename_refused" or request.action == "reset":
         reason = change.rule if change.verdict == "rename_refused" else f"rename it first: `ds restart {change.name}`"
         raise error("RENAME_REFUSED", name=change.name, former=job.name, reason=reason)
     spec = request.spec
-    if job.becomes and JobSpec.from_json(job.becomes).fingerprint == spec.fingerprint:
+    wanted = JobSpec.from_json(job.becomes) if job.becomes else None
+    is_wanted = wanted is not None and (wanted.name, wanted.fingerprint) == (spec.name, spec.fingerprint)
+    if is_wanted and job.action != "stop":
         return Answer("adopted", generation=job.generation + 1)
+    if job.is_renamed and not is_wanted:
+        raise underway(job)
     if request.action == "ensure" and runs(job, status):
         return _refusal(change)
-    row = replace(stopped(job, request.by, request.at), action="rename", becomes=spec.to_json())
+    action: Literal["rename", "renaming"] = "renaming" if job.is_renamed else "rename"
+    row = replace(stopped(job, request.by, request.at), action=action, becomes=spec.to_json())
     return Answer("requested", row, generation=row.generation + 1)
 
 
+def underway(job: JobRow) -> DsError:
+    """The refusal of what is asked for while a job gets another name."""
+    return error("RENAME_UNDERWAY", name=JobSpec.from_json(job.becomes).name, former=job.name)
+
+
+def check_name_free(name: str, jobs: Mapping[str, JobRow]) -> None:
+    """Refuse to give a name to a job that another one is about to get.
+
+    Raises:
+        UserError: RENAME_UNDERWAY.
+    """
+    for job in jobs.values():
+        if job.becomes and JobSpec.from_json(job.becomes).name == name:
+            raise underway(job)
+
+
 def taken_over(job: JobRow) -> JobRow:
-    """A job that rests, under the name of the query it becomes: it runs again, with the identity it has."""
+    """A job that rests, under the name of the query it becomes: it runs again, with the identity it has, unless it was
+    stopped meanwhile."""
     spec = JobSpec.from_json(job.becomes)
     return replace(
         job,
@@ -132,7 +156,7 @@ def taken_over(job: JobRow) -> JobRow:
         relation=spec.relation,
         spec=job.becomes,
         fingerprint=spec.fingerprint,
-        desired=_wanted(spec),
+        desired="STOPPED" if job.action == "stop" else _wanted(spec),
         generation=job.generation + 1,
         identity="" if spec.name == job.writes_as else job.writes_as,
         query="",
@@ -141,7 +165,7 @@ def taken_over(job: JobRow) -> JobRow:
 
 
 def stopped(job: JobRow, by: str, at: float) -> JobRow:
-    """The same job, wanted no more."""
+    """The same job, wanted no more. It gets another name all the same where that has begun."""
     return replace(
         job,
         desired="STOPPED",
@@ -149,7 +173,7 @@ def stopped(job: JobRow, by: str, at: float) -> JobRow:
         action="stop",
         requested_by=by,
         requested_at=at,
-        becomes="",
+        becomes=job.becomes if job.is_renamed else "",
     )
 
 

@@ -34,14 +34,14 @@ class SavedState:
     """What is compared of a savepoint.
 
     Attributes:
-        signature: state signature of the definition that made it.
+        unfit: why its state is not the one that the statement keeps today; empty where it is.
         tip: its last batch.
         is_same_version: it is of the job's checkpoint version: batch numbers can be compared.
         is_same_history: the job's checkpoint version goes on with the history that the savepoint is of.
         targets: see ``Savepoint.targets``.
     """
 
-    signature: str
+    unfit: str
     tip: Tip
     is_same_version: bool = True
     is_same_history: bool = True
@@ -99,9 +99,7 @@ def forking(query: BoundQuery, saved: SavedState, identities: Mapping[str, str],
 
 
 def _unfit(query: BoundQuery, saved: SavedState) -> str:
-    if not query.keeps_state_of(saved.signature):
-        return "its statement today keeps another state than the savepoint has"
-    return needs_its_checkpoint(query)
+    return saved.unfit or needs_its_checkpoint(query)
 
 
 def _beyond(saved: SavedState, ends: Sequence[SinkEnd], forgotten: str) -> Restoring:

@@ -52,7 +52,8 @@ def skip(
         note = f"passed by {requested_by}" + (f": {reason}" if reason else "")
         skips = skips_to_json((*passed, SkippedRecord(entity, partition, position, note)))
         by = {"requested_by": requested_by, "requested_at": control.clock.now()}
-        row = replace(job, action="skip", generation=job.generation + 1, skips=skips, **by)  # type: ignore[arg-type]
+        action = job.action if job.becomes else "skip"
+        row = replace(job, action=action, generation=job.generation + 1, skips=skips, **by)  # type: ignore[arg-type]
         rows.save_job(connection, row)
         what = f"skip of record {position} of partition {partition} of {entity}" + (f": {reason}" if reason else "")
         rows.add_transitions(connection, [replace(desired.transition(row, job), reason=what)])

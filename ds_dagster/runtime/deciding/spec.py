@@ -37,6 +37,7 @@ class JobSpec:
         source_names: (qualified relation, name of its source in the checkpoint), see ``Settings.source_names``.
         state_slice: statements of the definition whose groups the checkpoint holds, where the query shows others of
             them, see ``plan.identity.held``; empty: its own.
+        ordered_state: see ``Settings.ordered_state``; specs of earlier versions of the package do not have it.
         in_turn: versions of it write one place, each from where the version before it stopped.
     """
 
@@ -53,6 +54,7 @@ class JobSpec:
     writers: tuple[tuple[str, str, str], ...] = ()
     source_names: tuple[tuple[str, str], ...] = ()
     state_slice: tuple[SliceStatement, ...] = ()
+    ordered_state: bool = False
     in_turn: bool = False
 
     @property
@@ -71,6 +73,7 @@ class JobSpec:
         values.pop("version")
         statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
         state = tuple(SliceStatement(**statement) for statement in values.pop("state_slice", ()))
+        values.setdefault("ordered_state", bool(state))
         stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
         for key in ("store_values", "writers"):
             values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
@@ -99,6 +102,7 @@ def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
         upstream=upstream(project, query, transitive=False),
         writers=tuple(_writers(project, query)),
         store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
+        ordered_state=True,
         in_turn=is_written_in_turn(query),
     )
 

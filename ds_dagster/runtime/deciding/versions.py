@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ds_dagster.errors import error
+from ds_dagster.runtime.deciding.desired import underway
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.status import JobStatus, Role, version_name
@@ -82,12 +83,14 @@ def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> St
         request: with the definition.
 
     Raises:
-        UserError: STAGE_NOTHING_SERVES, STAGE_NOT_NEEDED, STAGED_OTHERWISE.
+        UserError: STAGE_NOTHING_SERVES, STAGE_NOT_NEEDED, STAGED_OTHERWISE, RENAME_UNDERWAY.
     """
     spec, serving = request.spec, jobs.get(query)
     assert spec is not None
     if serving is None:
         raise error("STAGE_NOTHING_SERVES", name=query)
+    if serving.becomes:
+        raise underway(serving)
     if serving.fingerprint == spec.fingerprint:
         raise error("STAGE_NOT_NEEDED", name=query)
     equal = [row for row in _others(jobs, "staged", "promoting", "kept") if row.fingerprint == spec.fingerprint]

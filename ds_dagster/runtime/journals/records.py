@@ -29,14 +29,16 @@ class JobRow:
         latest: of the version that serves: the highest number that any version of the query ever had.
         identity: name of its checkpoint, ledger and transactions where that is not the one that ``name`` gives: the
             query was renamed, or another one has that name's.
-        becomes: spec of the query that takes it over under another name, as soon as it rests; empty: none does.
+        becomes: spec of the query that takes it over under another name, as soon as it rests; empty: none does. With
+            the action ``rename`` nothing has changed yet. With others its tables may have their new names: it becomes
+            that query in any case, and rests then if the action is ``stop``.
     """
 
     name: str
     relation: str
     desired: DesiredState
     generation: int
-    action: Action | Literal["skip", "stage", "promote", "rollback", "abandon", "rename"]
+    action: Action | Literal["skip", "stage", "promote", "rollback", "abandon", "rename", "renaming"]
     requested_by: str
     requested_at: float
     spec: str
@@ -55,6 +57,11 @@ class JobRow:
     def of(self) -> str:
         """Name of its query."""
         return self.query or self.name
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether its tables may have the names of the query it becomes."""
+        return bool(self.becomes) and self.action != "rename"
 
     @property
     def writes_as(self) -> str:

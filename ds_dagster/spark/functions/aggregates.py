@@ -16,6 +16,7 @@ from ds_dagster.functions.group_function import SparkAggregate
 from ds_dagster.functions.table import GROUP_FUNCTIONS
 from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.records.columns import field
 from ds_dagster.spark.records.typemap import to_spark
 
 LEAST_HASH = -(1 << 63)
@@ -62,10 +63,18 @@ def native_call(frame: DataFrame, call: AggregateCall) -> Column:
     return column
 
 
-def all_computed(frame: DataFrame, results: Sequence[Column]) -> DataFrame:
+def all_computed(frame: DataFrame, calls: Sequence[AggregateCall]) -> DataFrame:
     """Groups of which Spark leaves out no result and changes no order, whatever is read of them: a condition that
     always holds reads them all."""
-    return frame.where(sf.xxhash64(*results) >= sf.lit(LEAST_HASH))
+    return frame.where(sf.xxhash64(*map(_hashed, calls)) >= sf.lit(LEAST_HASH))
+
+
+def _hashed(call: AggregateCall) -> Column:
+    """What is hashed of a result: Spark hashes no map, and a long array takes time."""
+    result, type_ = field(call.name), to_spark(call.type)
+    if isinstance(type_, spark_types.ArrayType | spark_types.MapType):
+        return sf.size(result)
+    return result.isNull() if isinstance(type_, spark_types.StructType) else result
 
 
 def delta_form(call: AggregateCall) -> DeltaForm:

@@ -72,12 +72,23 @@ def check(house: House, file: str, table: str) -> None:
     until(lambda: sum(row["n"] for row in house.view(SUMS)) == sum(sent.values()), "its reader does")
 
 
+def restore(house: House) -> None:
+    """Savepoints of the former names, gone on from under the new ones."""
+    house.stop(*FORMER)
+    for name in FORMER:
+        code, out, err = ds(house, "restore", name, "before")
+        assert code == 0 and "to where its sinks end without writing" in out + err, (out, err)
+    send(house, 50)
+
+
 @pytest.mark.slow
 def test_queries_go_on_under_other_names(house: House, write: Callable[[str], None]) -> None:
     old = (house.root / "sql" / "versions.sql").read_text()
     house.start(*FORMER.values(), SUMS)
     send(house, 0)
     check(house, "counted_file", "counted_table")
+    for name in FORMER.values():
+        assert ds(house, "savepoint", name, "--name", "before")[0] == 0
     new = renamed(old, FORMER)
     write(new)
     code, out, err = ds(house, "plan", *FORMER)
@@ -102,6 +113,8 @@ def test_queries_go_on_under_other_names(house: House, write: Callable[[str], No
     assert [row["relname"] for row in names] == ["renamed_table"]
     reasons = [moved.reason for moved in house.control.transitions("renamed_file")]
     assert "renamed from counted_file" in reasons and len(reasons) > 5
+    restore(house)
+    check(house, "renamed_file", "renamed_table")
     back = renamed(new.replace("-- @renamed_from", "-- was"), {former: name for name, former in FORMER.items()})
     write(back)
     code, out, err = ds(house, "apply", *FORMER.values(), SUMS, "--allow", "restart")

@@ -66,3 +66,23 @@ def test_one_of_equal_calls_is_enough(tmp_path: Path) -> None:
     new = compiled(held("SELECT k, SUM(n) + 1 AS u FROM a GROUP BY k"), tmp_path)
     (change,) = changes_of(new, [new.queries["s"]], {"s": job_row(job_spec(old, old.queries["s"]))})
     assert change.verdict == "keeps_checkpoint"
+
+
+def verdict_of(tmp_path: Path, before: str, after: str) -> str:
+    old, new = compiled(before, tmp_path), compiled(after, tmp_path)
+    row = job_row(job_spec(old, old.queries["s"]))
+    return changes_of(new, [new.queries["s"]], {"s": row})[0].verdict
+
+
+def test_a_column_that_is_no_longer_declared_cannot_be_computed_on(tmp_path: Path) -> None:
+    after = SOURCE.replace(", n INTEGER", "") + "CREATE CHANGELOG s AS SELECT k, COUNT(*) AS c FROM a GROUP BY k;"
+    verdict = verdict_of(tmp_path, held("SELECT k, COUNT(*) AS c, SUM(n) AS t FROM a GROUP BY k"), after)
+    assert verdict == "needs_new_checkpoint"
+
+
+def test_rows_under_another_alias_are_never_read_in_the_old_way(tmp_path: Path) -> None:
+    before = held("SELECT k, COUNT(*) AS c, SUM(n) AS t FROM a GROUP BY k")
+    ignored = "a q WITH ('source.deserialization.error.handling' = 'IGNORE')"
+    after = held(f"SELECT q.k, COUNT(*) AS c FROM {ignored} GROUP BY q.k")
+    assert verdict_of(tmp_path, before, after) == "needs_new_checkpoint"
+    assert verdict_of(tmp_path, before, after.replace("a q WITH", "a WITH").replace("q.", "")) == "keeps_checkpoint"

@@ -62,6 +62,7 @@ SHORT = (
     "Columns and filters of a stream: another filter",
     "Columns and filters of a changelog: another filter",
     "Groups: an aggregate removed",
+    "Groups below a projection: totals in another order",
     "Totals beside distinct values: a wider type of the source's column",
     "Windows: a condition on windows",
     "Joins of streams: a filter on one side",
@@ -146,14 +147,17 @@ def send(bench: Any, phase: int) -> None:
             bench.send(topic, row, key={"k": row["k"]} if topic in KEYED else None, at=row["ts"])
 
 
-def run(bench: Any, history: tuple[Definition, ...]) -> None:
+def run(bench: Any, history: tuple[Definition, ...], *, is_ordered: bool = True) -> None:
     """One definition after the other on one checkpoint, each with the records of its phase. A definition goes on as
-    its job spec says."""
+    its job spec says. ``is_ordered``: False begins with a checkpoint as earlier versions of the package made it."""
     spec = None
     for phase, definition in enumerate(history):
         project = bench.compile(definition.sql)
         if spec is not None:
             spec = JobSpec.from_json(spec_going_on(project, project.queries["s"], job_row(spec)).to_json())
+            bench.project = replace(project, queries={"s": recompiled(spec, project.settings)[1]})
+        elif not is_ordered:
+            spec = replace(job_spec(project, project.queries["s"]), ordered_state=False)
             bench.project = replace(project, queries={"s": recompiled(spec, project.settings)[1]})
         spec = spec or job_spec(project, project.queries["s"])
         query = bench.start("s")
@@ -180,6 +184,23 @@ def test_rows_are_those_of_the_model(bench, edit: Edit) -> None:
     run(bench, history)
     expected: Any = folded(history, edit.keys) if edit.keys else appended(history)
     assert rows_of(bench, edit.keys) == expected
+
+
+UPGRADED = {
+    "as it was": ("Groups below a projection: totals in another order", False),
+    "in order": ("Groups: an aggregate removed", True),
+    "windows": ("Windows: a condition on windows", True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", UPGRADED)
+def test_a_checkpoint_of_an_earlier_version_goes_on(bench, case: str) -> None:
+    title, is_changed = UPGRADED[case]
+    edit = next(edit for edit in edits() if edit.title == title)
+    history = (edit.before, edit.after if is_changed else edit.before, edit.before)
+    run(bench, history, is_ordered=False)
+    assert rows_of(bench, edit.keys) == folded(history, edit.keys)
 
 
 def renewed(bench: Any, old: Definition, new: Definition, keys: tuple[str, ...]) -> tuple[Any, Any]:
