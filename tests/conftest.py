@@ -25,6 +25,8 @@ FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browse
 """Folder below tests/ → mark of every test in it."""
 LONG_CASES = "long"
 """Folder of cases that the long tier runs."""
+_ONE_OF = re.compile(r"\(?(\w+(?: or \w+)*)\)?(?: and not (?:\w+|\(\w+(?: or \w+)*\)))?")
+"""An expression of marks that names all its tests before ``and not``."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Marks whose tier looks for tests in the folder of that name alone (scripts/tiers.py)."""
 
@@ -39,17 +41,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A tier imports the files only that name one of its marks, or are in the folder of one: to import all tests takes
     as long as twenty seconds of tests, in each process."""
-    wanted = _marks(config.getoption("markexpr"))
+    wanted = marks_of(config.getoption("markexpr"))
     if not wanted or not collection_path.match("test_*.py"):
         return None
     folder = FOLDERS.get(next(iter(_below(collection_path)), ""))
     return None if folder in wanted or not wanted.isdisjoint(_named(collection_path)) else True
 
 
-def _marks(expression: str) -> frozenset[str]:
+def marks_of(expression: str) -> frozenset[str]:
     """The costs of which a test has to have one, by an expression like ``(spark or servers) and not slow``; empty for
     an expression of another form, and for the tests without a mark."""
-    names = frozenset(re.findall(r"\w+", expression.partition(" and not ")[0])) - {"or"}
+    form = _ONE_OF.fullmatch(expression)
+    names = frozenset(form[1].split(" or ")) if form else frozenset()
     return names if names <= NAMED else frozenset()
 
 

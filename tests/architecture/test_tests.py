@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tests import conftest
 from tests.architecture.trees import PACKAGE, ROOT
 
 TESTS = ROOT / "tests"
@@ -53,3 +56,20 @@ def test_a_stray_folder_would_be_found() -> None:
 def test_no_folder_of_tests_is_long() -> None:
     sizes = {path.relative_to(ROOT).as_posix(): len(list(path.glob("*.py"))) for path in folders()}
     assert not {name: size for name, size in sizes.items() if size > LONGEST}, "give it folders"
+
+
+@pytest.mark.parametrize(
+    ("expression", "marks"),
+    [
+        ("(spark or servers) and not (cases or slow)", {"spark", "servers"}),
+        ("browser and not slow", {"browser"}),
+        ("spark and not slow or servers", set()),
+        ("spark and not (slow and e2e) or servers", set()),
+        ("unit", set()),
+        ("slow", set()),
+        ("not spark", set()),
+        ("", set()),
+    ],
+)
+def test_an_expression_of_marks_leaves_out_no_file_it_may_choose(expression: str, marks: set[str]) -> None:
+    assert conftest.marks_of(expression) == marks

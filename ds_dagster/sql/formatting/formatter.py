@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.sql.column_comments import column_comments
 from ds_dagster.sql.formatting.layout import STEP, Layout
-from ds_dagster.sql.formatting.pieces import CommentText, Gap, Statement, brackets, gap_of
+from ds_dagster.sql.formatting.pieces import CommentText, Gap, Statement, brackets, gap_of, without_comments
 from ds_dagster.sql.formatting.spacing import blanks
 from ds_dagster.sql.formatting.words import angles, printed
 from ds_dagster.sql.printing import print_statement
@@ -25,11 +25,16 @@ BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class _LexedFile:
-    """Tokens of a file, their texts as they are in it, and the gaps before each and after the last."""
+    """Tokens of a file, their texts as they are in it, and the gaps before each and after the last.
+
+    Attributes:
+        line_end: CRLF if a line of the file ends so outside of texts and comments, which keep theirs; otherwise LF.
+    """
 
     tokens: Sequence[Token]
     texts: Sequence[str]
     gaps: Sequence[Gap]
+    line_end: str
 
 
 def formatted(path: str, text: str) -> str:
@@ -46,11 +51,10 @@ def formatted(path: str, text: str) -> str:
     before = parse_file(path, text)
     if before.broken or any(mistake.severity == "error" for mistake in before.diagnostics):
         raise ProjectError([mistake for mistake in before.diagnostics if mistake.severity == "error"])
-    own = text.removeprefix(BOM).replace("\r\n", "\n")
+    own = text.removeprefix(BOM)
     laid_out = _laid_out(own)
     _check(path, own, laid_out)
-    whole = BOM * text.startswith(BOM) + laid_out
-    return whole.replace("\n", "\r\n") if "\r\n" in text else whole
+    return BOM * text.startswith(BOM) + laid_out
 
 
 def _lexed(text: str) -> _LexedFile:
@@ -58,8 +62,10 @@ def _lexed(text: str) -> _LexedFile:
     tokens = DeltaStreamTokenizer().tokenize(plain)
     ends = [0, *(token.end + 1 for token in tokens)]
     starts = [*(token.start for token in tokens), len(text)]
-    gaps = [gap_of(text[end:start], begins_file=not end) for end, start in zip(ends, starts, strict=True)]
-    return _LexedFile(tokens, [text[token.start : token.end + 1] for token in tokens], gaps)
+    between = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    gaps = [gap_of(gap, begins_file=not place) for place, gap in enumerate(between)]
+    line_end = "\r\n" if any("\r\n" in without_comments(gap) for gap in between) else "\n"
+    return _LexedFile(tokens, [text[token.start : token.end + 1] for token in tokens], gaps, line_end)
 
 
 def _laid_out(text: str) -> str:
@@ -78,7 +84,7 @@ def _laid_out(text: str) -> str:
     beside, rest = _beside(file.gaps[-1]) if file.tokens else (Gap(), file.gaps[-1])
     _append(lines, beside)
     _above(lines, replace(rest, blank=False), 0, is_first=not file.tokens)
-    return "\n".join(lines) + "\n" if lines else ""
+    return "".join(line + file.line_end for line in lines)
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:

@@ -54,6 +54,11 @@ def gap_of(text: str, *, begins_file: bool = False) -> Gap:
     return Gap(tuple(comments), bool(_BLANK_LINE.search(text[end:])))
 
 
+def without_comments(text: str) -> str:
+    """The text of a gap without its comments."""
+    return _COMMENT.sub("", text)
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """The tokens of one statement with its semicolon.

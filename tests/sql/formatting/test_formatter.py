@@ -108,6 +108,15 @@ def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
     assert formatted("a.sql", "-- only a comment") == "-- only a comment\n"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("inner", ["\n", "\r\n"])
+def test_line_ends_inside_of_texts_and_comments_stay(end: str, inner: str) -> None:
+    value, comment = f"'x{inner}y'", f"/* a{inner}b */"
+    laid_out = formatted("a.sql", f"{comment}{end}create stream a as select {value} as c from t; -- z{end}")
+    assert laid_out == f"{comment}{end}CREATE STREAM a AS{end}  SELECT {value} AS c FROM t;  -- z{end}"
+    assert formatted("a.sql", laid_out) == laid_out
+
+
 def test_typographic_quotes_stay_as_they_are() -> None:
     text = "CREATE STORE k WITH ('type' = KAFKA, 'uris' = ’x:1’);"
     assert "’x:1’" in formatted("a.sql", text)
