@@ -60,7 +60,7 @@ def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
     time = moment(f, number, 1000)
     for digits in precision:
         fails = f.raise_error(f.lit(NOT_A_PRECISION))
-        seconds = f.when(digits == 0, moment(f, number, 1))
+        seconds = f.when(digits == 0, moment(f, number, 1, decimal=call.type_of(0).typeName() == "decimal"))
         time = seconds.when(digits == 3, time).when(digits.isNotNull() & number.isNotNull(), fails)
     return time
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -208,7 +210,10 @@ def to_moment(value: Any, second: Any = 3) -> datetime | None:
     if not isinstance(value, str):
         if second not in PRECISIONS:
             raise ValueError(NOT_A_PRECISION)
-        return after_epoch(millis=int(value * 1000 if second == 0 else value))
+        exact = (
+            Fraction(value) if isinstance(value, Decimal) else value
+        )  # a product of DECIMALs is rounded at 28 digits
+        return after_epoch(millis=int(exact * 1000 if second == 0 else exact))
     moment = parsed(value, second if isinstance(second, str) else DEFAULT_PATTERN)
     return None if moment is None else moment.replace(tzinfo=timezone.utc)
 
