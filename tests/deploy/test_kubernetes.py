@@ -179,7 +179,16 @@ def commands(resources: list[Resource]) -> Iterator[list[str]]:
             yield container["args"]
             handlers = [container.get(f"{probe}Probe", {}) for probe in ("startup", "liveness", "readiness")]
             handlers.append(container.get("lifecycle", {}).get("preStop", {}))
-            yield from (handler["exec"]["command"] for handler in handlers if "exec" in handler)
+            for handler in handlers:
+                if "exec" in handler:
+                    yield from run_by(handler["exec"]["command"])
+
+
+def run_by(command: list[str]) -> list[list[str]]:
+    """The command, or the commands whose output a line of a shell takes."""
+    if command[:2] != ["sh", "-c"]:
+        return [command]
+    return [text.split() for text in re.findall(r"\$\((.*?) 2>&1\)", command[2])]
 
 
 def parsed(group: click.Command, words: list[str]) -> click.Context:
