@@ -32,6 +32,7 @@ RESERVED_COLUMNS: Final = frozenset(
         "__rows",
         "__sink",
         "__value",
+        "__left_out",
         "__violated",
         "__weight",
         "__window",

@@ -36,13 +36,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "CONSTRAINT_OF_CHANGELOG",
-        "user",
-        "constraint {name} ON VIOLATION {action}: a row left out of {relation} would leave its older version in place",
-        "use WARN or FAIL; or filter with WHERE, which deletes the key of a row that does not satisfy it",
-        "0A000",
-    ),
-    Condition(
         "QUARANTINE_UNUSED",
         "user",
         "'{name}' without a constraint ON VIOLATION QUARANTINE",

@@ -172,8 +172,7 @@ class _Binder:
         """The root, which checks what the relation's rows satisfy."""
         sink, functions = Sink(_folded(projected), relation, columns), self.world.catalog.functions
         fields = output_fields(relation, tuple(replace(f, name=n) for f, n in zip(sink.output, columns, strict=True)))
-        is_append = sink.changelog == "append"
-        constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
+        constraints = bound_constraints(relation, fields, functions, self.findings)
         log = self.findings.collect(lambda: bound_quarantine(relation, self.world, records=False))
         return replace(sink, constraints=constraints, quarantine=log)
 

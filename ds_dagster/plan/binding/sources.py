@@ -231,8 +231,7 @@ class SourceBinder:
         if not relation.declared or not relation.constraints:
             return scan
         fields, functions = output_fields(relation, scan.output), self.world.catalog.functions
-        is_append = scan.changelog == "append"
-        constraints = bound_constraints(relation, fields, functions, is_append=is_append, findings=self.findings)
+        constraints = bound_constraints(relation, fields, functions, self.findings)
         log = bound_quarantine(relation, self.world, records=True)
         return replace(scan, constraints=constraints, quarantine=log)
 

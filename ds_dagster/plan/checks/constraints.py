@@ -1,8 +1,7 @@
 """``CONSTRAINT … CHECK``: conditions over the columns of a relation, bound for a query that reads or writes its rows.
 
 A condition is BOOLEAN, reads columns of its relation alone, holds no aggregate and gives the same answer for the same
-row: a batch that is replayed must leave out the same rows. Rows of a changelog are counted or fail the batch; one left
-out would leave its older self in place.
+row: a batch that is replayed must leave out the same rows.
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ from ds_dagster.plan.binding.scope import Scope, Source, Visible
 from ds_dagster.plan.constraint import Constraint
 from ds_dagster.plan.expressions.binder import ExpressionBinder
 from ds_dagster.plan.nodes.node import Field
-from ds_dagster.sql.statements import ConstraintDefinition, OnViolation
+from ds_dagster.sql.statements import ConstraintDefinition
 
 if TYPE_CHECKING:
     from ds_dagster.plan.binding.sources import World
 
-LEAVES_OUT: frozenset[OnViolation] = frozenset(("drop", "quarantine"))
-"""Actions after which a row is not among the rows of its relation."""
-
 
 def bound_constraints(
-    relation: Relation, fields: Mapping[str, str], functions: UserCode, *, is_append: bool, findings: Findings
+    relation: Relation, fields: Mapping[str, str], functions: UserCode, findings: Findings
 ) -> tuple[Constraint, ...]:
     """The constraints of a relation over the fields of one node; what is wrong with them goes to the findings.
 
@@ -40,13 +36,12 @@ def bound_constraints(
         relation: whose constraints they are.
         fields: column → internal name of its field.
         functions: those of the user.
-        is_append: rows are appended; none replaces another.
-        findings: CONDITION_NOT_BOOLEAN, CONSTRAINT_OF_CHANGELOG, CONSTRAINT_NOT_REPEATABLE, and those of expressions.
+        findings: CONDITION_NOT_BOOLEAN, CONSTRAINT_NOT_REPEATABLE, and those of expressions.
     """
     columns = {c.name: Visible(c.name, fields[c.name], c.type, c.nullable) for c in relation.columns}
     source = Source(relation.name.name, relation.name.name, columns)
     constraints = (
-        findings.collect(lambda written=written: _bound(written, relation, source, functions, is_append))  # type: ignore[misc]
+        findings.collect(lambda written=written: _bound(written, relation, source, functions))  # type: ignore[misc]
         for written in relation.constraints
     )
     return tuple(constraint for constraint in constraints if constraint is not None)
@@ -72,15 +67,11 @@ def bound_quarantine(relation: Relation, world: World, *, records: bool) -> Rela
 def check_constraints(relation: Relation, functions: UserCode, findings: Findings) -> None:
     """Report what is wrong with the constraints of a declared relation, whether or not a query reads it."""
     names = {column.name: column.name for column in relation.columns}
-    bound_constraints(relation, names, functions, is_append=not relation.is_changelog, findings=findings)
+    bound_constraints(relation, names, functions, findings)
 
 
-def _bound(
-    written: ConstraintDefinition, relation: Relation, source: Source, functions: UserCode, is_append: bool
-) -> Constraint:
+def _bound(written: ConstraintDefinition, relation: Relation, source: Source, functions: UserCode) -> Constraint:
     shown = {"name": written.name, "relation": relation.name.name}
-    if not is_append and written.on_violation in LEAVES_OUT:
-        raise error("CONSTRAINT_OF_CHANGELOG", span=written.span, **shown, action=written.on_violation.upper())
     scope = Scope(written.condition_span, [source], functions=functions)
     condition = ExpressionBinder(scope, f"CHECK of constraint {written.name}").condition(written.condition)
     for call in condition.tree.find_all(exp.Anonymous):

@@ -15,10 +15,11 @@ from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.queries.progress import violations_metric
 from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
-from ds_dagster.spark.records.columns import failure, opaque_condition, required
+from ds_dagster.spark.records.columns import failure, opaque, opaque_condition, required
 
 _VIOLATED = "__violated"
 """STRUCT of whether a row violates each constraint."""
+_LEFT_OUT = "__left_out"
 _ACTIONS = ("fail", "quarantine", "drop")
 
 
@@ -26,7 +27,8 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     """The rows that stay, their violations counted.
 
     Every constraint is computed for every row, once. FAIL comes before QUARANTINE, and that before DROP, for a row that
-    violates several. Deletes have no row to check.
+    violates several. Deletes have no row to check. Where rows replace one another, a row that is left out deletes its
+    key: its older version would stay otherwise.
 
     Args:
         frame: fields by their internal names; ``RECORD`` where a row is of one record, and of a source its ``PAYLOAD``.
@@ -49,11 +51,24 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
         rows = rows.where(opaque_condition(required(~_violates(constraint), fails)))
+    is_replaced = node.changelog != "append" and not node.is_final
+    leave_out = _with_deletes if is_replaced else _without_rows
     if by_action["quarantine"]:
-        rows = rows.where(opaque_condition(_stays(frame, node, by_action["quarantine"], logs)))
+        rows = leave_out(rows, _stays(frame, node, by_action["quarantine"], logs))
     for constraint in by_action["drop"]:
-        rows = rows.where(opaque_condition(~_violates(constraint)))
+        rows = leave_out(rows, ~_violates(constraint))
     return rows.drop(_VIOLATED)
+
+
+def _without_rows(rows: DataFrame, stays: Column) -> DataFrame:
+    return rows.where(opaque_condition(stays))
+
+
+def _with_deletes(rows: DataFrame, stays: Column) -> DataFrame:
+    """The same rows; those that do not stay delete their keys. The filter keeps them all: it has the condition computed
+    once, whatever is read of the rows."""
+    judged = rows.withColumn(_LEFT_OUT, opaque(~stays)).where(opaque_condition(sf.col(_LEFT_OUT).isNotNull()))
+    return judged.withColumn(names.DELETED, names.deleted(rows) | sf.col(_LEFT_OUT)).drop(_LEFT_OUT)
 
 
 def _stays(frame: DataFrame, node: Scan | Sink, constraints: Sequence[Constraint], logs: RowLogs | None) -> Column:
