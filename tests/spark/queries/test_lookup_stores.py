@@ -80,11 +80,11 @@ def test_every_type_of_a_table(bench, store):
     create, place = store
     select = ", ".join(f"t.{name}" for name in SHOWN)
     bench.compile(
-        f"""{create} CREATE TABLE things ({COLUMNS}) WITH ('store' = 'x'{place}); {EVENTS}
+        f"""{create} CREATE TABLE goods ({COLUMNS}) WITH ('store' = 'x'{place}); {EVENTS}
             CREATE STREAM s WITH ('store' = 'm') AS SELECT e.n, {select} FROM events e
-              LEFT JOIN things t WITH ('lookup.cache.millis' = 0) ON e.thing = t.id;"""
+              LEFT JOIN goods t WITH ('lookup.cache.millis' = 0) ON e.thing = t.id;"""
     )
-    loaded(bench, "things")
+    loaded(bench, "goods")
     query = bench.start("s")
     found = sent(bench, query, (1, 1), (2, 2), (3, 3), (4, None))
     if "SNOWFLAKE" in create:
@@ -95,7 +95,7 @@ def test_every_type_of_a_table(bench, store):
 def test_a_table_that_is_another_is_told(bench, store):
     create, place = store
     bench.compile(
-        f"""{create} CREATE TABLE things ({COLUMNS}) WITH ('store' = 'x'{place});
+        f"""{create} CREATE TABLE goods ({COLUMNS}) WITH ('store' = 'x'{place});
             CREATE TABLE gone (id BIGINT, nope VARCHAR) WITH ('store' = 'x'{place}); {EVENTS}
             CREATE STREAM s WITH ('store' = 'm') AS SELECT e.n, t.nope FROM events e JOIN gone t ON e.thing = t.id;"""
     )
