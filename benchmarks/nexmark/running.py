@@ -146,9 +146,7 @@ def _contents(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Pa
         running.start()
         running.settle()
         for part in range(dataset.parts):
-            fed = [source.feed() for source in running.sources.values()]
-            if any(fed):
-                running.settle()
+            running.catch_up()
             if restart and part == (dataset.parts - 1) // 2:
                 running.restart()
         running.catch_up(dataset.end_millis)

@@ -86,7 +86,6 @@ class CaseRun:
         self.golden = golden
         self.name = f"case_{uuid.uuid4().hex[:12]}"
         self.moment = 0
-        self._time_follows = False
         self.topics: dict[tuple[str, str], Topic] = {}
         self.failures: list[Failure] = []
         self.queries = [self._query(query) for query in project.queries.values()]
@@ -165,8 +164,9 @@ class CaseRun:
                     running.start()
             for step, behind in zip(self.case.steps, [*self.case.steps, None][1:], strict=True):
                 self._arm(behind)
-                self._time_follows = isinstance(behind, Advance)
                 _STEPS[type(step)](self, step)
+                if isinstance(step, Send | SendTogether) and not isinstance(behind, Advance):
+                    self._flow()
             self._arm(None)
             for running in full:
                 running.start()
@@ -193,16 +193,14 @@ class CaseRun:
         records = self._records_to_send(step)
         size = -(-len(records) // step.batches)
         for begin in range(0, len(records), max(size, 1)):
-            self._append(step, records[begin : begin + size])
-            if not self._time_follows or begin + size < len(records):
+            if begin:
                 self._flow()
+            self._append(step, records[begin : begin + size])
 
     def step_send_together(self, step: SendTogether) -> None:
         """Records into all topics, then one batch."""
         for send in step.sends:
             self._append(send, self._records_to_send(send))
-        if not self._time_follows:
-            self._flow()
 
     def _records_to_send(self, step: Send) -> Sequence[SentRecord]:
         return generated(self.spark, step.generate, step.partition, step.span) if step.generate else step.records
