@@ -89,17 +89,21 @@ def in_years(f: Functions, time: Column, *, safe: bool = False) -> Column:
 def moment(f: Functions, number: Column, per_second: int, *, safe: bool = False, decimal: bool = False) -> Column:
     """TIMESTAMP_LTZ of seconds (1), their fraction cut to milliseconds, or of milliseconds (1000) since 1970. The row
     fails for one outside of the years 0001 to 9999, or with ``safe`` it is NULL: Spark's functions overflow there, and
-    their exception does not say that it is of a row. ``decimal``: the number is a DECIMAL, whose product Spark
-    would round where it has more than 38 digits."""
+    their exception does not say that it is of a row. ``decimal``: the number is a DECIMAL."""
     fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
     is_held = (number >= LEAST_SECOND * per_second) & (number < (LAST_SECOND + 1) * per_second)
-    millis = number if per_second == 1000 else number * f.lit(1000).cast("bigint")  # beyond INTEGER
-    if decimal and per_second == 1:
-        fraction = (number % f.lit(1)) * f.lit(1000).cast("decimal(4,0)")
-        millis = number.cast("bigint") * 1000 + fraction.cast("bigint")
+    millis = number if per_second == 1000 else _millis(f, number, decimal=decimal)
     time = f.timestamp_millis(millis.cast("bigint"))
     held: Column = f.when(is_held, time).when(number.isNotNull(), fails)
     return held
+
+
+def _millis(f: Functions, seconds: Column, *, decimal: bool) -> Any:
+    """Milliseconds of seconds. Spark would round the product of a DECIMAL that has more than 38 digits."""
+    if not decimal:
+        return seconds * f.lit(1000).cast("bigint")  # beyond INTEGER
+    fraction = (seconds % f.lit(1)) * f.lit(1000).cast("decimal(4,0)")
+    return seconds.cast("bigint") * 1000 + fraction.cast("bigint")
 
 
 def of_places(meaning: str | Callable[..., Any]) -> OfCall:

@@ -46,14 +46,13 @@ def converted(value: Column, source: DataType | None, target: DataType, *, safe:
         return value.cast(spark_sql(target))
     if isinstance(target, Scalar):
         return _sized(_as_scalar(value, source, target, safe=safe), source, target)
-    if not _differs(source, target):
-        return _plain(value, target, safe=safe)
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return _array(value, source, target, safe)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return _map(value, source, target, safe)
-    if isinstance(source, StructType) and isinstance(target, StructType):
-        return _struct(value, source, target, safe)
+    if _differs(source, target):
+        if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+            return _array(value, source, target, safe)
+        if isinstance(source, MapType) and isinstance(target, MapType):
+            return _map(value, source, target, safe)
+        if isinstance(source, StructType) and isinstance(target, StructType):
+            return _struct(value, source, target, safe)
     return _plain(value, target, safe=safe)
 
 

@@ -51,8 +51,7 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
         rows = rows.where(opaque_condition(required(~_violates(constraint), fails)))
-    is_replaced = node.changelog != "append" and not node.is_final
-    leave_out = _with_deletes if is_replaced else _without_rows
+    leave_out = _without_rows if node.is_final else _with_deletes
     if by_action["quarantine"]:
         rows = leave_out(rows, _stays(frame, node, by_action["quarantine"], logs))
     for constraint in by_action["drop"]:
