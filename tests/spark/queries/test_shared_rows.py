@@ -66,6 +66,7 @@ def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path
     running.start()
     try:
         run.step_send(case.steps[0])
+        running.catch_up()
         assert running.failure is None
         assert running.streaming is not None
         read = [progress.numInputRows for progress in running.streaming.recentProgress]
@@ -84,6 +85,7 @@ def test_state_is_kept_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -
     running.start()
     try:
         run.step_send(case.steps[0])
+        running.catch_up()
         assert running.failure is None
         assert running.streaming is not None
         last = next(p for p in reversed(running.streaming.recentProgress) if p.numInputRows)
