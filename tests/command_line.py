@@ -86,6 +86,12 @@ def ds(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
     return call
 
 
+@pytest.fixture
+def session_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that end their Spark session leave the one of this process to the tests behind them."""
+    monkeypatch.setattr("ds_dagster.testing.session.end_session", lambda: None)
+
+
 @dataclass
 class ViewWriter:
     """Writes batches into views as a job does."""

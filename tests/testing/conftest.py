@@ -9,7 +9,9 @@ import pytest
 
 from ds_dagster.testing.session import shared_session
 from tests.buckets import SIZES, buckets_of
+from tests.command_line import ds, session_stays
 
+__all__ = ["ds", "session_stays"]
 WriteCase = Callable[..., Path]
 
 

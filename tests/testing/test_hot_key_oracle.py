@@ -63,7 +63,7 @@ QUESTIONS = {
         "SELECT l.id AS a, u.name AS b FROM l ASOF LEFT JOIN u ON l.k = u.k AND l.t >= u.t",
     ),
 }
-ALWAYS = ("over_time", "near_full", "windows_full")
+ALWAYS = ("over_time", "near_full")
 """What runs with every build; the others run with the long tests."""
 Rows = list[dict[str, Any]]
 

@@ -120,7 +120,7 @@ TYPES = {
     "u": "k VARCHAR, name VARCHAR, t BIGINT, deleted BOOLEAN",
     "v": "k VARCHAR, g INTEGER, name VARCHAR, t BIGINT, deleted BOOLEAN",
 }
-ALWAYS = ("interval_full", "near_full", "window_of_interval", "hottest")
+ALWAYS = ("near_full", "window_of_interval", "hottest")
 """What runs with every build; the others run with the long tests."""
 PARTS = THIRDS
 BEGIN = 60_000

@@ -28,7 +28,13 @@ def run(folder, *arguments):
     )
 
 
-def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(write_case, tmp_path):
+@pytest.fixture
+def project(tmp_path):
+    return tmp_path
+
+
+@pytest.mark.usefixtures("session_stays")
+def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(write_case, tmp_path, ds):
     write_case(CASE + "  - {relation: c, rows: [{g: a, n: 3}, {g: c, n: 1}]}\n", "wrong.case.yaml")
     write_case(CASE + "  - {relation: c, file: golden/c.jsonl}\n", "golden.case.yaml")
     command = ("-c", "from ds_dagster.cli.main import main; main()", "test")
@@ -49,11 +55,11 @@ def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(writ
     golden = (tmp_path / "golden" / "c.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in golden] == [{"g": "a", "n": 2}, {"g": "b", "n": 1}]
 
-    again = run(tmp_path, *command, ".", "-k", "GOLDEN")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "1 passed, 0 failed" in again.stderr
-    assert run(tmp_path, *command, ".", "-k", "nothing of the kind").returncode == 1
-    assert run(tmp_path, *command, "--no-such-option").returncode == 2
+    again = ds("test", ".", "-k", "GOLDEN")
+    assert again.code == 0, again.out + again.err
+    assert "1 passed, 0 failed" in again.err
+    assert ds("test", ".", "-k", "nothing of the kind").code == 1
+    assert ds("test", "--no-such-option").code == 2
 
 
 def test_plugin_collects_each_case_as_an_item_and_imports_spark_late(write_case, tmp_path):

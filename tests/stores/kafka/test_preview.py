@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ from confluent_kafka import Producer
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.stores.kafka.admin import KafkaAdmin
+from tests.command_line import Ds, Outcome
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("session_stays")]
 
 SQL = """
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = '{uris}');
@@ -26,7 +27,6 @@ CREATE CHANGELOG users (userid VARCHAR, region VARCHAR, PRIMARY KEY (userid))
 CREATE STREAM enriched WITH ('topic'='{topic}_out') AS
   SELECT c.url, c.userid, u.region, c.ms FROM clicks c JOIN users u ON c.userid = u.userid;
 """
-Ds = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +54,25 @@ START = 1_760_000_000_000
 
 
 @pytest.fixture
-def ds(tmp_path: Path, kafka_settings: Mapping[str, str], topic: str) -> Ds:
+def project(tmp_path: Path, kafka_settings: Mapping[str, str], topic: str) -> Path:
     (tmp_path / "sql").mkdir()
     text = SQL.format(uris=kafka_settings["bootstrap.servers"], topic=topic)
     (tmp_path / "sql" / "all.sql").write_text(text)
     (tmp_path / "ds.toml").write_text('store = "k"\n')
+    return tmp_path
 
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
 
-    return call
+def in_a_process(project: Path, *words: str) -> Outcome:
+    """A command as a shell starts it."""
+    command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=300)
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_relation_on_recent_records(ds: Ds, kafka_settings: Mapping[str, str], topic: str) -> None:
     done = ds("preview", "enriched", "--since", "9999d", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    shown = json.loads(done.stdout)
+    assert done.code == 0, done.out + done.err
+    shown = done.json
     assert shown["read"] == {f"k.{topic}_clicks": 3, f"k.{topic}_users": 2}
     (relation,) = shown["relations"]
     assert sorted(relation["rows"], key=lambda row: row["ms"]) == [
@@ -82,20 +84,22 @@ def test_a_relation_on_recent_records(ds: Ds, kafka_settings: Mapping[str, str],
 
 def test_what_is_not_a_query_is_refused(ds: Ds) -> None:
     wrong = ds("preview", "SELECT userid,\n  nothing FROM clicks", "--json")
-    assert wrong.returncode == 1
-    (mistake,) = json.loads(wrong.stdout)["diagnostics"]
+    assert wrong.code == 1
+    (mistake,) = wrong.json["diagnostics"]
     assert (mistake["condition"], mistake["line"], mistake["column"]) == ("UNKNOWN_COLUMN", 2, 3)
     for words in (("preview", "clicks"), ("record", "nowhere")):
         refused = ds(*words)
-        assert (refused.returncode, "[PREVIEW_NOT_A_QUERY]" in refused.stderr) == (1, True), refused.stderr
-    assert ds("preview", "enriched", "--since", "soon").returncode == 2
+        assert (refused.code, "[PREVIEW_NOT_A_QUERY]" in refused.err) == (1, True), refused.err
+    assert ds("preview", "enriched", "--since", "soon").code == 2
 
 
-def test_a_recording_is_a_case_that_passes(ds: Ds, tmp_path: Path) -> None:
-    done = ds("record", "enriched", "--since", "9999d", "--mask", "userid", "-o", "tests/enriched.case.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_recording_is_a_case_that_passes(ds: Ds, project: Path, tmp_path: Path) -> None:
+    done = in_a_process(
+        project, "record", "enriched", "--since", "9999d", "--mask", "userid", "-o", "tests/enriched.case.yaml"
+    )
+    assert done.code == 0, done.out + done.err
     text = (tmp_path / "tests" / "enriched.case.yaml").read_text()
     assert "u1" not in text and "nobody" not in text and "masked-" in text
     passed = ds("test")
-    assert passed.returncode == 0, passed.stdout + passed.stderr
-    assert "[MASK_UNKNOWN]" in ds("record", "enriched", "--since", "9999d", "--mask", "nothing").stderr
+    assert passed.code == 0, passed.out + passed.err
+    assert "[MASK_UNKNOWN]" in ds("record", "enriched", "--since", "9999d", "--mask", "nothing").err
