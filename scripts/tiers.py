@@ -59,9 +59,10 @@ def only(folder: str) -> tuple[str, ...]:
 
 
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
-"""These wait for batches half of the time; each side has servers and a session of its own."""
+"""Tests that share nothing."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
-"""The same, where the tests of a file share what is dear to set up."""
+"""The tests of a file share what is dear to set up. They wait for batches half of the time; each side has servers and a
+session of its own."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
 TIERS: dict[str, Tier] = {
@@ -70,7 +71,8 @@ TIERS: dict[str, Tier] = {
         "(spark or servers or conformance) and not (cases or e2e or browser or slow)",
         (*BY_FILE, *without("cases", "e2e", "browser")),
     ),
-    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
+    # one process: what a second JVM takes until its code is compiled is a twentieth of the tier's processor time
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)", without(*ONE_FOLDER)),
     "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
     "e2e": Tier("e2e and not (browser or slow)", (*BY_FILE, *only("e2e")), second_run="files"),
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),
@@ -101,8 +103,8 @@ FIRST = ("unit",)
 TRACKS = (
     # two at a time made local servers drop connections: on two cores they compete for all of the processors
     Track(("spark", "conformance", "e2e", "browser"), 0),
-    # they only compute and wait for nobody: they take what time of the processors the others leave
-    Track(("cases",), ROOM, 19),
+    # one process that computes and waits for nobody: it takes what time of the processors the others leave
+    Track(("cases",), ROOM, 10),
 )
 
 

@@ -191,7 +191,8 @@ def restored(request: pytest.FixtureRequest, spark: SparkSession, sink: Sink, tm
 
 
 RESTORABLE = [
-    *("memory", "sqlite", "delta"),
+    *("sqlite", "delta"),
+    pytest.param("memory", marks=pytest.mark.slow),
     pytest.param("postgres", marks=pytest.mark.servers),
     pytest.param("snowflake", marks=[pytest.mark.servers, pytest.mark.slow]),
 ]

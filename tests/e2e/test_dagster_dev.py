@@ -160,8 +160,10 @@ def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
 
 @pytest.mark.parametrize(
     ("mistake", "condition"),
-    [(("SELECT * FROM", "SELECT *,, FROM"), "SYNTAX"), (("= 'desktop'", "= desktop"), "UNKNOWN_COLUMN")],
-    ids=["syntax", "binding"],
+    [
+        pytest.param(("SELECT * FROM", "SELECT *,, FROM"), "SYNTAX", id="syntax", marks=pytest.mark.slow),
+        pytest.param(("= 'desktop'", "= desktop"), "UNKNOWN_COLUMN", id="binding"),
+    ],
 )
 def test_a_broken_statement_of_a_running_query_hides_nothing(
     studio: DagsterHouse, mistake: tuple[str, str], condition: str

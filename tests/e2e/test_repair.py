@@ -4,10 +4,7 @@ put back from an older copy: what it offers, what it does, and every row in the 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -18,6 +15,7 @@ import pytest
 
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.engine import stop_engine
+from tests.command_line import called
 from tests.e2e.feeding import WAIT, House, Row, until
 
 NUMBERS = count()
@@ -66,11 +64,15 @@ def checkpoint(house: House, job: str) -> Path:
     return found
 
 
+def ds_json(house: House, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and errors of a command."""
+    done = called(house.root, *words, "--json")
+    return done.code, json.loads(done.out or "{}"), done.err
+
+
 def repair(house: House, job: str, *options: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, JSON and errors of ``ds repair``, in a process of its own."""
-    command = (Path(sys.executable).with_name("ds"), "repair", job, "--json", *options)
-    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+    """The same of ``ds repair``."""
+    return ds_json(house, "repair", job, *options)
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def goes_on(house: House, job: str, condition: str) -> None:
     assert rows_of(house, job) == wanted(house, job), "the new checkpoint is one like any other"
 
 
-@pytest.mark.parametrize("job", ["handed_rows", *long("handed_on", "handed_view", "handed_twice")])
+@pytest.mark.parametrize("job", [*long("handed_on", "handed_rows", "handed_view", "handed_twice")])
 def test_an_older_checkpoint_follows_its_sink(house: House, older: Callable[[str], Path], job: str) -> None:
     copy = older(job)
     place = checkpoint(house, job)
@@ -268,13 +270,6 @@ PARCELS_LOGGED = (
     "parcels WITH ('source.deserialization.error.handling'='IGNORE_AND_LOG', "
     f"'source.deserialization.error.log.topic'='{PARCELS_BAD}', 'source.deserialization.error.log.store'='prod_kafka')"
 )
-
-
-def ds_json(house: House, *words: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, JSON and errors of a command, in a process of its own."""
-    command = (str(Path(sys.executable).with_name("ds")), *words, "--json")
-    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
 def put_parcel(house: House, *, broken: bool = False) -> tuple[str, str, int]:

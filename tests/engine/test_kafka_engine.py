@@ -1,12 +1,11 @@
-"""The real engine over a real broker: lag, lost records, topics and brokers that go away under running jobs."""
+"""The real engine over a real broker: lag, lost records, topics and brokers that go away under running jobs, a chain of
+queries over a topic of whose sizes the SQL says nothing."""
 
 from __future__ import annotations
 
 import base64
 import json
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings, load_settings
+from tests.command_line import called
 from tests.engine.test_spark_engine import WAIT, deadline
 from tests.engines import SHORT_LIVED
 
@@ -53,16 +53,22 @@ CREATE STREAM numbers (n BIGINT) WITH ('store'='k', 'topic'='numbers', 'value.fo
   'topic.replicas'=1);
 CREATE STREAM doubled AS SELECT twice(n) AS n FROM numbers
   WITH ('source.deserialization.error.handling'='IGNORE_AND_LOG', 'source.deserialization.error.log.topic'='wrong');
+CREATE STREAM src (n BIGINT) WITH ('store'='k', 'topic'='src', 'value.format'='json');
+CREATE STREAM r1 AS SELECT n FROM src;
+CREATE STREAM r2 AS SELECT n FROM r1;
+CREATE STREAM r3 AS SELECT n FROM r2;
+CREATE MATERIALIZED VIEW counts AS SELECT n, COUNT(*) AS c FROM r3 GROUP BY n;
 """
+CHAIN = ("r1", "r2", "r3", "counts")
 TWICE = "from functions.factor import FACTOR\n\n\ndef twice(n):\n    return n * FACTOR\n"
 
 
 class House:
     """One project with a broker and an engine."""
 
-    def __init__(self, root: Path, sql: str = SQL) -> None:
+    def __init__(self, root: Path) -> None:
         (root / "sql").mkdir()
-        (root / "sql" / "all.sql").write_text(sql)
+        (root / "sql" / "all.sql").write_text(SQL)
         (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n[spark]\n' + SHORT_LIVED)
         (root / "functions").mkdir()
         (root / "functions" / "numbers.py").write_text(TWICE)
@@ -122,11 +128,7 @@ class House:
         return found
 
     def ps(self, name: str) -> dict[str, Any]:
-        ran = subprocess.run(
-            [str(Path(sys.executable).with_name("ds")), "ps", "--json", "--project", str(self.root)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return next(job for job in json.loads(ran.stdout)["jobs"] if job["name"] == name)
+        return next(job for job in called(self.root, "ps", "--json").json["jobs"] if job["name"] == name)
 
 
 @pytest.fixture(scope="module")
@@ -256,11 +258,6 @@ def test_bad_records_go_into_a_topic_that_the_job_makes_and_functions_of_the_pro
     house.stop("doubled")
 
 
-def ds(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("ds")), *arguments, "--project", str(house.root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-
-
 def failed_at(house: House, name: str) -> tuple[JobStatus, list[str]]:
     """A job that has failed at a record, and the command its hint says."""
     with deadline() as over:
@@ -290,9 +287,7 @@ def test_rows_that_break_a_rule_are_put_aside_once_and_a_record_that_ends_the_jo
         "CONSTRAINT_VIOLATED",
         ["skip", "lawful", "--partition", "0", "--offset", "3"],
     )
-    stop_engine(house.settings, 60, kill=True)
-    assert ds(house, *command, "--no-wait").returncode == 0
-    house.control.ensure_engine(WAIT)
+    assert called(house.root, *command).code == 0
     assert [row["n"] for row in house.read("lawful", 4)] == [98, 99, 0, 1]
     house.send("ruled", 200, 201)
     assert [row["offset"] for row in house.read("ruled_quarantine", 2)] == ["2", "6"]
@@ -301,7 +296,7 @@ def test_rows_that_break_a_rule_are_put_aside_once_and_a_record_that_ends_the_jo
 
 def test_one_record_that_cannot_be_read_is_passed_and_no_other_row_is_lost_or_doubled(house: House) -> None:
     assert house.run("passed").state == "RUNNING"
-    assert "SKIP_WITHOUT_RECORD" in ds(house, "skip", "passed", "--partition", "0", "--offset", "3").stderr
+    assert "SKIP_WITHOUT_RECORD" in called(house.root, "skip", "passed", "--partition", "0", "--offset", "3").err
     house.send("poisoned", 0, 3)
     house.produce("poisoned", b"{broken", b"{broken too")
     house.send("poisoned", 3, 6)
@@ -309,19 +304,19 @@ def test_one_record_that_cannot_be_read_is_passed_and_no_other_row_is_lost_or_do
     assert status.condition == "BAD_RECORD"
     assert command == ["skip", "passed", "--partition", "0", "--offset", "3"]
     for wrong in (["--partition", "1", "--offset", "3"], ["--partition", "0", "--offset", "4"]):
-        refused = ds(house, "skip", "passed", *wrong)
-        assert refused.returncode == 1
-        assert "ds skip passed --partition 0 --offset '3'" in refused.stderr
-    ds(house, *command, "--reason", "ticket 7")
+        refused = called(house.root, "skip", "passed", *wrong)
+        assert refused.code == 1
+        assert "ds skip passed --partition 0 --offset '3'" in refused.err
+    called(house.root, *command, "--reason", "ticket 7")
     status, command = failed_at(house, "passed")
     assert command[-1] == "4"
     asked = next(moved for moved in house.control.transitions("passed") if moved.kind == "desired")
     assert asked.reason == "skip of record 3 of partition 0 of k.poisoned: ticket 7"
     assert asked.actor.startswith("ds (")
     stop_engine(house.settings, 60, kill=True)  # no engine: the next one goes on behind the record
-    assert ds(house, *command, "--no-wait").returncode == 0
-    again = ds(house, *command, "--json")
-    assert (again.returncode, json.loads(again.stdout)["outcome"]) == (0, "nothing")
+    assert called(house.root, *command, "--no-wait").code == 0
+    again = called(house.root, *command, "--json")
+    assert (again.code, again.json["outcome"]) == (0, "nothing")
     assert sorted(row["n"] for row in house.read("passed", 6)) == list(range(6))
     stop_engine(house.settings, 60, kill=True)
     house.control.ensure_engine(WAIT)
@@ -335,14 +330,14 @@ def test_a_reset_from_now_and_one_that_empties_write_no_row_twice(house: House) 
     assert house.run("again").state == "RUNNING"
     house.send("old", 0, 3)
     assert sorted(row["n"] for row in house.read("again", 3)) == [0, 1, 2]
-    assert "RESET_WOULD_DOUBLE" in ds(house, "reset", "again").stderr
-    now = ds(house, "reset", "again", "--from", "now")
-    assert now.returncode == 0, now.stderr
-    assert "from now" in now.stderr
+    assert "RESET_WOULD_DOUBLE" in called(house.root, "reset", "again").err
+    now = called(house.root, "reset", "again", "--from", "now")
+    assert now.code == 0, now.err
+    assert "from now" in now.err
     house.send("old", 3, 5)
     assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
-    emptied = ds(house, "reset", "again", "--empty")
-    assert emptied.returncode == 0, emptied.stderr
+    emptied = called(house.root, "reset", "again", "--empty")
+    assert emptied.code == 0, emptied.err
     low, _ = house.ends("again")
     assert low > 0, "its former records are deleted"
     assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
@@ -352,3 +347,23 @@ def test_a_reset_from_now_and_one_that_empties_write_no_row_twice(house: House) 
     assert sorted(row["n"] for row in house.read("again", 6)) == [0, 1, 2, 3, 4, 5]
     assert house.control.status("again").checkpoint_version == 3
     house.stop("again")
+
+
+def test_a_chain_of_queries_waits_for_its_writers_and_is_applied_in_one_go(house: House) -> None:
+    admin = house.admin()
+    admin.create_topics([NewTopic("src", 3, 1)])["src"].result(30)
+    house.control.ensure_engine(WAIT)
+    house.control.ensure(house.project, ["r2"])
+    with deadline() as over:
+        while (waiting := house.control.status("r2")).state != "WAITING":
+            over()
+    assert (waiting.condition, "waits for r1" in waiting.message) == ("WAITS_FOR_WRITER", True)
+    assert "r1" not in admin.list_topics(timeout=30).topics, "a reader makes nothing"
+    applied = called(house.root, "apply", *CHAIN, "--timeout", str(WAIT))
+    assert applied.code == 0, applied.err
+    assert {house.control.status(name).state for name in CHAIN} == {"RUNNING"}
+    topics = admin.list_topics(timeout=30).topics
+    assert {name: len(topics[name].partitions) for name in CHAIN[:3]} == {"r1": 3, "r2": 3, "r3": 3}
+    assert not [t for name in CHAIN for t in house.control.transitions(name) if t.target == "FAILED"]
+    for name in CHAIN:
+        house.stop(name)

@@ -18,6 +18,8 @@ from ds_dagster.testing.session import shared_session
 
 REFUSED: tuple[str, ...] = ()
 """Queries that may be refused, as not built. May only shrink."""
+RARELY = ("q8", "q9", "q17", "q18", "q20")
+"""Queries whose operators the others have too; they run with the long tests."""
 EVENTS, PARTS = 2_500, 2
 """Half a minute of events around midnight; a restart between the parts."""
 MANY_EVENTS, MANY_PARTS = 10_000, 8
@@ -52,7 +54,9 @@ def built(name: str, folder: Path) -> Compiled:
 
 
 @pytest.mark.cases
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in RARELY else name for name in NAMES]
+)
 def test_the_stream_with_a_restart_gives_the_batch_answer(name: str, small: Dataset, folder: Path) -> None:
     found = compare(built(name, folder), small, shared_session(), folder, restart=True)
     assert found.rows, "the events have an answer"

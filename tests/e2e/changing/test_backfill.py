@@ -3,7 +3,6 @@ records, outside of it nothing changes, and a run that is killed changes nothing
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -20,10 +18,10 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.ranges import TimeRange
-from ds_dagster.cli.main import run
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.deciding.backfilling import Slice
+from tests.command_line import called
 from tests.e2e.feeding import WAIT, House, until
 
 DAY = 86_400_000
@@ -37,10 +35,8 @@ Row = tuple[datetime, int, str]
 
 def ds(house: House, *words: str) -> tuple[int, Any, str]:
     """Exit code, JSON and all that a command says."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*words, "--project", str(house.root), "--json"])
-    return code, json.loads(out.getvalue() or "{}"), out.getvalue() + err.getvalue()
+    done = called(house.root, *words, "--json")
+    return done.code, json.loads(done.out or "{}"), done.out + done.err
 
 
 def send(house: House, chance: random.Random, rows: int, topic: str = "moments") -> None:
@@ -185,10 +181,8 @@ def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) ->
     assert effort["drift"] == [drift] and effort["unknown"] == []
     own, column = lines[DRIFTING]["effort"]["drift"]
     assert own == drift and "word" in column, column
-    shown = io.StringIO()
-    with redirect_stdout(shown), redirect_stderr(io.StringIO()):
-        run(["plan", DRIFTING, "--online", "--markdown", "--project", str(house.root)])
-    assert "| drifted |" in shown.getvalue() and f"drifted: {drift}" in shown.getvalue()
+    shown = called(house.root, "plan", DRIFTING, "--online", "--markdown").out
+    assert "| drifted |" in shown and f"drifted: {drift}" in shown
 
 
 def planned(house: House) -> dict[str, Any]:

@@ -3,18 +3,16 @@ environment: every row is in every sink once, by what the source's topic holds."
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ds_dagster.cli.main import run
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import load_settings
+from tests.command_line import called
 from tests.e2e.feeding import WAIT, House, until
 
 JOBS = ("saved_on", "saved_rows", "saved_words", "saved_windows")
@@ -32,10 +30,8 @@ CREATE CHANGELOG saved_windows WITH ('topic'='{topic}') AS
 
 def ds(root: Path, *words: str) -> tuple[int, Any, str]:
     """Exit code, JSON and all that a command says."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*words, "--project", str(root), "--json"])
-    return code, json.loads(out.getvalue() or "{}"), out.getvalue() + err.getvalue()
+    done = called(root, *words, "--json")
+    return done.code, json.loads(done.out or "{}"), done.out + done.err
 
 
 def send(house: House, rows: int) -> None:

@@ -5,17 +5,13 @@ than before, never more than were sent."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +20,7 @@ from ds_dagster.project.load import kind_of_store, load_project
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.deciding.versions import is_settled
 from ds_dagster.runtime.versioning import Versions
+from tests.command_line import called
 from tests.e2e.feeding import WAIT, House, Row, Stream, until
 
 VIEWS = ("counted_file", "counted_table", "counted_load", "counted_log")
@@ -272,9 +269,8 @@ def is_up(house: House, name: str) -> bool:
 
 
 def ds(house: House, *arguments: str) -> tuple[int, str, str]:
-    command = (str(Path(sys.executable).with_name("ds")), *arguments)
-    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
-    return done.returncode, done.stdout, done.stderr
+    done = called(house.root, *arguments)
+    return done.code, done.out, done.err
 
 
 def test_apply_builds_a_version_and_rollback_returns(house: House, written: Callable[[str], None]) -> None:

@@ -46,7 +46,7 @@ FRAMES: Mapping[str, str] = {
 }
 
 LIKE_ANOTHER = frozenset(
-    ("partitions", "different", "intersection", "matches_by_all", "windows", "partners", "elements")
+    ("partitions", "different", "intersection", "matches_by_all", "windows", "pairs", "partners", "elements")
 )
 """Steps that keep rows the way another one does, or none: of the long tier."""
 PICKING = frozenset(("MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"))
