@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -73,6 +75,19 @@ def called(project: Path, *words: str) -> Outcome:
     with redirect_stdout(out), redirect_stderr(err):
         code = run([*words, "--project", str(project)])
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def called_json(project: Path, *words: str) -> tuple[int, Any, str]:
+    """Exit code, JSON (an empty object where it prints none) and all that a command prints, in this process."""
+    done = called(project, *words, "--json")
+    return done.code, json.loads(done.out or "{}"), done.out + done.err
+
+
+def in_a_process(project: Path, *words: str) -> Outcome:
+    """A command as a shell starts it in a folder."""
+    command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=600)
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ class CaseRun:
             running.crashes.arm(behind.at if isinstance(behind, Crash) else None)
 
     def step_send(self, step: Send) -> None:
-        """Records into their topic, batch by batch."""
+        """Records into their topic: each part but the last is a batch. What comes behind the step decides about it."""
         records = self._records_to_send(step)
         size = -(-len(records) // step.batches)
         for begin in range(0, len(records), max(size, 1)):
@@ -198,7 +198,7 @@ class CaseRun:
             self._append(step, records[begin : begin + size])
 
     def step_send_together(self, step: SendTogether) -> None:
-        """Records into all topics, then one batch."""
+        """Records into all topics. What comes behind the step decides about their batch."""
         for send in step.sends:
             self._append(send, self._records_to_send(send))
 

@@ -118,7 +118,8 @@ def goes_on(house: House, job: str, condition: str) -> None:
     assert rows_of(house, job) == wanted(house, job), "the new checkpoint is one like any other"
 
 
-@pytest.mark.parametrize("job", [*long("handed_on", "handed_rows", "handed_view", "handed_twice")])
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["handed_on", "handed_rows", "handed_view", "handed_twice"])
 def test_an_older_checkpoint_follows_its_sink(house: House, older: Callable[[str], Path], job: str) -> None:
     copy = older(job)
     place = checkpoint(house, job)

@@ -6,8 +6,6 @@ import base64
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from confluent_kafka import Producer
 from ds_dagster.local.servers import down
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
+from tests.command_line import called
 from tests.engine.test_kafka_engine import House
 from tests.engine.test_spark_engine import WAIT, deadline
 
@@ -92,13 +91,8 @@ class Numbers(House):
                 over()
 
     def sums(self) -> dict[str, int]:
-        told = self.ds("query", "--json", "SELECT k, n FROM sums")
-        return {row["k"]: row["n"] for row in told["rows"]} if told else {}
-
-    def ds(self, *words: str) -> Any:
-        command = [str(Path(sys.executable).with_name("ds")), *words, "--project", str(self.root)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        return json.loads(ran.stdout) if ran.returncode == 0 else None
+        done = called(self.root, "query", "--json", "SELECT k, n FROM sums")
+        return {row["k"]: row["n"] for row in done.rows} if done.code == 0 else {}
 
 
 @pytest.fixture(scope="module")

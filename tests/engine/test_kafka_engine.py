@@ -66,9 +66,9 @@ TWICE = "from functions.factor import FACTOR\n\n\ndef twice(n):\n    return n * 
 class House:
     """One project with a broker and an engine."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, sql: str = SQL) -> None:
         (root / "sql").mkdir()
-        (root / "sql" / "all.sql").write_text(SQL)
+        (root / "sql" / "all.sql").write_text(sql)
         (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n[spark]\n' + SHORT_LIVED)
         (root / "functions").mkdir()
         (root / "functions" / "numbers.py").write_text(TWICE)
@@ -287,7 +287,9 @@ def test_rows_that_break_a_rule_are_put_aside_once_and_a_record_that_ends_the_jo
         "CONSTRAINT_VIOLATED",
         ["skip", "lawful", "--partition", "0", "--offset", "3"],
     )
-    assert called(house.root, *command).code == 0
+    stop_engine(house.settings, 60, kill=True)
+    assert called(house.root, *command, "--no-wait").code == 0
+    house.control.ensure_engine(WAIT)
     assert [row["n"] for row in house.read("lawful", 4)] == [98, 99, 0, 1]
     house.send("ruled", 200, 201)
     assert [row["offset"] for row in house.read("ruled_quarantine", 2)] == ["2", "6"]

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.command_line import in_a_process
+
 pytestmark = pytest.mark.cases
 
 CASE = """
@@ -37,11 +39,10 @@ def project(tmp_path):
 def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(write_case, tmp_path, ds):
     write_case(CASE + "  - {relation: c, rows: [{g: a, n: 3}, {g: c, n: 1}]}\n", "wrong.case.yaml")
     write_case(CASE + "  - {relation: c, file: golden/c.jsonl}\n", "golden.case.yaml")
-    command = ("-c", "from ds_dagster.cli.main import main; main()", "test")
 
-    updated = run(tmp_path, *command, ".", "--update", "--json")
-    report = json.loads(updated.stdout)
-    assert updated.returncode == 1, updated.stderr
+    updated = in_a_process(tmp_path, "test", ".", "--update", "--json")
+    report = updated.json
+    assert updated.code == 1, updated.err
     assert (report["ok"], report["passed"], report["failed"]) == (False, 1, 1)
     by_file = {case["file"]: case for case in report["cases"]}
     assert by_file["golden.case.yaml"]["written"] == ["golden/c.jsonl"]

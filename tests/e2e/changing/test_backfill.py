@@ -3,7 +3,6 @@ records, outside of it nothing changes, and a run that is killed changes nothing
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.deciding.backfilling import Slice
-from tests.command_line import called
+from tests.command_line import called, called_json
 from tests.e2e.feeding import WAIT, House, until
 
 DAY = 86_400_000
@@ -31,12 +30,6 @@ TABLE = "moments_rows"
 DRIFTING = "drifting_rows"
 """Of a topic that gets another partition, which no other test reads."""
 Row = tuple[datetime, int, str]
-
-
-def ds(house: House, *words: str) -> tuple[int, Any, str]:
-    """Exit code, JSON and all that a command says."""
-    done = called(house.root, *words, "--json")
-    return done.code, json.loads(done.out or "{}"), done.out + done.err
 
 
 def send(house: House, chance: random.Random, rows: int, topic: str = "moments") -> None:
@@ -99,7 +92,7 @@ def test_a_range_is_as_the_stream_computes_it(house: House, seed: int) -> None:
     span = ("--from", moment(begin).isoformat(), "--to", moment(end).isoformat())
     killed(house, span)
     assert stored(house) == damaged, "a run that is killed changes nothing"
-    code, told, said = ds(house, "backfill", TABLE, *span)
+    code, told, said = called_json(house.root, "backfill", TABLE, *span)
     assert code == 0, said
     assert told["rows"] == {
         "deleted": len(inside(damaged, begin, end)),
@@ -109,7 +102,7 @@ def test_a_range_is_as_the_stream_computes_it(house: House, seed: int) -> None:
     assert outside(stored(house), begin, end) == outside(damaged, begin, end)
     whole = ("--from", "2000-01-01", "--to", "2100-01-01T00:00:00+02:00", "--by", "happened")
     overtaken(house)
-    code, _, said = ds(house, "backfill", TABLE, *whole)
+    code, _, said = called_json(house.root, "backfill", TABLE, *whole)
     assert code == 0, said
     assert stored(house) == wanted(house), "history, and what was loaded meanwhile"
     assert "backfill of happened from" in house.control.transitions(TABLE)[0].reason
@@ -186,7 +179,7 @@ def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) ->
 
 
 def planned(house: House) -> dict[str, Any]:
-    code, lines, said = ds(house, "plan", "drifting_words", DRIFTING, "--online")
+    code, lines, said = called_json(house.root, "plan", "drifting_words", DRIFTING, "--online")
     assert code == 0, said
     return {line["name"]: line for line in lines}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import load_settings
-from tests.command_line import called
+from tests.command_line import called_json
 from tests.e2e.feeding import WAIT, House, until
 
 JOBS = ("saved_on", "saved_rows", "saved_words", "saved_windows")
@@ -26,12 +26,6 @@ CREATE CHANGELOG saved_windows WITH ('topic'='{topic}') AS
   SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids
   FROM TUMBLE(saved, SIZE 1 SECOND) GROUP BY window_start, window_end, word;
 """
-
-
-def ds(root: Path, *words: str) -> tuple[int, Any, str]:
-    """Exit code, JSON and all that a command says."""
-    done = called(root, *words, "--json")
-    return done.code, json.loads(done.out or "{}"), done.out + done.err
 
 
 def send(house: House, rows: int) -> None:
@@ -89,12 +83,12 @@ def saved_while_running(house: House, folder: Path) -> None:
     for number, jobs in enumerate((JOBS, ("saved_words",), ("saved_words",))):
         send(house, 7)
         for job in jobs:
-            code, (saved,), said = ds(house.root, "savepoint", job, "--name", f"s{number}", *place)
+            code, (saved,), said = called_json(house.root, "savepoint", job, "--name", f"s{number}", *place)
             assert (code, saved["name"]) == (0, f"s{number}"), said
-    assert "SAVEPOINT_REFUSED" in ds(house.root, "savepoint", "saved_on", "--name", "s0", *place)[2]
-    _, listed, _ = ds(house.root, "savepoint", "--list", *place)
+    assert "SAVEPOINT_REFUSED" in called_json(house.root, "savepoint", "saved_on", "--name", "s0", *place)[2]
+    _, listed, _ = called_json(house.root, "savepoint", "--list", *place)
     assert [row["query"] for row in listed] == sorted((*JOBS, "saved_words", "saved_words"))
-    assert "RESTORE_WHILE_RUNNING" in ds(house.root, "restore", "saved_on", "s0", "--from", str(folder))[2]
+    assert "RESTORE_WHILE_RUNNING" in called_json(house.root, "restore", "saved_on", "s0", "--from", str(folder))[2]
 
 
 def lose_checkpoints(house: House, folder: Path) -> None:
@@ -102,7 +96,7 @@ def lose_checkpoints(house: House, folder: Path) -> None:
     for job in JOBS:
         place = checkpoint(house, job, 1)
         shutil.move(place, folder / f"lost-{job}")
-        code, shown, said = ds(house.root, "restore", job, "s0", "--from", str(folder), "--dry-run")
+        code, shown, said = called_json(house.root, "restore", job, "s0", "--from", str(folder), "--dry-run")
         if job == "saved_windows":
             assert code == 1 and "RESTORE_REFUSED" in said and "event time" in said, said
             shutil.move(folder / f"lost-{job}", place)
@@ -121,10 +115,10 @@ def test_lost_checkpoints_come_back_from_savepoints(house: House, tmp_path: Path
     lose_checkpoints(house, tmp_path)
     send(house, 5)
     for job in JOBS:
-        code, shown, said = ds(house.root, "restore", job, "s0", "--from", str(tmp_path))
+        code, shown, said = called_json(house.root, "restore", job, "s0", "--from", str(tmp_path))
         assert (code, shown["how"], shown["state"]) == (0, "after_sink", "RUNNING"), said
     settled(house)
-    code, _, said = ds(house.root, "savepoint", "saved_windows", "--name", "later", "--to", str(tmp_path))
+    code, _, said = called_json(house.root, "savepoint", "saved_windows", "--name", "later", "--to", str(tmp_path))
     assert code == 0, said
     house.kill_engine()
     house.recover()
@@ -132,7 +126,7 @@ def test_lost_checkpoints_come_back_from_savepoints(house: House, tmp_path: Path
     send(house, 3)
     settled(house)
     house.stop("saved_words")
-    code, shown, said = ds(house.root, "restore", "saved_words", "s2", "--from", str(tmp_path))
+    code, shown, said = called_json(house.root, "restore", "saved_words", "s2", "--from", str(tmp_path))
     assert (code, shown["how"]) == (0, "after_sink"), f"of the same history, before the last restore: {said}"
     send(house, 3)
     settled(house)
@@ -152,11 +146,11 @@ def fork(house: House, savepoints: Path) -> None:
     (root / "ds.toml").write_text((house.root / "ds.toml").read_text() + 'environment = "fork"\n')
     place = root / "sql" / "fork.sql"
     place.write_text(FORK.format(topic="saved_windows"))
-    code, _, err = ds(root, "restore", "saved_windows", "later", "--from", str(savepoints))
+    code, _, err = called_json(root, "restore", "saved_windows", "later", "--from", str(savepoints))
     assert code == 1 and "RESTORE_REFUSED" in err and "writes prod_kafka.saved_windows, too" in err, err
     place.write_text(FORK.format(topic="forked_windows"))
     try:
-        code, shown, err = ds(root, "restore", "saved_windows", "later", "--from", str(savepoints))
+        code, shown, err = called_json(root, "restore", "saved_windows", "later", "--from", str(savepoints))
         assert (code, shown["how"], shown["state"]) == (0, "fork", "RUNNING"), (shown, err)
         send(house, 6)
         settled(house)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ from confluent_kafka import Producer
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.stores.kafka.admin import KafkaAdmin
-from tests.command_line import Ds, Outcome
+from tests.command_line import Ds, in_a_process
 
 pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("session_stays")]
 
@@ -60,13 +58,6 @@ def project(tmp_path: Path, kafka_settings: Mapping[str, str], topic: str) -> Pa
     (tmp_path / "sql" / "all.sql").write_text(text)
     (tmp_path / "ds.toml").write_text('store = "k"\n')
     return tmp_path
-
-
-def in_a_process(project: Path, *words: str) -> Outcome:
-    """A command as a shell starts it."""
-    command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", *words]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=300)
-    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_relation_on_recent_records(ds: Ds, kafka_settings: Mapping[str, str], topic: str) -> None:
