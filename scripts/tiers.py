@@ -104,7 +104,7 @@ TRACKS = (
     # two at a time made local servers drop connections: on two cores they compete for all of the processors
     Track(("spark", "conformance", "e2e", "browser"), 0),
     # one process that computes and waits for nobody: it takes what time of the processors the others leave
-    Track(("cases",), ROOM, 10),
+    Track(("cases",), ROOM, 19),
 )
 
 
