@@ -22,6 +22,8 @@ REGISTRY = re.compile(
 """A host packages come from; which one is the business of pip's, npm's and Maven's own configuration."""
 HELPERS = re.compile(r"\b(issue #?\d+|seed 00\d|Claude|ChatGPT|Copilot|as an AI)\b")
 """Words of how the work was arranged, which a reader of the code has no use for."""
+CONFLICT = re.compile(r"^(<{7}|>{7}|\|{7}) |^={7}$")
+"""Lines that a merge leaves for somebody to decide."""
 
 MAY_MATCH: Mapping[str, str] = {
     "tests/architecture/test_hygiene.py": "the rules themselves",
@@ -55,7 +57,9 @@ def hits(pattern: re.Pattern[str]) -> Iterator[str]:
                 yield f"{name}:{number}: {line.strip()[:100]}"
 
 
-@pytest.mark.parametrize("pattern", [MACHINE, REGISTRY, HELPERS], ids=["machine path", "registry", "arrangement"])
+@pytest.mark.parametrize(
+    "pattern", [MACHINE, REGISTRY, HELPERS, CONFLICT], ids=["machine path", "registry", "arrangement", "conflict"]
+)
 def test_no_file_names_what_belongs_to_one_place(pattern: re.Pattern[str]) -> None:
     assert not list(hits(pattern))
 
@@ -67,6 +71,8 @@ def test_no_file_names_what_belongs_to_one_place(pattern: re.Pattern[str]) -> No
         (MACHINE, "'/root/.m2'", True),
         (MACHINE, "url = './home/x'", False),
         (REGISTRY, "https://registry.npmjs.org/x", True),
+        (CONFLICT, ">" * 7 + " main", True),
+        (CONFLICT, "=" * 8, False),
         (REGISTRY, "see https://kafka.apache.org/documentation", False),
     ],
 )
