@@ -48,6 +48,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "42704",
     ),
     Condition(
+        "METRICS_ADDRESS_UNUSABLE",
+        "user",
+        "ds metrics cannot listen on {address}: {reason}",
+        "name an address of this machine and a free port: --listen HOST:PORT",
+        "58030",
+    ),
+    Condition(
         "QUESTION_TOO_LARGE",
         "user",
         "{relation} has {rows} rows that the question needs, {most} rows of its {columns} columns can be read at once",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.results.watching import until_interrupted
 from ds_dagster.errors import ProjectError
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
@@ -42,7 +43,7 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
 
     /health is 200 while every query that should run does, else 503 with the names of the others.
     """
-    from ds_dagster.cli.metrics import Look, application, exposition
+    from ds_dagster.cli.metrics import Look, MetricsServer, exposition
 
     control = Control.open(settings_of(project))
 
@@ -52,15 +53,8 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
     if listen is None:
         click.echo(exposition(looked()).decode(), nl=False)
         return 0
-    from wsgiref.simple_server import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """A scrape is no event."""
-
-    with make_server(*listen, application(looked), handler_class=Quiet) as server:
-        host, port = server.server_address[:2]
-        note(f"serving http://{host!s}:{port}/metrics and /health until Ctrl-C")
+    with MetricsServer(*listen, looked) as server, until_interrupted():
+        note(f"serving {server.url}/metrics and /health until Ctrl-C")
         server.serve_forever()
     return 0
 
