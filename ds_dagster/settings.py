@@ -166,10 +166,10 @@ def load_settings(root: Path, **overrides: object) -> Settings:
     for key in table:
         if key not in _KNOWN:
             raise error("SETTING_UNKNOWN", name=key, file=name, nearest=did_you_mean(key, _KNOWN))
-    values: dict[str, Any] = {key: _text(table, key, name) for key in _TEXT if key in table}
+    values: dict[str, Any] = {key: _text_setting(table, key, name) for key in _TEXT if key in table}
     values |= {key: os.environ[f"DS_{key.upper()}"] for key in _TEXT if f"DS_{key.upper()}" in os.environ}
     for key, default in _PATHS.items():
-        written = os.environ.get(f"DS_{key.upper()}", _text(table, key, name) if key in table else default)
+        written = os.environ.get(f"DS_{key.upper()}", _text_setting(table, key, name) if key in table else default)
         values[key] = (root / _checked_path(written, key, name)).resolve()
     settings = Settings(
         root=root,
@@ -228,7 +228,7 @@ def toml_table(text: str) -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def _text(table: Mapping[str, Any], key: str, file: str) -> str:
+def _text_setting(table: Mapping[str, Any], key: str, file: str) -> str:
     if not isinstance(table[key], str):
         raise error("SETTING_INVALID", name=key, file=file, reason="not a text", allowed="a text in quotes")
     return str(table[key])
