@@ -99,7 +99,7 @@ def selected_names(
     names = {name for name, spec in specs.items() if spec.key in keys}
     if not names:
         raise error("SELECTION_EMPTY", select=select or "all", exclude=exclude or "none")
-    _check_whole_applications(project, names)
+    check_whole_applications(project.streams, names)
     return names
 
 
@@ -121,10 +121,14 @@ def _resolved(selection: str, graph: BaseAssetGraph[Any]) -> set[dg.AssetKey]:
         raise error("SELECTION_INVALID", selection=selection, reason=str(problem).splitlines()[0]) from problem
 
 
-def _check_whole_applications(project: DsProject, names: Collection[QualifiedName]) -> None:
-    """An application is one job: it is shown whole or not at all."""
-    for name in dict.fromkeys(props.application for props in project.streams if props.application):
-        members = [props.name for props in project.streams if props.application == name]
+def check_whole_applications(streams: Collection[RelationProps], names: Collection[QualifiedName]) -> None:
+    """An application is one job: it is shown whole or not at all.
+
+    Raises:
+        UserError: SELECTION_SPLITS_APPLICATION.
+    """
+    for name in dict.fromkeys(props.application for props in streams if props.application):
+        members = [props.name for props in streams if props.application == name]
         missing = [str(member) for member in members if member not in names]
         if 0 < len(missing) < len(members):
             raise error("SELECTION_SPLITS_APPLICATION", application=name, missing=missing)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster.components.core.component_tree import ComponentTreeException
 
 from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration import (
     DsProject,
     DsRunConfig,
@@ -118,9 +121,12 @@ def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, ex
         ('key:"shop/public/loaded"', "SELECTION_EMPTY"),
         ("kind:", "SELECTION_INVALID"),
         ('key:"shop/public/left_side"', "SELECTION_SPLITS_APPLICATION"),
+        ([QualifiedName("shop", "public", "left_side")], "SELECTION_SPLITS_APPLICATION"),
+        ([QualifiedName("shop", "public", name) for name in ("counts", "count")], "UNKNOWN_RELATION"),
+        (["counts"], "UNKNOWN_RELATION"),
     ],
 )
-def test_a_selection_of_an_op_that_cannot_be_is_refused(project: DsProject, select: str, condition: str) -> None:
+def test_a_selection_of_an_op_that_cannot_be_is_refused(project: DsProject, select: Any, condition: str) -> None:
     write_project(project.root, app=APPLICATION)
     with pytest.raises(DsError) as refused:
         ds_assets(project=DsProject(project.root), select=select)
@@ -156,3 +162,10 @@ def test_the_component_takes_the_same(tmp_path: Path) -> None:
         op={"pool": "p", "tags": {"a": "b"}, "retries": {"max_retries": 7}},
     )
     assert set(specs) == {"clicks", "desktop"}
+
+
+@pytest.mark.parametrize("name", ["name", "description", "backfill_policy"])
+def test_other_options_of_ops_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ComponentTreeException) as refused:
+        load(DsProjectComponent, op={name: "x"})
+    assert f"attributes.op.OpOptionsModel.{name}" in str(refused.value.__cause__)
