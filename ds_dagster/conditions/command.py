@@ -30,8 +30,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "RESULT_FILE_UNWRITABLE",
         "user",
         "{file} cannot be written: {reason}",
-        "name a file in a folder you may write to: --output FILE",
+        "name a file in a folder you may write to, on a disk with space: --output FILE",
         "58030",
+    ),
+    Condition(
+        "OUTPUT_WITHOUT_SPACE",
+        "user",
+        "no space is left for {what}",
+        "free space on that disk, or send the output elsewhere",
+        "53100",
     ),
     Condition(
         "PRINT_OPTION_OF_RECORDS",
