@@ -117,6 +117,7 @@ def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
         "disk_bytes": round(sizing.disk),
         "partitions": sizing.partitions,
         "batch_seconds": round(sizing.batch_seconds, 3),
+        "least_batch_seconds": round(sizing.least_batch_seconds, 3),
         "queries": [_query_json(query) for query in sizing.queries],
         "limits": [
             {"name": limit.name, "share": round(limit.share, 4), "ends_at_load": limit.factor, "about": limit.about}
@@ -170,9 +171,7 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
         [(limit.about, f"{limit.share:.0%}", _end(limit.factor)) for limit in sizing.limits],
     )
     if sizing.batch_seconds > batch_seconds:
-        note(
-            f"no number of cores makes every batch as short as {batch_seconds} s: a batch costs that much without rows"
-        )
+        note(_too_long(sizing, batch_seconds))
     if sizing.engines > 1:
         note("a project has one engine: divide it into as many projects, or give its machine more cores (--host-cores)")
     for text in sizing.growth:
@@ -180,6 +179,14 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
     note(
         f"{len(sizing.taken)} of the figures behind this were not measured: `ds size --json` lists them with the reason"
     )
+
+
+def _too_long(sizing: Sizing, batch_seconds: float) -> str:
+    """Why batches are longer than wished."""
+    least = f"{sizing.least_batch_seconds:.2f} s"
+    if sizing.least_batch_seconds >= batch_seconds:
+        return f"no number of cores makes every batch as short as {batch_seconds:g} s: one costs {least} without rows"
+    return f"a batch is as short as {batch_seconds:g} s only with more cores than rows need: it takes {least} at best"
 
 
 def _cells(query: QuerySize) -> tuple[object, ...]:
