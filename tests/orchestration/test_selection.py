@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,11 @@ def test_an_application_is_not_split(project: DsProject) -> None:
     ],
 )
 def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, exclude: str, expected: set[str]) -> None:
-    @ds_assets(project=project, select=select, exclude=exclude)
-    def chosen(): ...
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*include_sources")
+
+        @ds_assets(project=project, select=select, exclude=exclude)
+        def chosen(): ...
 
     assert {key.path[-1] for key in chosen.keys} == expected
     dg.Definitions.validate_loadable(dg.Definitions(assets=[chosen]))
@@ -120,6 +124,8 @@ def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, ex
         ("group:nobody", "SELECTION_EMPTY"),
         ('key:"shop/public/loaded"', "SELECTION_EMPTY"),
         ("kind:", "SELECTION_INVALID"),
+        ("status:FAILED", "SELECTION_INVALID"),
+        ("not column:url", "SELECTION_INVALID"),
         ('key:"shop/public/left_side"', "SELECTION_SPLITS_APPLICATION"),
         ([QualifiedName("shop", "public", "left_side")], "SELECTION_SPLITS_APPLICATION"),
         ([QualifiedName("shop", "public", name) for name in ("counts", "count")], "UNKNOWN_RELATION"),
