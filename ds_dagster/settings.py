@@ -24,6 +24,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+"""Memory as Spark and Java read it: no fraction, and a unit."""
+COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores"})
+"""Properties that plans and sizes are computed from."""
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
 """Begins a Spark master URL whose executors all run on the driver's host."""
 
@@ -166,15 +170,15 @@ def load_settings(root: Path, **overrides: object) -> Settings:
     for key in table:
         if key not in _KNOWN:
             raise error("SETTING_UNKNOWN", name=key, file=name, nearest=did_you_mean(key, _KNOWN))
-    values: dict[str, Any] = {key: _text(table, key, name) for key in _TEXT if key in table}
+    values: dict[str, Any] = {key: _text_setting(table, key, name) for key in _TEXT if key in table}
     values |= {key: os.environ[f"DS_{key.upper()}"] for key in _TEXT if f"DS_{key.upper()}" in os.environ}
     for key, default in _PATHS.items():
-        written = os.environ.get(f"DS_{key.upper()}", _text(table, key, name) if key in table else default)
+        written = os.environ.get(f"DS_{key.upper()}", _text_setting(table, key, name) if key in table else default)
         values[key] = (root / _checked_path(written, key, name)).resolve()
     settings = Settings(
         root=root,
         engine=_engine(table.get("engine", {}), name),
-        spark=MappingProxyType({str(k): _spark_text(v) for k, v in _flatten(table.get("spark", {})).items()}),
+        spark=_spark(table.get("spark", {}), name),
         file=name,
         **values,
     )
@@ -228,7 +232,7 @@ def toml_table(text: str) -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def _text(table: Mapping[str, Any], key: str, file: str) -> str:
+def _text_setting(table: Mapping[str, Any], key: str, file: str) -> str:
     if not isinstance(table[key], str):
         raise error("SETTING_INVALID", name=key, file=file, reason="not a text", allowed="a text in quotes")
     return str(table[key])
@@ -254,6 +258,12 @@ def _engine(table: Any, file: str) -> EngineSettings:
             raise error(
                 "SETTING_INVALID", name=f"engine.{name}", file=file, reason=str(number), allowed="a whole number ≥ 1"
             )
+    for name, default in (("master", ""), ("launcher", "local")):
+        _text_setting({name: default, **table}, name, file)
+    memory = table.get("memory", "1g")
+    if not (isinstance(memory, str) and MEMORY.fullmatch(memory)):
+        allowed = "a whole number and m or g, as in 512m or 2g"
+        raise error("SETTING_INVALID", name="engine.memory", file=file, reason=str(memory), allowed=allowed)
     durable = table.get("durable", True)
     if type(durable) is not bool:
         raise error("SETTING_INVALID", name="engine.durable", file=file, reason=str(durable), allowed="true, false")
@@ -275,6 +285,18 @@ def _shared_folders(table: Mapping[str, Any], file: str) -> tuple[str, ...]:
         allowed = 'a list of absolute paths: ["/mnt/ds"]'
         raise error("SETTING_INVALID", name="engine.shared_folders", file=file, reason=str(folders), allowed=allowed)
     return tuple(str(Path(path).resolve()) for path in folders)
+
+
+def _spark(table: Any, file: str) -> Mapping[str, str]:
+    if not isinstance(table, dict):
+        allowed = "[spark] with properties of Spark"
+        raise error("SETTING_INVALID", name="spark", file=file, reason="not a table", allowed=allowed)
+    properties = {name: _spark_text(value) for name, value in _flatten(table).items()}
+    for name in COUNTS_OF_SPARK & properties.keys():
+        if not (properties[name].isdecimal() and int(properties[name])):
+            allowed = "a whole number ≥ 1"
+            raise error("SETTING_INVALID", name=name, file=file, reason=properties[name], allowed=allowed)
+    return MappingProxyType(properties)
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

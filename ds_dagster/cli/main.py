@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the project or a job is at fault, 2 usage, 3 our bug. Prog
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -16,9 +17,10 @@ from typing import Any
 import click
 
 from ds_dagster.cli.output import fail
-from ds_dagster.errors import DsError, InternalError
+from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.version import __version__
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 COMMANDS: Mapping[str, str] = {
     "check": "project",
     "fmt": "project",
@@ -133,7 +135,10 @@ def run(arguments: list[str]) -> int:
     except DsError as problem:
         fail(problem, as_json="--json" in arguments)
         return EXIT_PROJECT
-    except Exception:  # noqa: BLE001, the boundary: what is not a condition is our bug
+    except Exception as problem:  # noqa: BLE001, the boundary: what is not a condition is our bug
+        if isinstance(problem, OSError) and problem.errno in NO_SPACE:
+            fail(error("OUTPUT_WITHOUT_SPACE", what=problem.filename or "the output"), as_json=False)
+            return EXIT_PROJECT
         traceback.print_exc()
         click.echo("this is a bug of ds-dagster: please report it with the text above", err=True)
         return EXIT_BUG

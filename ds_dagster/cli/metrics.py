@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from socketserver import ThreadingMixIn
+from threading import Lock
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.figures import FIGURES, Figure
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
@@ -19,6 +23,8 @@ QUERY = ("query", "version")
 ENGINE = ("engine",)
 TEXT = "text/plain; charset=utf-8"
 UNAVAILABLE = "503 Service Unavailable"
+SILENT_SECONDS = 30
+"""After so long a connection that brings no request is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +148,49 @@ def _answer(path: str, looked: Callable[[], Look]) -> tuple[str, str, bytes]:
     down = look.down()
     body = f"down: {', '.join(down)}\n" if down else "ok\n"
     return (UNAVAILABLE if down else "200 OK"), TEXT, body.encode()
+
+
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """Answers at an address; a connection that brings no request keeps no other one waiting.
+
+    Args:
+        host, port: to listen on; port 0 is any free one.
+        looked: looks into the journal, for one request at a time.
+
+    Raises:
+        UserError: METRICS_ADDRESS_UNUSABLE.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, looked: Callable[[], Look]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        one_at_a_time = Lock()
+
+        def look() -> Look:
+            with one_at_a_time:
+                return looked()
+
+        try:
+            super().__init__((host, port), _Quiet)
+        except OSError as problem:
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            reason = problem.strerror or str(problem)
+            raise error("METRICS_ADDRESS_UNUSABLE", address=address, reason=reason) from problem
+        self.set_app(application(look))
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        host, port = self.server_address[:2]
+        return f"http://[{host!s}]:{port}" if self.address_family == socket.AF_INET6 else f"http://{host!s}:{port}"
+
+    def handle_error(self, *_: object) -> None:
+        """A connection that breaks or stays silent is no event; failures of the answer are told by the handler."""
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = SILENT_SECONDS
+
+    def log_message(self, *_: object) -> None:
+        """A scrape is no event."""

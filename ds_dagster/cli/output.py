@@ -160,8 +160,15 @@ def _cell(value: object) -> str:
     return str(value)
 
 
+CALENDAR = (-62_135_596_800, 253_402_300_799)
+"""The first and the last second of the years 1 to 9999, since the epoch; a producer that stamps in microseconds is
+beyond."""
+
+
 def clock(seconds: float | None) -> str:
-    """A time of day (UTC) for tables."""
+    """A time of day (UTC) for tables; the number of seconds where a calendar has no such day."""
+    if seconds is not None and not CALENDAR[0] <= seconds <= CALENDAR[1]:
+        return f"{seconds:.0f} s"
     return "-" if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import clock, parsed
+from ds_dagster.cli.output import CALENDAR, clock, parsed
 from ds_dagster.project.load import LoadedProject, storage_kind
 
 if TYPE_CHECKING:
@@ -56,14 +56,18 @@ class ShownRecord:
         key = parsed(self.key)
         values = [key, *(key.values() if isinstance(key, dict) and len(key) == 1 else ())]
         texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-        return text in (self.key, *texts) or (isinstance(key, dict) and parsed(text) == key)
+        return text in (self.key, *texts) or (isinstance(key, dict) and _canonical(parsed(text)) == _canonical(key))
 
     def is_in(self, partition: str) -> bool:
-        """Whether this is its partition or shard; ``0`` is also ``shardId-000000000000``."""
+        """Whether this is its partition or shard; ``0`` is also ``00`` and ``shardId-000000000000``."""
         own = self.raw.partition
-        number = own.rpartition("-")[2]
-        is_number = partition.isdecimal() and own.startswith("shardId-") and number.isdecimal()
-        return own == partition or (is_number and int(number) == int(partition))
+        number = own.removeprefix("shardId-")
+        return own == partition or (partition.isdecimal() and number.isdecimal() and int(number) == int(partition))
+
+
+def _canonical(value: object) -> str:
+    """JSON that is equal for equal values: ``1``, ``1.0`` and ``true`` differ, as they do in a key's bytes."""
+    return json.dumps(value, sort_keys=True)
 
 
 def shower(project: LoadedProject, store: str, relation: Relation | None) -> Callable[[RawRecord], ShownRecord]:
@@ -112,4 +116,6 @@ def moment_text(millis: int) -> str:
     """Epoch milliseconds as a time in UTC, ``-`` for a record without one."""
     if millis < 0:
         return "-"
+    if millis // 1000 > CALENDAR[1]:
+        return f"{millis} ms"
     return f"{clock(millis // 1000)}.{millis % 1000:03d}"

@@ -41,7 +41,7 @@ class Moment(click.ParamType[datetime]):
 
 
 class Since(click.ParamType[int]):
-    """A duration before now, or a moment, as epoch milliseconds."""
+    """A duration before now, or a moment, as epoch milliseconds; 0 for all before 1970, which no store looks up."""
 
     name = "duration|moment"
 
@@ -51,10 +51,10 @@ class Since(click.ParamType[int]):
             return value
         seconds, moment = duration_seconds(str(value)), _moment(str(value))
         if seconds is not None:
-            return int((time.time() - seconds) * 1000)
+            return max(0, round(time.time() * 1000) - seconds * 1000)
         if moment is None:
             self.fail(f"{value!r} is neither a duration nor a moment: write {DURATIONS}, or {MOMENTS}", param, ctx)
-        return round(moment.timestamp() * 1000)
+        return max(0, round(moment.timestamp() * 1000))
 
 
 def _moment(text: str) -> datetime | None:

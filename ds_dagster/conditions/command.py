@@ -30,8 +30,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "RESULT_FILE_UNWRITABLE",
         "user",
         "{file} cannot be written: {reason}",
-        "name a file in a folder you may write to: --output FILE",
+        "name a file in a folder you may write to, on a disk with space: --output FILE",
         "58030",
+    ),
+    Condition(
+        "OUTPUT_WITHOUT_SPACE",
+        "user",
+        "no space is left for {what}",
+        "free space on that disk, or send the output elsewhere",
+        "53100",
     ),
     Condition(
         "PRINT_OPTION_OF_RECORDS",
@@ -46,6 +53,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "{entity} has no partition {partition}",
         "write a number from 0 to {last}",
         "42704",
+    ),
+    Condition(
+        "METRICS_ADDRESS_UNUSABLE",
+        "user",
+        "ds metrics cannot listen on {address}: {reason}",
+        "name an address of this machine and a free port: --listen HOST:PORT",
+        "58030",
     ),
     Condition(
         "QUESTION_TOO_LARGE",

@@ -374,6 +374,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "run `ds reset {name}` to read its sources again from the start",
     ),
     Condition(
+        "JOB_SPEC_NEWER",
+        "user",
+        "ds_dagster {version} defined the job {name}, and this version ({own}) does not know its {unread}",
+        "upgrade ds_dagster here to {version} or newer; `ds reset {name}` starts the job over with this version",
+    ),
+    Condition(
         "SLICE_INVALID",
         "user",
         "the stored definition of {name} does not compile with this version of ds_dagster",

@@ -11,7 +11,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 
 from ds_dagster.errors import DsError, error
-from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
@@ -20,7 +20,7 @@ from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
 from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
-from ds_dagster.orchestration.surface import Surface, mapper_of, selected_names, surface_of
+from ds_dagster.orchestration.surface import Surface, check_whole_applications, mapper_of, selected_names, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
@@ -78,7 +78,7 @@ def ds_assets(
         name, pool, retry_policy, op_tags, required_resource_keys: of the op.
 
     Raises:
-        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
+        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION, UNKNOWN_RELATION.
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
@@ -99,7 +99,13 @@ def _chosen(
 ) -> list[RelationProps]:
     """The relations of long-lived queries that are selected, sources first."""
     names = selected_names(project, surface.specs, select if isinstance(select, str) else "", exclude)
-    names = frozenset(names if isinstance(select, str) else names & frozenset(select))
+    if not isinstance(select, str):
+        for name in select:
+            if name not in surface.specs:
+                nearest = did_you_mean(str(name), map(str, surface.specs))
+                raise error("UNKNOWN_RELATION", name=str(name), nearest=nearest)
+        names &= frozenset(select)
+        check_whole_applications(surface.streams, names)
     chosen = [props for props in surface.streams if props.name in names]
     if surface.streams and not chosen:
         shown = select if isinstance(select, str) else ", ".join(map(str, select))

@@ -194,7 +194,7 @@ def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | 
         depends_on=project.depends_on.get(relation.name, ()),
         file=_absolute(project, relation.span.file),
         line=relation.span.line,
-        text=_text(relation, queries),
+        text=_sql_text(relation, queries),
         dagster_kinds=kind.capabilities.dagster_kinds,
         storage_kind=kind.capabilities.storage_kind,
         uri=uri_of(project, relation),
@@ -234,7 +234,7 @@ def _commented(all_props: Sequence[RelationProps]) -> Iterator[RelationProps]:
     return (replace(props, column_comments=MappingProxyType(dict(comments_of(props.name)))) for props in all_props)
 
 
-def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
+def _sql_text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     texts = dict.fromkeys([relation.origin.text, *(query.statement.origin.text for query in queries)])
     return "\n\n".join(text.rstrip().rstrip(";") + ";" for text in texts if text)
 
@@ -248,7 +248,7 @@ def _remembered(project: LoadedProject, item: Remembered, name: QualifiedName) -
         _props(item.project, relation, replace(item.broken, name=name, kind=relation.kind)),
         file=_absolute(project, span.file),
         line=span.line,
-        text=item.broken.text or _text(relation, (item.query,)),
+        text=item.broken.text or _sql_text(relation, (item.query,)),
         default_group=Path(span.file).stem,
     )
 

@@ -1,5 +1,6 @@
 """A project as one translator shows it: computed once, read by assets, checks and the sensor."""
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,7 +100,7 @@ def selected_names(
     names = {name for name, spec in specs.items() if spec.key in keys}
     if not names:
         raise error("SELECTION_EMPTY", select=select or "all", exclude=exclude or "none")
-    _check_whole_applications(project, names)
+    check_whole_applications(project.streams, names)
     return names
 
 
@@ -116,15 +117,24 @@ def _graph(specs: Collection[dg.AssetSpec]) -> BaseAssetGraph[Any]:
 
 def _resolved(selection: str, graph: BaseAssetGraph[Any]) -> set[dg.AssetKey]:
     try:
-        return set(dg.AssetSelection.from_string(selection, include_sources=True).resolve(graph))
+        with warnings.catch_warnings():  # Dagster's parser passes a parameter that Dagster marks as beta
+            warnings.filterwarnings("ignore", message=".*`include_sources`")
+            return set(dg.AssetSelection.from_string(selection).resolve(graph))
     except dg.DagsterError as problem:
         raise error("SELECTION_INVALID", selection=selection, reason=str(problem).splitlines()[0]) from problem
+    except NotImplementedError as problem:  # status:, column:, code_location: … are filters of Dagster's UI
+        reason = "it filters by what is not known when definitions load"
+        raise error("SELECTION_INVALID", selection=selection, reason=reason) from problem
 
 
-def _check_whole_applications(project: DsProject, names: Collection[QualifiedName]) -> None:
-    """An application is one job: it is shown whole or not at all."""
-    for name in dict.fromkeys(props.application for props in project.streams if props.application):
-        members = [props.name for props in project.streams if props.application == name]
+def check_whole_applications(streams: Collection[RelationProps], names: Collection[QualifiedName]) -> None:
+    """An application is one job: it is shown whole or not at all.
+
+    Raises:
+        UserError: SELECTION_SPLITS_APPLICATION.
+    """
+    for name in dict.fromkeys(props.application for props in streams if props.application):
+        members = [props.name for props in streams if props.application == name]
         missing = [str(member) for member in members if member not in names]
         if 0 < len(missing) < len(members):
             raise error("SELECTION_SPLITS_APPLICATION", application=name, missing=missing)

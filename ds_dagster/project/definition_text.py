@@ -21,8 +21,9 @@ def definition_lines(pieces: Sequence[SliceStatement]) -> list[str]:
 
 
 def select_text(pieces: Sequence[SliceStatement]) -> str:
-    """The SELECT of a CREATE … AS, printed in one form, without the name it fills; empty for other statements."""
-    statement = _parsed(pieces[-1])
+    """The SELECT of a CREATE … AS, printed in one form, without the name it fills; empty for other statements, and for
+    a definition of a later version, of which no statement is known."""
+    statement = _parsed(pieces[-1]) if pieces else None
     return print_select(statement.body) if isinstance(statement, CreateAsSelect) else ""
 
 

@@ -240,7 +240,7 @@ def _truth(value: Json, _: Scalar) -> bool:
     return text == "true"
 
 
-def _text(value: Json, _: Scalar) -> str:
+def _varchar(value: Json, _: Scalar) -> str:
     return _string(value) if value.kind == "string" else value.text
 
 
@@ -259,7 +259,7 @@ _READERS: Mapping[str, Callable[[Json, Scalar], Any]] = MappingProxyType(
         "DOUBLE": _float,
         "DECIMAL": _decimal,
         "BOOLEAN": _truth,
-        "VARCHAR": _text,
+        "VARCHAR": _varchar,
         "VARBINARY": _bytes,
     }
 )

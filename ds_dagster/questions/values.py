@@ -110,7 +110,7 @@ def _decimal(value: Any, type_: Scalar) -> float | str:
     return float(exact) if (type_.precision or 0) <= EXACT_DIGITS else str(exact)
 
 
-def _text(value: Any, _: Scalar) -> str:
+def _iso_text(value: Any, _: Scalar) -> str:
     return value.isoformat() if isinstance(value, date | day_time) else str(value)
 
 
@@ -133,9 +133,9 @@ _SHAPES: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(
         "FLOAT": _float,
         "DOUBLE": _float,
         "DECIMAL": _decimal,
-        "VARCHAR": _text,
-        "DATE": _text,
-        "TIME": _text,
+        "VARCHAR": _iso_text,
+        "DATE": _iso_text,
+        "TIME": _iso_text,
         "TIMESTAMP": _timestamp,
         "TIMESTAMP_LTZ": _timestamp,
         "VARBINARY": _bytes,

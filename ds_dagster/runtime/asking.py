@@ -10,7 +10,7 @@ from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import check_consent, over_checkpoint, spec_going_on
 from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
-from ds_dagster.runtime.deciding.spec import job_spec
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.deciding.versions import check_not_underway
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.records import StatusRow
@@ -30,7 +30,7 @@ def answer_of(
         now: epoch seconds.
 
     Raises:
-        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY.
+        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY, JOB_SPEC_NEWER.
     """
     if change.renamed_from:
         return _renamed(connection, project, query, change, request, now)
@@ -41,6 +41,8 @@ def answer_of(
         raise desired.underway(job)
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
+    elif job is not None:
+        JobSpec.from_json(job.spec).check_readable()
     status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
     if request.made_by is not None:
         spec = over_checkpoint(project, query, request.made_by)[0]

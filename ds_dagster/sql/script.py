@@ -113,9 +113,9 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
         raise error(
             "SYNTAX_EXPECTED",
             span=Span(path, 1),
-            expected="one text",
+            expected="one statement",
             found=len(pieces),
-            fix="write one text, without a ; inside",
+            fix="write exactly one, without a ; inside",
         )
     lexical = _lexical(file.source, pieces[0])
     if lexical:

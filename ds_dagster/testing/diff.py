@@ -43,20 +43,20 @@ def compare(
     return _by_key(missing, extra, key) if missing or extra else ""
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _row_json(row: Mapping[str, Any]) -> str:
     return json.dumps(row, sort_keys=True, ensure_ascii=False)
 
 
 def _difference(wanted: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Rows of the first that the second lacks and the other way round, as bags."""
-    left, right = Counter(map(_text, wanted)), Counter(map(_text, actual))
+    left, right = Counter(map(_row_json, wanted)), Counter(map(_row_json, actual))
     return _kept(wanted, left - right), _kept(actual, right - left)
 
 
 def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
     taken = []
     for row in rows:
-        text = _text(row)
+        text = _row_json(row)
         if counts[text] > 0:
             counts[text] -= 1
             taken.append(row)

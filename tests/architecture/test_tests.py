@@ -1,4 +1,4 @@
-"""Tests live in the folder of what they test, and no folder of them is long."""
+"""Tests live in the folder of what they test, no folder of them is long, and a comparison compares something."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests import conftest
 from tests.architecture.trees import PACKAGE, ROOT
+from tests.e2e.model import difference
 
 TESTS = ROOT / "tests"
 DATA = ("cases", "fixtures")
@@ -73,3 +74,13 @@ def test_no_folder_of_tests_is_long() -> None:
 )
 def test_an_expression_of_marks_leaves_out_no_file_it_may_choose(expression: str, marks: set[str]) -> None:
     assert conftest.marks_of(expression) == marks
+
+
+def test_a_model_without_rows_is_refused_unless_that_is_known() -> None:
+    assert not difference([{"a": 1}], [{"a": 1}])
+    assert difference([], [{"a": 1}]).startswith("1 missing, 0 extra")
+    for found in ([], [{"a": 1}]):
+        with pytest.raises(AssertionError, match="the model expects no row"):
+            difference(found, [])
+    assert not difference([], [], may_be_empty=True)
+    assert difference([{"a": 1}], [], may_be_empty=True).startswith("0 missing, 1 extra")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ds_dagster.cli.metrics import Look, application, exposition
+from ds_dagster.cli.metrics import Look, MetricsServer, application, exposition
 from ds_dagster.errors import error
 from ds_dagster.figures import FIGURES
 from ds_dagster.runtime.status import EngineStatus, JobStatus
@@ -85,3 +90,42 @@ def test_the_alert_rules_of_the_page_name_metrics() -> None:
     text = exposition(Look(ENGINES, (CLICKS,))).decode()
     assert names
     assert all(f"\n{name}{{" in text for name in names), names
+
+
+@contextmanager
+def serving(host: str) -> Iterator[MetricsServer]:
+    """A server on a free port."""
+    with MetricsServer(host, 0, lambda: Look(ENGINES, (CLICKS,))) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has the address ``::1``."""
+    with socket.socket(socket.AF_INET6) as opened:
+        return opened.connect_ex(("::1", 9)) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here"))]
+)
+def test_a_silent_connection_keeps_no_scrape_waiting(host: str) -> None:
+    with (
+        serving(host) as server,
+        socket.create_connection(server.server_address[:2]),
+        urlopen(f"{server.url}/health", timeout=10) as answer,
+    ):
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+
+
+def test_an_address_that_is_in_use_is_refused_by_name(ds) -> None:
+    with serving("127.0.0.1") as server:
+        answer = ds("metrics", "--listen", str(server.server_address[1]))
+    assert answer.code == 1
+    assert "METRICS_ADDRESS_UNUSABLE" in answer.err
+    assert "in use" in answer.err

@@ -60,6 +60,9 @@ def test_json_has_the_same_fields() -> None:
         ('{"a":1,"b":2}', '{"b": 2, "a": 1}', True),
         ("7", "7", True),
         ('{"id":7}', "7", True),
+        ('{"id":1}', '{"id":true}', False),
+        ('{"id":1}', '{"id":1.0}', False),
+        ("1", "true", False),
         (None, "null", False),
     ],
 )
@@ -71,6 +74,7 @@ def test_a_shard_may_be_named_by_its_number() -> None:
     record = shown("shardId-000000000003", "0", None, "{}")
     assert record.is_in("3") and record.is_in("shardId-000000000003")
     assert not record.is_in("30") and not shown("13", "0", None, "{}").is_in("3")
+    assert shown("3", "0", None, "{}").is_in("03"), "a partition is a number"
 
 
 def test_since_is_a_duration_or_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +84,15 @@ def test_since_is_a_duration_or_a_moment(monkeypatch: pytest.MonkeyPatch) -> Non
     assert since.convert("2024-05-01T12:00:00.007", None, None) == AT
     assert since.convert("2024-05-01T14:00:00.007+02:00", None, None) == AT
     assert since.convert("2024-05-01", None, None) == AT - 12 * 3_600_000 - 7
+    for long_ago in ("1960-01-01", "0001-01-01", "9999999999d", f"{10**30}d"):
+        assert since.convert(long_ago, None, None) == 0, "stores know no time before 1970"
     with pytest.raises(click.BadParameter, match="neither a duration nor a moment"):
         since.convert("yesterday", None, None)
 
 
 def test_a_record_without_a_time_has_a_dash() -> None:
     assert (moment_text(-1), moment_text(0)) == ("-", "1970-01-01 00:00:00.000")
+
+
+def test_a_time_beyond_the_calendar_is_a_number() -> None:
+    assert moment_text(AT * 1000) == f"{AT * 1000} ms", "a producer that stamps in microseconds"

@@ -274,7 +274,8 @@ def test_update(ground: Ground) -> None:
         assert condition(lambda: ground.operations.update(ground.path, NO_PLAN)) == "ENTITY_STATEMENT_REFUSED"
         return
     if ground.kind == "kinesis":
-        return  # the stand-in has no UpdateShardCount; see tests/stores/test_entities.py
+        check_reshards(ground)
+        return
     counts, settings = MappingProxyType({"topic.partitions": 4}), MappingProxyType({"retention.ms": "120000"})
     ground.operations.update(ground.path, replace(ground.plan, counts=counts, settings=settings))
     found = ground.operations.describe(ground.path)
@@ -288,6 +289,22 @@ def test_update(ground: Ground) -> None:
     with pytest.raises(DsError) as problem:
         ground.operations.update(ground.path, odd)
     assert problem.value.condition == "ENTITY_REFUSED" and "refused to change the settings" in problem.value.message
+
+
+def check_reshards(ground: Ground) -> None:
+    """Shards are split and merged; what was written before is read all the same."""
+    wanted = []
+    for count in (4, 4, 1, 3):
+        record = {"url": "./a", "visits": len(wanted)}
+        ground.operations.insert(ground.path, NewRecord(json.dumps(record), f"k{len(wanted)}"))
+        wanted.append(record)
+        ground.operations.update(ground.path, replace(ground.plan, counts=MappingProxyType({"topic.shards": count})))
+        found = ground.operations.describe(ground.path)
+        assert found is not None
+        assert (found.facts.counts["topic.shards"], found.facts.settings["status"]) == (count, "ACTIVE")
+    assert sorted(values(ground), key=lambda record: record["visits"]) == wanted
+    missing = ("no_such_entity",)
+    assert condition(lambda: ground.operations.update(missing, ground.plan)) == "ENTITY_NOT_FOUND"
 
 
 def test_sizes_and_newest_positions(ground: Ground) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster.components.core.component_tree import ComponentTreeException
 
 from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration import (
     DsProject,
     DsRunConfig,
@@ -104,8 +108,11 @@ def test_an_application_is_not_split(project: DsProject) -> None:
     ],
 )
 def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, exclude: str, expected: set[str]) -> None:
-    @ds_assets(project=project, select=select, exclude=exclude)
-    def chosen(): ...
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*include_sources")
+
+        @ds_assets(project=project, select=select, exclude=exclude)
+        def chosen(): ...
 
     assert {key.path[-1] for key in chosen.keys} == expected
     dg.Definitions.validate_loadable(dg.Definitions(assets=[chosen]))
@@ -117,10 +124,15 @@ def test_an_op_of_ones_own_takes_a_selection(project: DsProject, select: str, ex
         ("group:nobody", "SELECTION_EMPTY"),
         ('key:"shop/public/loaded"', "SELECTION_EMPTY"),
         ("kind:", "SELECTION_INVALID"),
+        ("status:FAILED", "SELECTION_INVALID"),
+        ("not column:url", "SELECTION_INVALID"),
         ('key:"shop/public/left_side"', "SELECTION_SPLITS_APPLICATION"),
+        ([QualifiedName("shop", "public", "left_side")], "SELECTION_SPLITS_APPLICATION"),
+        ([QualifiedName("shop", "public", name) for name in ("counts", "count")], "UNKNOWN_RELATION"),
+        (["counts"], "UNKNOWN_RELATION"),
     ],
 )
-def test_a_selection_of_an_op_that_cannot_be_is_refused(project: DsProject, select: str, condition: str) -> None:
+def test_a_selection_of_an_op_that_cannot_be_is_refused(project: DsProject, select: Any, condition: str) -> None:
     write_project(project.root, app=APPLICATION)
     with pytest.raises(DsError) as refused:
         ds_assets(project=DsProject(project.root), select=select)
@@ -156,3 +168,10 @@ def test_the_component_takes_the_same(tmp_path: Path) -> None:
         op={"pool": "p", "tags": {"a": "b"}, "retries": {"max_retries": 7}},
     )
     assert set(specs) == {"clicks", "desktop"}
+
+
+@pytest.mark.parametrize("name", ["name", "description", "backfill_policy"])
+def test_other_options_of_ops_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ComponentTreeException) as refused:
+        load(DsProjectComponent, op={name: "x"})
+    assert f"attributes.op.OpOptionsModel.{name}" in str(refused.value.__cause__)

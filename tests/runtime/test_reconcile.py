@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from ds_dagster.errors import ExternalError, error
+from ds_dagster.errors import DsError, ExternalError, error
 from ds_dagster.figures import Figures
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding import round as rounds
 from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import bump_revision
 from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.journals.schema import STEP
@@ -523,6 +526,25 @@ def test_jobs_are_started_sources_first() -> None:
 def test_specs_survive_their_text() -> None:
     spec = JobSpec("a", "db.public.a", (), "f", "s", "0.1", "full", ("k",), ("b",))
     assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_definition_of_a_later_version_stops_neither_the_engine_nor_other_jobs(house: House) -> None:
+    house.run("old")
+    with house.control.journal.write() as connection:
+        job = rows.jobs(connection)["old"]
+        spec = {**json.loads(job.spec), "package_version": "9.1.0", "new_field": [1]}
+        rows.save_job(connection, replace(job, name="newer", spec=json.dumps({**spec, "name": "newer"})))
+        bump_revision(connection)
+    house.run("other")
+    assert house.state("other") == house.state("old") == "RUNNING"
+    assert [order.spec.unread for order in house.host.orders if order.name == "newer"] == [("new_field",)]
+    assert {status.name for status in house.control.statuses()} == {"old", "newer", "other"}
+    for action in ("ensure", "restart"):
+        with pytest.raises(DsError, match="newer") as refused:
+            house.want("newer", action)
+        assert (refused.value.condition, refused.value.params["version"]) == ("JOB_SPEC_NEWER", "9.1.0")
+    house.want("newer", "reset")
+    assert not JobSpec.from_json(house.control.running().jobs["newer"].spec).unread
 
 
 def test_a_loop_of_transitions_is_our_bug(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

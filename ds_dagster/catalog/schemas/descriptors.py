@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,8 @@ from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import CreateDescriptorSource
+from ds_dagster.sql.printing import print_statement
+from ds_dagster.sql.statements import CreateDescriptorSource, Origin, Property, WrittenName
 
 _SOURCE = re.compile(r"create\s+descriptor_source", re.IGNORECASE)
 _FILE = re.compile(r"""(["'])file\1\s*=\s*(["'])@?(?P<path>[^"']*)\2""", re.IGNORECASE)
@@ -70,6 +71,15 @@ def declare_sources(
         findings.extend(pulled.diagnostics)
         sources[name] = findings.collect(partial(_source, name, span, pulled.values, settings))
     return sources, findings.diagnostics
+
+
+def source_texts(names: Iterable[str], sources: Sources) -> Iterator[tuple[str, Span]]:
+    """CREATE DESCRIPTOR_SOURCE of these, and where each was written; files stay in the project."""
+    for source in filter(None, (sources[name] for name in names)):
+        span = source.span
+        file = Property("file", source.written, "string", span, span)
+        written = WrittenName((source.name,), span)
+        yield print_statement(CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))), span
 
 
 def _source(name: str, span: Span, values: Mapping[str, PropertyValue], settings: Settings) -> DescriptorSource:

@@ -243,6 +243,8 @@ def query_command(
     """
     if file is not None and (as_json or shape or every):
         raise click.UsageError("--output has its format from the file's ending; leave out --format, --json and --watch")
+    if as_json and shape not in (None, "json"):
+        raise click.UsageError(f"--format {shape} is not JSON; leave out --json or --format")
     wanted = Presentation(
         shape=shape_of(file) if file is not None else "json" if as_json else shape or "table",
         limit=limit,

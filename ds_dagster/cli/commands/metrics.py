@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.results.watching import until_interrupted
 from ds_dagster.errors import ProjectError
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
@@ -42,7 +43,7 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
 
     /health is 200 while every query that should run does, else 503 with the names of the others.
     """
-    from ds_dagster.cli.metrics import Look, application, exposition
+    from ds_dagster.cli.metrics import Look, MetricsServer, exposition
 
     control = Control.open(settings_of(project))
 
@@ -52,15 +53,8 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
     if listen is None:
         click.echo(exposition(looked()).decode(), nl=False)
         return 0
-    from wsgiref.simple_server import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """A scrape is no event."""
-
-    with make_server(*listen, application(looked), handler_class=Quiet) as server:
-        host, port = server.server_address[:2]
-        note(f"serving http://{host!s}:{port}/metrics and /health until Ctrl-C")
+    with MetricsServer(*listen, looked) as server, until_interrupted():
+        note(f"serving {server.url}/metrics and /health until Ctrl-C")
         server.serve_forever()
     return 0
 
@@ -123,6 +117,7 @@ def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
         "disk_bytes": round(sizing.disk),
         "partitions": sizing.partitions,
         "batch_seconds": round(sizing.batch_seconds, 3),
+        "least_batch_seconds": round(sizing.least_batch_seconds, 3),
         "queries": [_query_json(query) for query in sizing.queries],
         "limits": [
             {"name": limit.name, "share": round(limit.share, 4), "ends_at_load": limit.factor, "about": limit.about}
@@ -176,9 +171,7 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
         [(limit.about, f"{limit.share:.0%}", _end(limit.factor)) for limit in sizing.limits],
     )
     if sizing.batch_seconds > batch_seconds:
-        note(
-            f"no number of cores makes every batch as short as {batch_seconds} s: a batch costs that much without rows"
-        )
+        note(_too_long(sizing, batch_seconds))
     if sizing.engines > 1:
         note("a project has one engine: divide it into as many projects, or give its machine more cores (--host-cores)")
     for text in sizing.growth:
@@ -186,6 +179,14 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
     note(
         f"{len(sizing.taken)} of the figures behind this were not measured: `ds size --json` lists them with the reason"
     )
+
+
+def _too_long(sizing: Sizing, batch_seconds: float) -> str:
+    """Why batches are longer than wished."""
+    least = f"{sizing.least_batch_seconds:.2f} s"
+    if sizing.least_batch_seconds >= batch_seconds:
+        return f"no number of cores makes every batch as short as {batch_seconds:g} s: one costs {least} without rows"
+    return f"a batch is as short as {batch_seconds:g} s only with more cores than rows need: it takes {least} at best"
 
 
 def _cells(query: QuerySize) -> tuple[object, ...]:

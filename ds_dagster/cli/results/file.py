@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import click
 
+from ds_dagster.cli.row_output import RowWriter
 from ds_dagster.durable import make_folder, write_whole
 from ds_dagster.errors import error
 
@@ -53,8 +54,12 @@ def write_result(path: Path, content: bytes | memoryview) -> None:
 
 
 @contextmanager
-def growing(path: Path) -> Iterator[TextIO]:
-    """A new file that rows are appended to.
+def growing(path: Path, begin: Callable[[TextIO], RowWriter]) -> Iterator[RowWriter]:
+    """What appends rows to a new file.
+
+    Args:
+        path: of the file.
+        begin: what writes rows into a stream; it may write a header.
 
     Raises:
         UserError: RESULT_FILE_UNWRITABLE.
@@ -62,8 +67,18 @@ def growing(path: Path) -> Iterator[TextIO]:
     with _writable(path):
         make_folder(path.parent)
         stream = path.open("w", encoding="utf-8", newline="")
-    with stream:
-        yield stream
+    try:
+        with _writable(path):
+            write = begin(stream)
+
+        def append(row: Mapping[str, object]) -> None:
+            with _writable(path):
+                write(row)
+
+        yield append
+    finally:
+        with _writable(path):
+            stream.close()
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -102,7 +104,7 @@ def _answer_once(project: LoadedProject, body: SelectBody, question: Question, w
     else:
         text = answer_text(wanted.shape, question.columns, json_rows(question.columns, answer))
         write_result(wanted.file, text.encode())
-    note(f"{answer.num_rows:,} row{'' if answer.num_rows == 1 else 's'} written to {wanted.file}")
+    _tell_written(answer.num_rows, wanted.file)
     return question
 
 
@@ -141,30 +143,42 @@ def answer_text(shape: str, columns: Columns, rows: Sequence[Row]) -> str:
 
 
 def _follow(project: LoadedProject, question: Question, wanted: Presentation) -> None:
-    from ds_dagster.questions.following import OPERATION
+    from ds_dagster.questions.binding import limit_of
+    from ds_dagster.questions.following import OPERATION, follow
 
     changelog = question.relations[0].is_changelog
     columns = (*([(OPERATION, VARCHAR)] if changelog else []), *question.columns)
-    if wanted.file is None:
-        _follow_to(project, question, wanted, columns, sys.stdout)
+    rows = follow(project, question, wanted.limit, note)
+    if wanted.file is not None:
+        _append(rows, wanted.file, wanted.shape, [name for name, _ in columns])
         return
-    with growing(wanted.file) as out:
-        _follow_to(project, question, wanted, columns, out)
-
-
-def _follow_to(project: LoadedProject, question: Question, wanted: Presentation, columns: Columns, out: TextIO) -> None:
-    from ds_dagster.questions.binding import limit_of
-    from ds_dagster.questions.following import follow
-
     is_bounded = wanted.limit is not None or limit_of(question.tree) is not None
     is_document = wanted.shape == "json" and is_bounded
     last_rows: list[Row] = []
-    write = last_rows.append if is_document else _row_writer(wanted.shape, [name for name, _ in columns], out)
+    write = last_rows.append if is_document else _row_writer(wanted.shape, [name for name, _ in columns], sys.stdout)
     with until_interrupted():
-        for row in follow(project, question, wanted.limit, note):
+        for row in rows:
             write(row)
     if is_document:
         click.echo(json_text(rows_document(columns, last_rows)))
+
+
+def _append(rows: Iterator[Row], file: Path, shape: str, names: Sequence[str]) -> None:
+    """Write rows as they come; the file is made when the first one is there, or none comes."""
+    count = None
+    with until_interrupted():
+        first = next(rows, None)
+        with growing(file, partial(ROW_WRITERS[shape], names)) as write:
+            count = 0
+            for row in chain(() if first is None else (first,), rows):
+                write(row)
+                count += 1
+    if count is not None:
+        _tell_written(count, file)
+
+
+def _tell_written(count: int, file: Path) -> None:
+    note(f"{count:,} row{'' if count == 1 else 's'} written to {file}")
 
 
 def _row_writer(shape: str, names: Sequence[str], out: TextIO) -> Callable[[Row], None]:

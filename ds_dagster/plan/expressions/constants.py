@@ -73,7 +73,7 @@ def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     """
     checked_values = list(values)
     for constant in function.constants:
-        text = _text(values, constant.at)
+        text = _literal_text(values, constant.at)
         if text is not None and constant.kind in CHECKS:
             checked_values = CHECKS[constant.kind](binder, node, constant, text, checked_values)
         if constant.kind == "precision":
@@ -148,7 +148,7 @@ def _is_null(tree: exp.Expression) -> bool:
     return isinstance(tree.this if isinstance(tree, exp.Cast) else tree, exp.Null)
 
 
-def _text(values: Sequence[Typed], position: int) -> str | None:
+def _literal_text(values: Sequence[Typed], position: int) -> str | None:
     tree = values[position].tree if position < len(values) else None
     return str(tree.this) if isinstance(tree, exp.Literal) and tree.is_string else None
 
@@ -173,7 +173,7 @@ def _check_regex(
     if regex.group is not None and wanted is not None and wanted > groups:
         raise binder.refuse("REGEX_GROUP_MISSING", node, group=wanted, pattern=text, groups=groups)
     if regex.replacement is not None:
-        _check_replacement(binder, node, _text(values, regex.replacement), groups)
+        _check_replacement(binder, node, _literal_text(values, regex.replacement), groups)
     return values
 
 

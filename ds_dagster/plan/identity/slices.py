@@ -23,6 +23,7 @@ from ds_dagster.catalog.properties.spec import PropertyIndex
 from ds_dagster.catalog.properties.values import REFERENCE
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import QUARANTINE_STORE, QUARANTINE_TOPIC
+from ds_dagster.catalog.schemas.descriptors import source_texts
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition, named_secrets
 from ds_dagster.catalog.store import StoreDefinition
@@ -39,7 +40,6 @@ from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
     CreateDatabase,
-    CreateDescriptorSource,
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
@@ -81,16 +81,12 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, *sinks, *query.logs)])]
     origin = query.statement.origin
     names = [*(sink.name for sink in sinks), *(relation.name for relation in relations)]
-    used = [
-        descriptor
-        for r in (*relations, *sinks)
-        for descriptor in (r.value_descriptor, r.key_descriptor)
-        if descriptor is not None
-    ]
+    described = (part for r in (*relations, *sinks) for part in (r.value_descriptor, r.key_descriptor) if part)
+    sources = dict.fromkeys(descriptor.source for descriptor in described)
     return (
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),
-        *_descriptor_sources(dict.fromkeys(descriptor.source for descriptor in used), catalog),
+        *((text, span, Context()) for text, span in source_texts(sources, catalog.descriptors)),
         *_functions(query, catalog),
         *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
@@ -137,18 +133,6 @@ def _stores(
         yield secret_ddl(secret, index), secret.span, Context()
     for connection, statement in declared:
         yield print_statement(statement), connection.span, Context()
-
-
-def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piece]:
-    """CREATE DESCRIPTOR_SOURCE of those whose messages the records are of; the file stays in the project."""
-    for name in names:
-        source = catalog.descriptors[name]
-        if source is not None:
-            span = source.span
-            file = _property("file", source.written, span)
-            written = WrittenName((name,), span)
-            statement = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
-            yield print_statement(statement), span, Context()
 
 
 def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:

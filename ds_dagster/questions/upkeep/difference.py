@@ -161,16 +161,16 @@ def _column(name: str, side: str) -> exp.Column:
     return exp.column(name, table=side)
 
 
-def _text(name: str, side: str) -> exp.Expression:
+def _as_text(name: str, side: str) -> exp.Expression:
     return exp.cast(_column(name, side), "text")
 
 
 def _differs(place: str) -> exp.Expression:
-    return exp.NullSafeNEQ(this=_text(place, "o"), expression=_text(place, "n"))
+    return exp.NullSafeNEQ(this=_as_text(place, "o"), expression=_as_text(place, "n"))
 
 
 def _joined(select: exp.Select, places: Mapping[str, str], key: Sequence[str]) -> exp.Select:
-    equal = [exp.NullSafeEQ(this=_text(places[n], "o"), expression=_text(places[n], "n")) for n in key]
+    equal = [exp.NullSafeEQ(this=_as_text(places[n], "o"), expression=_as_text(places[n], "n")) for n in key]
     return select.from_("o").join("n", on=exp.and_(*equal), join_type="full")
 
 
@@ -192,8 +192,8 @@ def _counts(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) 
 
 def _samples(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) -> str:
     """Keys as texts, whether a side has the row, and the values of both sides as texts."""
-    keys = [exp.func("coalesce", _text(places[name], "o"), _text(places[name], "n")) for name in key]
-    values = [_text(places[name], side) for side in ("o", "n") for name in both]
+    keys = [exp.func("coalesce", _as_text(places[name], "o"), _as_text(places[name], "n")) for name in key]
+    values = [_as_text(places[name], side) for side in ("o", "n") for name in both]
     here = [_column(HERE, side) for side in ("o", "n")]
     select = _joined(exp.select(*keys, *here, *values), places, key).where(exp.or_(*_cases(places, both)))
     places_of_key = [exp.Literal.number(place + 1) for place in range(len(key))]

@@ -153,8 +153,8 @@ def where(selected: Sequence[LeftOut], condition: str) -> tuple[LeftOut, ...]:
         "partition": [entry.partition for entry in selected],
         "offset": [entry.position for entry in selected],
         "record_time": pyarrow.array([e.record_time for e in selected], pyarrow.int64()).cast(pyarrow.timestamp("ms")),
-        "key": pyarrow.array([_text(entry.key) for entry in selected], pyarrow.string()),
-        "value": pyarrow.array([_text(entry.value) for entry in selected], pyarrow.string()),
+        "key": pyarrow.array([_decoded(entry.key) for entry in selected], pyarrow.string()),
+        "value": pyarrow.array([_decoded(entry.value) for entry in selected], pyarrow.string()),
         "number": pyarrow.array(range(len(selected)), pyarrow.int64()),
     }
     try:
@@ -165,7 +165,7 @@ def where(selected: Sequence[LeftOut], condition: str) -> tuple[LeftOut, ...]:
     return tuple(selected[number] for number in sorted(number for (number,) in rows))
 
 
-def _text(part: bytes | None) -> str | None:
+def _decoded(part: bytes | None) -> str | None:
     try:
         return None if part is None else part.decode()
     except UnicodeDecodeError:
@@ -181,7 +181,7 @@ def to_line(entry: LeftOut) -> str:
 
 
 def _written(part: bytes | None) -> object:
-    text = _text(part)
+    text = _decoded(part)
     return {"base64": base64.b64encode(part).decode()} if part is not None and text is None else text
 
 

@@ -41,7 +41,7 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     if job is None:
         return Change(name, relation, "new", "it was never started")
     spec = JobSpec.from_json(job.spec)
-    if job.fingerprint == query.fingerprint and query.keeps_state_of(spec.state_signature):
+    if not spec.unread and job.fingerprint == query.fingerprint and query.keeps_state_of(spec.state_signature):
         return Change(name, relation, "unchanged", "the definitions are equal")
     try:
         _, old = recompiled(spec, settings)
@@ -59,6 +59,8 @@ def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
 
 def why_not_over(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> str:
     """Why a query cannot go on with the checkpoint that a definition made; empty where it can."""
+    if stored.unread:
+        return f"ds-dagster {stored.package_version} made the savepoint, which is newer than this version"
     _, bound = over_checkpoint(project, query, stored)
     if not bound.keeps_state_of(stored.state_signature):
         return "its statement today keeps another state than the savepoint has"
@@ -234,7 +236,7 @@ def refused_statement(project: LoadedProject, job: JobRow) -> BrokenRelation | N
     if named is not None:
         return named
     shown = {diagnostic for item in project.broken for diagnostic in item.diagnostics}
-    file = spec.slice[-1].file
+    file = spec.slice[-1].file if spec.slice else ""
     loose = tuple(d for d in project.errors if d not in shown and d.span and d.span.file == file)
     if not loose or loose[0].span is None:
         return None
@@ -245,8 +247,9 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQ
     """The stored slice as a project, and its query bound by today's code.
 
     Raises:
-        UserError: SLICE_INVALID.
+        UserError: SLICE_INVALID, JOB_SPEC_NEWER.
     """
+    spec.check_readable()
     project, query = _compiled(spec.slice, spec, settings)
     if not spec.state_slice:
         return project, query

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, SliceStatement, slice_of
@@ -16,6 +17,8 @@ from ds_dagster.runtime.deciding.beside import is_written_in_turn
 from ds_dagster.version import __version__
 
 SPEC_VERSION = 1
+_TEXTS = ("name", "relation", "fingerprint", "state_signature", "package_version", "refresh")
+"""Fields of a spec that a list of jobs needs, whatever version wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class JobSpec:
             them, see ``plan.identity.held``; empty: its own.
         ordered_state: see ``Settings.ordered_state``; specs of earlier versions of the package do not have it.
         in_turn: versions of it write one place, each from where the version before it stopped.
+        unread: names of what a later version of the package wrote and this one does not know; never written. Such a
+            job keeps its place in every list, and is refused where its definition matters: :meth:`check_readable`.
     """
 
     name: str
@@ -56,33 +61,73 @@ class JobSpec:
     state_slice: tuple[SliceStatement, ...] = ()
     ordered_state: bool = False
     in_turn: bool = False
+    unread: tuple[str, ...] = ()
 
     @property
     def is_finite(self) -> bool:
         """Whether it runs to an end, on request."""
         return self.refresh != "continuous"
 
+    def check_readable(self) -> None:
+        """Refuse to act on a definition of which a part is not known.
+
+        Raises:
+            UserError: JOB_SPEC_NEWER.
+        """
+        if self.unread:
+            raise error(
+                "JOB_SPEC_NEWER",
+                name=self.name,
+                version=self.package_version or "another version",
+                own=__version__,
+                unread=", ".join(self.unread),
+            )
+
     def to_json(self) -> str:
-        """Stable text for the journal."""
-        return json.dumps({"version": SPEC_VERSION, **asdict(self)}, sort_keys=True, ensure_ascii=False)
+        """Stable text for the journal.
+
+        Raises:
+            UserError: JOB_SPEC_NEWER: the text would lack what is not known.
+        """
+        self.check_readable()
+        values = asdict(self)
+        del values["unread"]
+        return json.dumps({"version": SPEC_VERSION, **values}, sort_keys=True, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
-        """The inverse of :meth:`to_json`; older versions are read for ever."""
+        """The inverse of :meth:`to_json`; older versions are read for ever, of newer ones what is known."""
         values: dict[str, Any] = dict(json.loads(text))
-        values.pop("version")
-        statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
-        state = tuple(SliceStatement(**statement) for statement in values.pop("state_slice", ()))
-        values.setdefault("ordered_state", bool(state))
-        stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
+        version = values.pop("version")
+        if version != SPEC_VERSION:
+            texts: dict[str, Any] = {name: str(values.get(name, "")) for name in _TEXTS}
+            return cls(**texts, slice=(), unread=(f"version {version}",))
+        unread = [*_pop_unknown(values, cls)]
+        for name in ("slice", "state_slice"):
+            statements: list[dict[str, Any]] = [dict(statement) for statement in values.get(name, ())]
+            unread += [
+                f"{name}.{field}" for field in sorted({f for s in statements for f in _pop_unknown(s, SliceStatement)})
+            ]
+            values[name] = tuple(SliceStatement(**statement) for statement in statements)
+        values.setdefault("ordered_state", bool(values["state_slice"]))
+        for key in ("stores", "upstream"):
+            values[key] = tuple(values.get(key, ()))
         for key in ("store_values", "writers"):
             values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
         values["source_names"] = tuple((relation, name) for relation, name in values.get("source_names", ()))
-        return cls(slice=statements, state_slice=state, stores=stores, upstream=sources, **values)
+        return cls(**values, unread=tuple(unread))
 
     def writers_of(self, relation: Relation) -> str:
         """The other jobs of the project that make what a relation reads; empty where none does."""
         return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
+
+
+def _pop_unknown(values: dict[str, Any], record: type[JobSpec | SliceStatement]) -> list[str]:
+    """Take out what a record has no field for; its names."""
+    names = sorted(values.keys() - {field.name for field in fields(record)} | values.keys() & {"unread"})
+    for name in names:
+        del values[name]
+    return names
 
 
 def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:

@@ -113,7 +113,7 @@ def _planned(
         state=None if status is None else status.state,
         waits=not query.is_finite and not (is_equal and _is_up(status)),
         because=_because(query, change, status, "" if change.renamed_from else renamed_from),
-        sql=sql_diff(before, after),
+        sql=sql_diff(before, after) if before or job is None else (),
         columns=() if is_equal or job is None else tuple(_columns(project, _spec(job), query)),
         creates=_creates(query) if job is None else (),
         downstream=_downstream(project, query),

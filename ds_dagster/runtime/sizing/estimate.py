@@ -107,6 +107,7 @@ class Sizing:
         disk: bytes for checkpoints, of all engines.
         partitions: of state.
         batch_seconds: the longest batch.
+        least_batch_seconds: the same with any number of cores.
         limits: what ends first, with the settings of today.
         growth: texts about state that grows without end.
         taken: figures that nobody measured.
@@ -120,6 +121,7 @@ class Sizing:
     disk: float
     partitions: int
     batch_seconds: float
+    least_batch_seconds: float
     limits: tuple[Limit, ...]
     growth: tuple[str, ...]
     taken: tuple[Coefficient, ...]
@@ -155,6 +157,7 @@ def sizing_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficie
         disk=sum(query.disk for query in queries),
         partitions=max((query.partitions for query in queries if query.demand.steps), default=1),
         batch_seconds=max((query.batch_seconds for query in queries), default=0.0),
+        least_batch_seconds=max(fixed.values(), default=0.0),
         limits=tuple(sorted(_limits(queries, heap * engines, Today.of(project.settings), figures), key=_by_share)),
         growth=tuple(text for query in queries for text in _growth(query.demand)),
         taken=_taken(demands, figures),
@@ -195,7 +198,7 @@ def _put_rows(query: BoundQuery, rows: dict[str, float], expected: ExpectedLoad,
         stated = expected.rows_of(relation)
         if stated is not None:
             rows[str(relation.name)] = stated
-        elif str(relation.name) not in rows and measured is not None:
+        elif str(relation.name) not in rows and measured is not None and measured.rows:
             rows[str(relation.name)] = measured.rows / len(scans)
         elif str(relation.name) not in rows:
             missing[f"--rows {relation.name.name}=…"] = None
@@ -216,13 +219,13 @@ def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> flo
 
 
 def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headroom: float) -> int:
-    """The fewest cores that do the rows and keep batches as short as they shall be.
+    """The fewest cores that do the rows with headroom, and the fixed time of all batches in ``batch_seconds``.
 
     Args:
         total: cores that rows take.
         fixed: seconds of each query's batch without rows.
-        batch_seconds: the longest batch; one that is shorter than a query's own fixed time cannot be reached, so that
-            it does not count.
+        batch_seconds: the longest batch. One query's own fixed time is not bought down with more cores: they would have
+            to be many times those of the rows where it is nearly as long.
         headroom: cores for each core that rows take.
     """
     for_rows = max(1, math.ceil(total * headroom))

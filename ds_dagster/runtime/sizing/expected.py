@@ -28,7 +28,7 @@ class Measured:
     """What a running job shows.
 
     Attributes:
-        rows: it reads a second.
+        rows: it reads a second; 0 while it waits for records, which says nothing of its load.
         ratio: rows it writes for each row it reads; None if its sink does not say.
         state_rows, state_bytes: it keeps.
         fastest: rows a second in its fastest batch; None without one.
@@ -68,7 +68,8 @@ class ExpectedLoad:
 
     def with_measured(self, jobs: Iterable[JobStatus]) -> ExpectedLoad:
         """The same with the figures of jobs that run and have read rows."""
-        return replace(self, measured={job.of: _measured(job) for job in jobs if job.rows and job.role == "serving"})
+        running = (job for job in jobs if job.state == "RUNNING" and job.role == "serving" and job.rows)
+        return replace(self, measured={job.of: _measured(job) for job in running})
 
 
 def expected_load(

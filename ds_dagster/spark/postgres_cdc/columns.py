@@ -77,13 +77,13 @@ def typed(texts: pa.Array, oid: int, type_: DataType) -> TypedColumn:
     if texts.null_count == len(texts):
         return TypedColumn(pa.nulls(len(texts), arrow_type(type_)))
     if type_.name in ("VARCHAR", "VARBINARY"):
-        return _text(texts, oid, type_)
+        return _characters_or_bytes(texts, oid, type_)
     if type_.name == "BOOLEAN":
         return _booleans(texts)
     return _cast(texts, arrow_type(type_))
 
 
-def _text(texts: pa.Array, oid: int, type_: Scalar) -> TypedColumn:
+def _characters_or_bytes(texts: pa.Array, oid: int, type_: Scalar) -> TypedColumn:
     if type_.name == "VARBINARY":
         return TypedColumn(unhex(texts) if oid == BYTEA else texts.cast(pa.binary()))
     # a snapshot reads character(n) without its padding, so changes do too

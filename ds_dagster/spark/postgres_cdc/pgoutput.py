@@ -250,22 +250,22 @@ def _one(buffer: Bytes, at: Index, place: int) -> bytes:
 def read_relation(message: bytes) -> SourceTable:
     """The table a relation message describes."""
     (oid,) = struct.unpack_from(">I", message, 1)
-    schema, at = _text(message, 5)
-    name, at = _text(message, at)
+    schema, at = _terminated_text(message, 5)
+    name, at = _terminated_text(message, at)
     identity = chr(message[at])
     (count,) = struct.unpack_from(">H", message, at + 1)
     at += 3
     columns = []
     for _ in range(count):
         is_key = bool(message[at] & 1)
-        column, at = _text(message, at + 1)
+        column, at = _terminated_text(message, at + 1)
         (type_,) = struct.unpack_from(">I", message, at)
         columns.append(SourceColumn(column, type_, is_key))
         at += 8
     return SourceTable(oid, schema or "pg_catalog", name, tuple(columns), identity)
 
 
-def _text(message: bytes, at: int) -> tuple[str, int]:
+def _terminated_text(message: bytes, at: int) -> tuple[str, int]:
     end = message.index(0, at)
     return message[at:end].decode(), end + 1
 

@@ -119,7 +119,7 @@ class SnowflakeAddress:
         """A driver's exception as a condition; its text without secrets and without values of rows."""
         code = int(getattr(problem, "errno", None) or 0)
         state = str(getattr(problem, "sqlstate", None) or "")
-        text = _text(problem)
+        text = _driver_message(problem)
         name = CODES.get(code) or next((name for prefix, name in STATES if state.startswith(prefix)), "")
         name = name or next((name for low, high, name in RANGES if low <= code <= high), "")
         name = next((condition for part, condition in TEXTS if part in text), "") or name or "STORE_CALL_FAILED"
@@ -258,7 +258,7 @@ def load_key(store: str, file: str, passphrase: str = "") -> bytes:
     raise error("STORE_KEY_INVALID", file=file, store=store, reason=reason)
 
 
-def _text(problem: Exception) -> str:
+def _driver_message(problem: Exception) -> str:
     """What the driver says, on one line."""
     text = str(getattr(problem, "raw_msg", None) or getattr(problem, "msg", None) or problem)
     return redact(" ".join(text.split()))[:DETAIL_CHARACTERS]

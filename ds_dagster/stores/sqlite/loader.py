@@ -290,7 +290,7 @@ def _boolean(values: Any, _: TableColumn) -> list[Any]:
     return list(values.cast(pyarrow.int8()).to_pylist())
 
 
-def _text(values: Any, _: TableColumn) -> list[Any]:
+def _texts(values: Any, _: TableColumn) -> list[Any]:
     import pyarrow
 
     return list(values.cast(pyarrow.string()).to_pylist())
@@ -315,8 +315,8 @@ def _decimal(values: Any, column: TableColumn) -> list[Any]:
 CONVERSIONS: Mapping[str, Callable[[Any, TableColumn], list[Any]]] = MappingProxyType(
     {
         "BOOLEAN": _boolean,
-        "DATE": _text,
-        "TIME": _text,
+        "DATE": _texts,
+        "TIME": _texts,
         "TIMESTAMP": _timestamp,
         "TIMESTAMP_LTZ": _timestamp,
         "DECIMAL": _decimal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import bump_revision
 from tests.command_line import Ds
 
 SQL = """
@@ -129,6 +132,29 @@ def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.Mo
     }  # fmt: skip
     assert {line["verdict"] for line in lines(ds).values()} == {"unchanged"}
     assert ds("apply", "--allow", "everything").code == 2
+
+
+def test_jobs_of_a_later_version_are_planned_and_refused_alone(
+    applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    control = Control.open(load_project(applied).settings)
+    with control.journal.write() as connection:
+        for name, more in (("a", {"field": 1}), ("b", {"version": 2}), ("counts", {"version": 2})):
+            job = rows.jobs(connection, [name])[name]
+            spec = json.loads(job.spec) | {"package_version": "9.1.0"} | more
+            rows.mark_job(connection, replace(job, spec=json.dumps(spec)))
+        bump_revision(connection)
+    found = lines(ds)
+    assert {name: line["verdict"] for name, line in found.items()} == {
+        "a": "needs_new_checkpoint", "counts": "needs_new_checkpoint", "c": "new", "b": "orphan",
+    }  # fmt: skip
+    assert "JOB_SPEC_NEWER" in found["a"]["because"] and not found["counts"]["sql"]
+    assert {job["name"] for job in ds("ps", "--json").json["jobs"]} >= {"a", "b", "counts"}
+    answer = ds("apply", "--no-wait", "--allow", "restart")
+    assert answer.code == 1
+    assert answer.err.count("ds_dagster 9.1.0 defined the job") == 2
+    assert [one.outcome for one in control.stop(["a", "b"])] == ["stopped", "stopped"]
 
 
 def test_a_store_that_does_not_answer_is_named_and_asked_once(

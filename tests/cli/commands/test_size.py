@@ -52,3 +52,12 @@ def test_what_is_not_known_is_said(project: Path, ds: Ds) -> None:
 def test_a_project_with_mistakes_is_not_sized(project: Path, ds: Ds) -> None:
     (project / "sql" / "wrong.sql").write_text("CREATE STREAM x AS SELECT nothing FROM clicks;", encoding="utf-8")
     assert ds("size", "--rows", "1", "--keys", "1").code == 1
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected"), [("1", "only with more cores than rows need"), ("0.4", "no number of cores"), ("3", "")]
+)
+def test_a_batch_that_is_too_long_says_whether_cores_help(ds, goal: str, expected: str) -> None:
+    told = ds("size", "--rows", "1e6", "--keys", "10", "--batch-seconds", goal).err
+    reasons = ("only with more cores than rows need", "no number of cores")
+    assert [reason for reason in reasons if reason in told] == ([expected] if expected else [])

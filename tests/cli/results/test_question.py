@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 from decimal import Decimal
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ds_dagster.cli.results import pager, watching
+from ds_dagster.cli.results import pager, question, watching
+from ds_dagster.errors import error
 
 SELECT = "SELECT url, n FROM visits ORDER BY n"
 
@@ -66,6 +68,7 @@ def test_a_file_of_a_failed_question_stays_as_it_was(ds, project: Path) -> None:
         (["--output", "rows.json", "--json"], "leave out --format"),
         (["--output", "rows.csv", "--watch", "1"], "leave out --format"),
         (["--watch", "0"], "0"),
+        (["--json", "--format", "csv"], "leave out --json"),
     ],
 )
 def test_options_that_do_not_fit_are_a_usage_error(ds, options: list[str], expected: str) -> None:
@@ -98,9 +101,47 @@ def test_rows_that_follow_are_appended_to_the_file(ds, project: Path, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(following, "follow", interrupted)
-    assert ds("query", "SELECT url FROM clicks", "--output", "rows.csv").code == 0
+    answer = ds("query", "SELECT url FROM clicks", "--output", "rows.csv")
+    assert answer.code == 0
+    assert "2 rows written to rows.csv" in answer.err
     rows = csv.DictReader(io.StringIO((project / "rows.csv").read_text()))
     assert [row["url"] for row in rows] == ["a", "b, c"]
+
+
+def test_a_file_stays_as_it_was_when_its_source_cannot_be_read(
+    ds, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ds_dagster.questions import following
+
+    def unreachable(*_: object):
+        raise error("STORE_UNREACHABLE", store="kafka", address="b:9092")
+        yield
+
+    monkeypatch.setattr(following, "follow", unreachable)
+    (project / "rows.csv").write_text("before")
+    assert ds("query", "SELECT url FROM clicks", "--output", "rows.csv", "--limit", "1").code == 1
+    assert (project / "rows.csv").read_text() == "before"
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_full_disk_is_a_condition(ds, project: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    from ds_dagster.questions import following
+
+    monkeypatch.setattr(following, "follow", lambda *_: iter([{"url": "a"}]))
+    (project / f"full.{ending}").symlink_to("/dev/full")
+    answer = ds("query", "SELECT url FROM clicks", "--output", f"full.{ending}")
+    assert answer.code == 1
+    assert "RESULT_FILE_UNWRITABLE" in answer.err
+
+
+def test_standard_output_on_a_full_disk_is_a_condition(ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(question, "show_text", full)
+    answer = ds("query", SELECT)
+    assert answer.code == 1
+    assert "no space is left for the output [OUTPUT_WITHOUT_SPACE]" in answer.err
 
 
 @pytest.mark.parametrize("command", [("query", SELECT), ("sql", "-c", f"{SELECT};")])

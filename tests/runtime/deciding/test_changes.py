@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +16,11 @@ from ds_dagster.errors import DsError
 from ds_dagster.plan.identity.fingerprint import EARLIER_STATE_VERSIONS
 from ds_dagster.project.load import compile_texts
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.changes import changes_of, recompiled, refused_statement, why_not_over
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.settings import Settings
+from tests.plan.identity.edits import job_row
 
 
 def test_a_stored_definition_that_does_not_compile(tmp_path: Path) -> None:
@@ -28,6 +30,34 @@ def test_a_stored_definition_that_does_not_compile(tmp_path: Path) -> None:
     assert refused.value.condition == "SLICE_INVALID"
     assert "q" in refused.value.message
     assert "ds restart q" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "unread"),
+    [
+        (lambda v: v | {"more": 1, "unread": ["x"]}, ("more", "unread")),
+        (lambda v: v | {"slice": [v["slice"][0] | {"dialect": "2"}, *v["slice"][1:]]}, ("slice.dialect",)),
+        (lambda v: {k: t for k, t in v.items() if k != "slice"} | {"version": 2, "parts": {}}, ("version 2",)),
+    ],
+)
+def test_a_definition_of_a_later_version_is_known_by_name_and_refused(tmp_path: Path, change, unread) -> None:
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="m")
+    project = compile_texts([("a.sql", SQL)], settings)
+    query = project.queries["s"]
+    text = json.dumps(change(json.loads(job_spec(project, query).to_json()) | {"package_version": "9.1.0"}))
+    spec = JobSpec.from_json(text)
+    assert (spec.name, spec.relation, spec.unread) == ("s", query.relations, unread)
+    for act in (spec.to_json, lambda: recompiled(spec, settings)):
+        with pytest.raises(DsError) as refused:
+            act()
+        assert refused.value.condition == "JOB_SPEC_NEWER"
+        assert {"9.1.0", ", ".join(unread)} <= set(refused.value.params.values())
+    job = replace(job_row(job_spec(project, query)), spec=text)
+    (planned,) = changes_of(project, [query], {"s": job})
+    assert (planned.verdict, "JOB_SPEC_NEWER" in planned.rule) == ("needs_new_checkpoint", True)
+    broken = compile_texts([("a.sql", "CREATE STREAM s AS SELECT;")], settings)
+    assert refused_statement(broken, replace(job, name="s")) is not None
+    assert "9.1.0" in why_not_over(project, query, spec)
 
 
 SQL = """
