@@ -6,9 +6,10 @@ package dsdagster.time;
  *
  * <p>A record that a look found was stamped before the look ended: the clocks differ by at most what lies between. A
  * record that came after a look which read to the end was stamped after it: they differ by at least what lies between.
- * Where the difference is at most the lateness bound it does no harm. Where it is proven to be more, or may be and rows
- * have only begun to flow, the input is complete only up to the broker's own time; else clocks are taken to agree, as
- * they do where both are synchronised. Differences are kept against elapsed time, so a clock that is set does not matter.
+ * A batch may last longer than the clocks differ, so its oldest record tells that. Where the difference is at most the
+ * lateness bound it does no harm. Where it is proven to be more, or may be and rows have only begun to flow, the input is
+ * complete only up to the broker's own time; else clocks are taken to agree, as they do where both are synchronised.
+ * Differences are kept against elapsed time, so a clock that is set does not matter.
  *
  * <p>Once rows have flowed for a while ({@link #MEASURED_LOOKS}, {@link #PROOF_MICROS}) the broker's time is known
  * without this machine's clock: it is at least the newest stamp plus what has elapsed since it was read. How much older
@@ -59,7 +60,7 @@ final class BrokerSkew {
     closest.add(found - newest, found);
     firstRows = Math.min(firstRows, found);
     if (after != PartitionClock.NONE) {
-      atLeast = Math.max(atLeast, after - newest);
+      atLeast = Math.max(atLeast, after - oldest);
       spread.add(-Math.max(0, after - oldest - closest.least(found)), found);
       measuredLooks++;
     }

@@ -99,12 +99,13 @@ final class InputClock {
   long look(Look look) {
     long leastTime = brokerTime ? claimed() : HELD;
     boolean hasRows = false;
-    boolean brings = brings(look);
+    boolean areFirstRows = false;
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
       String start = look.starts().get(key);
       String batchEnd = look.batchEnds().get(key);
-      hasRows |= batchEnd != null && !Positions.reached(start, batchEnd);
+      boolean brings = batchEnd != null && !Positions.reached(start, batchEnd);
+      hasRows |= brings;
       PartitionClock partition = partition(key);
       if (look.reports() == null) {
         partition.leader = look.leaders().getOrDefault(key, partition.leader);
@@ -112,12 +113,12 @@ final class InputClock {
         String stable = look.logEnds() == null ? entry.getValue() : look.logEnds().get(key);
         partition.openTransaction = look.logEnds() != null && stable != null
             && !Positions.reached(entry.getValue(), stable);
+        BrokerSkew skew = skew(partition);
+        partition.isBrokerUnknown = brings && !skew.isKnown();
+        areFirstRows |= partition.isBrokerUnknown;
         if (stable != null && !look.incomplete()) {
           partition.mark(start, stable, look.steady());
-          BrokerSkew skew = skew(partition);
-          if (skew.isKnown() || !brings) {
-            partition.promise(batchEnd, stable, skew.claim(look.wall(), look.steady(), bound, leastBound));
-          }
+          partition.promise(batchEnd, stable, () -> skew.claim(look.wall(), look.steady(), bound, leastBound));
         }
       } else {
         lookReported(partition, start, entry.getValue(), look.reports().path(key));
@@ -131,24 +132,18 @@ final class InputClock {
     if (restored && brokerTime && rowsUnknownUntil == PartitionClock.NONE) {
       rowsUnknownUntil = look.wall();
     }
-    return hasRows ? leastTime : IDLE;
-  }
-
-  /** Whether the batch that a look is for has rows. */
-  private static boolean brings(Look look) {
-    return look.reports() == null
-        && look.batchEnds().entrySet().stream()
-            .anyMatch(end -> !Positions.reached(look.starts().get(end.getKey()), end.getValue()));
+    return !hasRows ? IDLE : areFirstRows ? HELD : leastTime;
   }
 
   /** What the last look has claimed where that has come with the batches before, else {@link #HELD}. */
   private long claimed() {
     long claimed = IDLE;
     for (PartitionClock partition : partitions.values()) {
-      if (partition.claimed == PartitionClock.NONE || partition.complete < partition.claimed) {
+      long told = partition.claimed();
+      if (told == PartitionClock.NONE) {
         return HELD;
       }
-      claimed = Math.min(claimed, partition.claimed);
+      claimed = Math.min(claimed, told);
     }
     return claimed == IDLE ? HELD : claimed;
   }
@@ -158,7 +153,8 @@ final class InputClock {
     partition.lookReported(start, end, until);
     partition.closed = report.path("finished").asBoolean(false) && Positions.reached(start, end);
     if (until != PartitionClock.NONE) {
-      partition.promise(end, end, new BrokerSkew.Claim(until, until - bound));
+      BrokerSkew.Claim reported = new BrokerSkew.Claim(until, until - bound);
+      partition.promise(end, end, () -> reported);
     }
   }
 
@@ -178,8 +174,8 @@ final class InputClock {
         continue;
       }
       long known = partition.newest == PartitionClock.NONE ? HELD : partition.newest - bound;
-      if (brokerTime && !frozen) {
-        known = Math.max(known, partition.completeTime);
+      if (brokerTime && !frozen && !partition.isBrokerUnknown) {
+        known = Math.max(known, partition.completeTime());
       }
       if (known == HELD) {
         return HELD;

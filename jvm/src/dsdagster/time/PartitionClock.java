@@ -1,5 +1,7 @@
 package dsdagster.time;
 
+import java.util.function.Supplier;
+
 /**
  * What is known of one partition. Times in microseconds; {@link #NONE} where nothing is known. Not thread-safe: its
  * job's clock guards it.
@@ -9,14 +11,14 @@ final class PartitionClock {
 
   /** Newest event time read. */
   long newest = NONE;
-  /** Everything stamped up to here has been read. */
-  long complete = NONE;
-  /** Event time that has passed with it: less, by the bound. */
-  long completeTime = NONE;
-  /** What the last look has claimed to be complete. */
-  long claimed = NONE;
+  /** What has been read up to, null for nothing. */
+  private Supplier<BrokerSkew.Claim> complete;
+  /** What the last look has claimed to be complete, null for nothing. */
+  private Supplier<BrokerSkew.Claim> claimed;
   /** Whoever stamps its records, null where that is not known. */
   String leader;
+  /** The batch being made brings the first records of its broker: they will tell that broker's time, a look does not. */
+  boolean isBrokerUnknown;
   /** Records between the reader and the end. */
   long backlog;
   boolean openTransaction;
@@ -30,7 +32,7 @@ final class PartitionClock {
   private long markSteady;
   private String lastStart;
   private boolean looked;
-  private BrokerSkew.Claim candidate;
+  private Supplier<BrokerSkew.Claim> candidate;
   private String candidateEnd;
   private long atEndSince = NONE;
   private long atEndUntil = NONE;
@@ -95,10 +97,10 @@ final class PartitionClock {
   /**
    * All that a claim names lies before {@code end}; known at once when the batch reads up to there (a tick in that batch
    * holds behind its rows), later when one does. One such promise is kept open at a time: a newer one would never be met
-   * under steady load.
+   * under steady load. A claim is asked for whenever it is used: what is known of a broker's clock by then counts.
    */
-  void promise(String batchEnd, String end, BrokerSkew.Claim claim) {
-    claimed = claim.until();
+  void promise(String batchEnd, String end, Supplier<BrokerSkew.Claim> claim) {
+    claimed = claim;
     if (Positions.reached(batchEnd, end)) {
       keep(claim);
       candidateEnd = null;
@@ -108,9 +110,24 @@ final class PartitionClock {
     }
   }
 
-  private void keep(BrokerSkew.Claim claim) {
-    complete = Math.max(complete, claim.until());
-    completeTime = Math.max(completeTime, claim.time());
+  private void keep(Supplier<BrokerSkew.Claim> claim) {
+    if (complete == null || claim.get().until() >= complete.get().until()) {
+      complete = claim;
+    }
+  }
+
+  /** Event time that has passed with all that has been read: less, by the bound. */
+  long completeTime() {
+    return complete == null ? NONE : complete.get().time();
+  }
+
+  /** What the last look has claimed where all of it has been read, else {@link #NONE}. */
+  long claimed() {
+    if (claimed == null || complete == null) {
+      return NONE;
+    }
+    long until = claimed.get().until();
+    return complete.get().until() < until ? NONE : until;
   }
 
   /** A look failed: whatever silence was counted so far proves nothing. */
