@@ -12,7 +12,7 @@ from ds_dagster.catalog.io_spec import RegistrySpec, Resolver, SchemaPart, Schem
 from ds_dagster.catalog.reading.changed_tables import TellsTables
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.schemas.evolution import Evolution, RecordShape, described
-from ds_dagster.catalog.schemas.formats import FORMATS, key_part, value_part
+from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.errors import DsError, error_of
 from ds_dagster.runtime.host import KnownShape, SourceShape
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry
@@ -72,17 +72,20 @@ class WatchedSubject:
     """Schemas of keys or values in a registry.
 
     Attributes:
-        relation: that declares ``columns``; ``own``: those of them that nothing else of a record gives.
-        part: with the schema that is in force, which the query began with.
+        relation: that declares the columns.
+        read: with the schema that is in force, which the query began with.
     """
 
     source: str
     relation: str
-    columns: tuple[Column, ...]
-    own: tuple[str, ...]
-    part: SchemaPart
+    read: ReadPart
     registry: RegistrySpec
     resolve: Resolver = field(repr=False, compare=False)
+
+    @property
+    def part(self) -> SchemaPart:
+        """Its subject, and what is in force."""
+        return self.read.part
 
     @property
     def key(self) -> str:
@@ -103,20 +106,17 @@ class WatchedSubject:
         newest = client.latest(self.part.subject, FORMATS[self.part.format].type)
         if newest is None:
             return None
-        shape = self._shape(newest.schema)
+        shape = self.read.shape(newest.schema)
         version = str(newest.version)
         before = previous.version if previous is not None else str(self.part.version or newest.version)
         change = None if before == version else self._change(client, before, newest, shape)
         newest_shape = SourceShape(self.key, version, before=before, change=change)
-        return ShapeLook(newest_shape, shape.unknown(self.own), self._outdated(newest, shape))
-
-    def _shape(self, schema: str) -> RecordShape:
-        return FORMATS[self.part.format].shape(schema, self.columns)
+        return ShapeLook(newest_shape, shape.unknown(self.read.own), self._outdated(newest, shape))
 
     def _change(self, client: SchemaRegistry, before: str, newest: RegisteredSchema, shape: RecordShape) -> DsError:
         old = self._schema_of(client, before)
-        evolution = Evolution.between(shape if old is None else self._shape(old), shape)
-        meaning = described(evolution, self.columns, self.relation, "is NULL in records of this version")
+        evolution = Evolution.between(shape if old is None else self.read.shape(old), shape)
+        meaning = described(evolution, self.read.columns, self.relation, "is NULL in records of this version")
         if old is None:
             meaning = {**meaning, "difference": f"version {before}, which was read before, is deleted"}
         params = {"registry": self.registry.name, "subject": self.part.subject, "version": newest.version}
@@ -132,8 +132,8 @@ class WatchedSubject:
         """Columns whose rules differ from those in force. An older version than the one in force is a replica's."""
         if newest.version <= self.part.version:
             return ""
-        rules = self._shape(self.part.schema).rules if self.part.schema else {}
-        changed = [c.name for c in self.columns if rules.get(c.name) != shape.rules.get(c.name)]
+        rules = self.read.shape(self.part.schema).rules if self.part.schema else {}
+        changed = [c.name for c in self.read.columns if rules.get(c.name) != shape.rules.get(c.name)]
         columns = ", ".join(changed)
         return f"version {newest.version} of {self.part.subject} changes how {columns} is read" if changed else ""
 
@@ -201,17 +201,10 @@ def watched_subjects(
         schemas: of its read spec, with what is in force; None where its format has none.
         resolve: resolves references of the registry.
     """
-    if schemas is None or schemas.registry is None:
-        return
-    in_key = {*relation.key.exclude, *(relation.primary_key if relation.is_changelog else ())}
-    sides: tuple[tuple[SchemaPart | None, tuple[Column, ...], Callable[[str], bool]], ...] = (
-        (schemas.value, value_part(relation)[1], lambda name: name not in in_key),
-        (schemas.key, key_part(relation)[1], lambda name: name in relation.key.exclude),
-    )
-    for part, columns, is_own in sides:
-        if part is not None and not part.file:
-            own = tuple(column.name for column in columns if is_own(column.name))
-            yield WatchedSubject(source, str(relation.name), columns, own, part, schemas.registry, resolve)
+    registry = schemas.registry if schemas is not None else None
+    if registry is not None:
+        for read in read_parts(relation, schemas):
+            yield WatchedSubject(source, str(relation.name), read, registry, resolve)
 
 
 def watched_tables(source: str, relation: Relation, open_: Callable[[], Any]) -> Iterator[WatchedTable]:

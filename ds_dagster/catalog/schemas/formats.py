@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -224,6 +224,38 @@ def parts_of(relation: Relation) -> Sequence[tuple[str, SchemaFormat, Named]]:
     if relation.key.format in FORMATS and relation.key_descriptor is None:
         parts.append(("key", FORMATS[relation.key.format], key_part(relation)))
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """Key or value of the records of a source whose schemas a registry keeps.
+
+    Attributes:
+        part: its subject and format.
+        columns: of the relation, which are looked for in it.
+        own: names of those that nothing else of a record gives.
+    """
+
+    part: SchemaPart
+    columns: tuple[Column, ...]
+    own: tuple[str, ...]
+
+    def shape(self, schema: str) -> RecordShape:
+        """What a schema of the subject means for the columns."""
+        return FORMATS[self.part.format].shape(schema, self.columns)
+
+
+def read_parts(relation: Relation, schemas: SchemaSpec | None) -> Iterator[ReadPart]:
+    """Of a relation that is read; ``schemas`` are those of its read spec."""
+    if schemas is None or schemas.registry is None:
+        return
+    in_key = {*relation.key.exclude, *(relation.primary_key if relation.is_changelog else ())}
+    of_value, of_key = value_part(relation)[1], key_part(relation)[1]
+    own = tuple(column.name for column in of_value if column.name not in in_key)
+    sides = ((schemas.value, of_value, own), (schemas.key, of_key, relation.key.exclude))
+    for part, columns, names in sides:
+        if part is not None and not part.file:
+            yield ReadPart(part, columns, tuple(names))
 
 
 def check_sink_columns(sink: Relation) -> None:
