@@ -5,12 +5,12 @@ version of the schema of their records, other columns of a table. It never waits
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
 from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.rounds import Rounds
 from ds_dagster.engine.shapes import WatchedShape
 from ds_dagster.errors import DsError
 
@@ -22,7 +22,7 @@ PAUSE_SECONDS = 60.0
 _LOG = logging.getLogger(__name__)
 
 
-class ShapeWatch:
+class ShapeWatch(Rounds):
     """Looks at the shapes of sources.
 
     Args:
@@ -31,22 +31,11 @@ class ShapeWatch:
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
+        super().__init__("ds-shapes", ROUND_SECONDS)
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[str, float] = {}
         self._told: set[str] = set()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread; does nothing if it runs."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ds-shapes", daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """End after the request that is under way; does not wait for it."""
-        self._closing.set()
 
     def round(self) -> None:
         """Look at the sources of every query that is due. A connection that fails is reported once, and is not used
@@ -61,12 +50,8 @@ class ShapeWatch:
             for job in due:
                 self._due[job.order.incarnation] = now + PAUSE_SECONDS
                 for watched in job.shapes:
-                    if not self._closing.is_set():
+                    if not self.is_closing:
                         self._look(job, watched, clients, stack)
-
-    def _run(self) -> None:
-        while not self._closing.wait(ROUND_SECONDS):
-            self.round()
 
     def _look(self, job: HostedQuery, watched: WatchedShape, clients: dict[object, Any], stack: ExitStack) -> None:
         place = watched.connection
