@@ -116,7 +116,8 @@ class WatchedSubject:
     def _change(self, client: SchemaRegistry, before: str, newest: RegisteredSchema, shape: RecordShape) -> DsError:
         old = self._schema_of(client, before)
         evolution = Evolution.between(shape if old is None else self.read.shape(old), shape)
-        meaning = described(evolution, self.read.columns, self.relation, "is NULL in records of this version")
+        gone, unlisted = "is NULL in records of this version", ", or run `ds schemas` if it lists none"
+        meaning = described(evolution, self.read.columns, self.relation, gone, unlisted)
         if old is None:
             meaning = {**meaning, "difference": f"version {before}, which was read before, is deleted"}
         params = {"registry": self.registry.name, "subject": self.part.subject, "version": newest.version}

@@ -148,7 +148,7 @@ def store_specs(job: Compiled) -> StoreSpecs:
     writes = {part.name: _write_spec(job, part) for part in job.query.parts}
     logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
     tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
-    shapes = chain.from_iterable(_watched_shapes(job, scan, by_name[scan.source_name]) for scan in scans)
+    shapes = chain.from_iterable(watched_shapes(job, scan, by_name[scan.source_name]) for scan in scans)
     return StoreSpecs(by_name, writes, watched, logs, tables, () if job.order.finite else tuple(shapes))
 
 
@@ -284,7 +284,7 @@ def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
     )
 
 
-def _watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[WatchedShape]:
+def watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[WatchedShape]:
     """Schemas of the records of a source, or the tables whose changes it reads."""
     store, kind, resolver = job.store(scan.relation)
     if spec.rows is not None:

@@ -20,8 +20,10 @@ from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.schemas import known_schemas
 from ds_dagster.engine.shape_watch import PAUSE_SECONDS, ShapeWatch
 from ds_dagster.engine.shapes import watched_subjects, watched_tables
+from ds_dagster.engine.start import Compiled, watched_shapes
 from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.host import KnownShape, SourceShape
 from ds_dagster.stores.registry import KINDS
 from tests.avro_registry import AvroRegistry
@@ -124,7 +126,7 @@ def test_a_new_version_is_noticed_within_a_minute_and_stays_told(bench: Bench) -
     assert found.change is not None
     assert found.change.condition == "SOURCE_SCHEMA_CHANGED"
     assert "clicks-value has version 2 in the schema registry r: more is new; it affects no" in found.change.message
-    assert "add more to the columns of" in found.change.hint
+    assert "to read more, add it to the columns of default.public.clicks, or run `ds schemas`" in found.change.hint
     assert not job.observation().outdated, "nothing is read in another way"
     bench.look()
     assert shape_of(job) == found, "until there is another one"
@@ -345,3 +347,23 @@ def test_a_database_that_does_not_answer_harms_nothing(bench: Bench, caplog: pyt
 
 def test_a_store_without_tables_is_not_watched() -> None:
     assert not list(watched_tables("s", relation_of_tables(), lambda: object()))
+
+
+def test_what_is_watched_follows_from_the_relations_that_are_read(bench: Bench) -> None:
+    project = bench.project(
+        "CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:1/d', 'postgres.username' = 'u');"
+        "CREATE STREAM clicks (id BIGINT, url VARCHAR) WITH ('value.format' = 'avro');"
+        "CREATE STREAM plain (id BIGINT) WITH ('value.format' = 'json');"
+        "CREATE CHANGELOG orders (id BIGINT, name VARCHAR, PRIMARY KEY(id)) WITH ('store' = 'pg');"
+        "CREATE TABLE t WITH ('store' = 'pg') AS SELECT id FROM clicks;"
+        "CREATE TABLE u WITH ('store' = 'pg') AS SELECT id FROM plain;"
+        "CREATE TABLE v WITH ('store' = 'pg') AS SELECT id FROM orders;"
+    )
+    watched: dict[str, list[str]] = {}
+    for name, query in project.queries.items():
+        job = cast("Any", Compiled)(None, project, query, {}, Redactor(), None)
+        (scan,) = query.scans
+        store, kind, _ = job.store(scan.relation)
+        spec = kind.read_spec(store, scan.relation, scan.reading, None)
+        watched[name] = [shape.key for shape in watched_shapes(job, scan, spec)]
+    assert watched == {"t": [SUBJECT], "u": [], "v": ["pg/public.orders"]}

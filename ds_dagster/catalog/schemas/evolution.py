@@ -120,17 +120,28 @@ def _before(name: str, gone: Sequence[str], old: RecordShape, new: RecordShape) 
     return next((other for other in gone if others & ({other} | old.names.get(other, frozenset()))), "")
 
 
-def described(evolution: Evolution, columns: Sequence[Column], relation: str, gone: str) -> Mapping[str, str]:
-    """Parameters of the condition that reports a change: ``relation``, ``difference``, ``columns`` and ``fix``."""
+def described(
+    evolution: Evolution, columns: Sequence[Column], relation: str, gone: str, unlisted: str = ""
+) -> Mapping[str, str]:
+    """Parameters of the condition that reports a change: ``relation``, ``difference``, ``columns`` and ``fix``.
+
+    Args:
+        evolution: the change.
+        columns: declared.
+        relation: that declares them.
+        gone: see :meth:`Evolution.fixes`.
+        unlisted: how a relation that lists no columns gets a new one, to follow what one with columns does.
+    """
     affected = ", ".join(evolution.affected(columns))
     news = ", ".join((*evolution.added, *evolution.renamed))
-    idle = f"nothing has to be done; add {news} to the columns of {relation} to read it" if news else ""
+    idle = "nothing has to be done"
+    idle += f"; to read {news}, add it to the columns of {relation}{unlisted}" if news and not affected else ""
     fixes = "; ".join(evolution.fixes(columns, relation, gone))
     return MappingProxyType(
         {
             "relation": relation,
             "difference": evolution.text(),
             "columns": affected or "no declared column",
-            "fix": fixes or (idle if idle and not affected else "nothing has to be done"),
+            "fix": fixes or idle,
         }
     )

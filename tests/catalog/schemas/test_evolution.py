@@ -121,7 +121,7 @@ def test_what_a_new_version_means(case: str) -> None:
 
 
 FIXES = {
-    "a column to add": ({"a": "int"}, {"a": "int", "b": "int"}, "add b to the columns of t to read it"),
+    "a column to add": ({"a": "int"}, {"a": "int", "b": "int"}, "to read b, add it to the columns of t"),
     "nothing": ({"a": "int"}, {"a": "int"}, "nothing has to be done"),
     "a column that is gone": ({"a": "int", "b": "int"}, {"b": "int"}, "a is NULL: remove it from t"),
     "another type": ({"a": "int"}, {"a": "text"}, "check that a BIGINT of t holds text"),

@@ -15,6 +15,10 @@ from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.planning.planned import planned_changes
+from ds_dagster.runtime.planning.running import Running
+from ds_dagster.runtime.status import JobStatus
 from tests.avro_registry import AvroRegistry
 from tests.command_line import Ds
 
@@ -204,3 +208,16 @@ def test_columns_that_no_source_has_any_more_are_drift(project: Path, ds: Ds, mo
         assert "columns of k.s: the schema registry r" in "".join(lines(ds, "--online")["a"]["effort"]["unknown"])
     finally:
         registry.stop()
+
+
+def test_a_query_whose_columns_no_schema_has_says_so(applied: Path) -> None:
+    (applied / "sql" / "all.sql").write_text(SQL)
+    loaded = load_project(applied, strict=True)
+    control = Control.open(loaded.settings)
+    with control.journal.read() as connection:
+        jobs = rows.jobs(connection)
+    details = {"sources": {"default_public_s": {"unknown_columns": "n"}}}
+    status = JobStatus("a", "j", "default.public.a", "RUNNING", "RUNNING", details=details)
+    (line,) = planned_changes(loaded, Running(jobs, (status,), 0.0), ["a"])
+    assert (line.change.verdict, line.waits) == ("unchanged", False)
+    assert line.because.endswith("; columns that no schema has: n of default_public_s")
