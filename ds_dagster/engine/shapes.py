@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ds_dagster.catalog.io_spec import RegistrySpec, Resolver, SchemaPart, SchemaSpec
+from ds_dagster.catalog.io_spec import Resolver, SchemaPart, SchemaSpec
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.reading.changed_tables import TellsTables
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.schemas.evolution import Evolution, RecordShape, described
@@ -74,13 +75,16 @@ class WatchedSubject:
     Attributes:
         relation: that declares the columns.
         read: with the schema that is in force, which the query began with.
+        registry: with the login that the query began with; a secret is not read again, so that a rotated one is noticed
+            where it is used.
+        connection: see :class:`WatchedShape`; holds secrets, never shown.
     """
 
     source: str
     relation: str
     read: ReadPart
-    registry: RegistrySpec
-    resolve: Resolver = field(repr=False, compare=False)
+    registry: SchemaRegistry = field(repr=False, compare=False)
+    connection: object = field(repr=False)
 
     @property
     def part(self) -> SchemaPart:
@@ -92,14 +96,9 @@ class WatchedSubject:
         """Names it in the history of the job."""
         return f"{self.registry.name}/{self.part.subject}"
 
-    @property
-    def connection(self) -> object:
-        """One for each registry."""
-        return self.registry.name
-
     def connect(self) -> SchemaRegistry:
-        """A connection to the registry."""
-        return SchemaRegistry(self.registry, self.resolve)
+        """The registry; closed after a round, it connects again in the next one."""
+        return self.registry
 
     def look(self, client: SchemaRegistry, previous: KnownShape | None) -> ShapeLook | None:
         """The newest version of the subject."""
@@ -145,7 +144,7 @@ class WatchedTable:
 
     Attributes:
         columns: of the table, which the relation declares.
-        open: opens operations on the entities of its store.
+        open: opens operations on the entities of its store, with the login that the query began with.
     """
 
     source: str
@@ -161,8 +160,8 @@ class WatchedTable:
 
     @property
     def connection(self) -> object:
-        """One for each database."""
-        return (self.relation.store, self.relation.option("postgresql.db.name"))
+        """One for each query that reads from the store."""
+        return (self.relation.store, self.open)
 
     def connect(self) -> Any:
         """Operations on the entities of the store."""
@@ -200,12 +199,16 @@ def watched_subjects(
         source: its name in the query.
         relation: that is read.
         schemas: of its read spec, with what is in force; None where its format has none.
-        resolve: resolves references of the registry.
+        resolve: resolves references of the registry, here and not later.
     """
-    registry = schemas.registry if schemas is not None else None
-    if registry is not None:
-        for read in read_parts(relation, schemas):
-            yield WatchedSubject(source, str(relation.name), read, registry, resolve)
+    spec = schemas.registry if schemas is not None else None
+    if spec is None:
+        return
+    settings = {name: PropertyValue(resolve(value), secret=value.secret) for name, value in spec.options.items()}
+    registry = SchemaRegistry(replace(spec, options=settings), lambda value: str(value.value))
+    connection = (spec.name, tuple(sorted((name, str(value.value)) for name, value in settings.items())))
+    for read in read_parts(relation, schemas):
+        yield WatchedSubject(source, str(relation.name), read, registry, connection)
 
 
 def watched_tables(source: str, relation: Relation, open_: Callable[[], Any]) -> Iterator[WatchedTable]:

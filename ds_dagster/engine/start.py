@@ -288,7 +288,7 @@ def watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[Watche
     """Schemas of the records of a source, or the tables whose changes it reads."""
     store, kind, resolver = job.store(scan.relation)
     if spec.rows is not None:
-        return watched_tables(scan.source_name, scan.relation, lambda: kind.admin(store, resolver).operations())
+        return watched_tables(scan.source_name, scan.relation, kind.admin(store, resolver).operations)
     registry = spec.schemas.registry if spec.schemas is not None else None
     resolve = resolver if registry is None else job.resolver(f"schema registry {registry.name}")
     return watched_subjects(scan.source_name, scan.relation, spec.schemas, resolve)

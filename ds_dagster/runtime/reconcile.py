@@ -227,8 +227,8 @@ class Reconciler:
         for moved in decided.transitions:
             if moved.kind == "shape":
                 self._shapes.setdefault(moved.name, {})[moved.actor] = moved
-            last = moved is next(t for t in reversed(decided.transitions) if t.name == moved.name)
-            is_told = last and moved.condition and moved.kind == "state"
+            moves = (t for t in reversed(decided.transitions) if t.name == moved.name and t.kind == "state")
+            is_told = moved.condition and moved is next(moves, None)
             self.log.transition(moved, decided.status(moved.name).detail if is_told else "")
 
     # -- acting ------------------------------------------------------------------------------------------------------

@@ -248,6 +248,28 @@ def test_a_registry_that_fails_is_told_once_and_harms_nothing(bench: Bench, capl
     assert shape_of(job).version == "1"
 
 
+def test_a_login_is_read_when_the_query_starts_alone(bench: Bench) -> None:
+    """Else a rotated secret would count as the one that the query has."""
+    bench.registry.register("clicks-value", record(ID, URL))
+    project, reads = bench.project(CLICKS), []
+
+    def resolve(value: PropertyValue) -> str:
+        reads.append(value)
+        return str(value.value)
+
+    (relation,) = project.catalog.relations.values()
+    store = project.catalog.store(relation.store)
+    spec = KINDS[store.kind].read_spec(store, relation, ReadOptions(), None).schemas
+    job = bench.hosted(list(watched_subjects("clicks", relation, spec, resolve)))
+    before = len(reads)
+    assert before
+    for version in ("1", "2"):
+        bench.look()
+        assert shape_of(job).version == version, "over several connections"
+        bench.registry.register("clicks-value", record(ID))
+    assert len(reads) == before
+
+
 def test_a_subject_of_another_type_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.registry.register("clicks-value", record(ID, URL))
     job = bench.start(CLICKS)
