@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from ds_dagster.catalog.entity import RawRecord
 
 SENT_SUFFIX = "_redriven"
 """After the name of a topic: the topic that notes which of its records were sent again."""
@@ -17,16 +19,16 @@ class RepairedRecord:
     Attributes:
         id: of the record it replaces, unique in the entity and its log.
         key, value: new bytes.
-        timestamp_millis: of the record it replaces.
-        partition: it goes to; None where its key decides.
+        timestamp_millis: of the record it replaces; None: the time when it is sent.
+        partition: it goes to; None where its key decides, as it always does in Kinesis.
         note: JSON that is kept with the id.
     """
 
     id: str
     key: bytes | None
     value: bytes | None
-    timestamp_millis: int
-    partition: int | None
+    timestamp_millis: int | None
+    partition: str | None
     note: str
 
 
@@ -68,4 +70,16 @@ class Redrives(Protocol):
 
         Raises:
             DsError: of the store.
+        """
+
+
+@runtime_checkable
+class FindsRecords(Protocol):
+    """Operations on the entities of a store whose records can be read by their place."""
+
+    def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
+        """Records by (partition, position), as they are there now; those that are gone are missing.
+
+        Raises:
+            DsError: ENTITY_NOT_FOUND, or of the store.
         """

@@ -25,7 +25,7 @@ def kafka(local_servers: Callable[..., LocalAddresses]) -> str:
     return local_servers("kafka").kafka
 
 
-def repaired(number: int, partition: int | None = 0) -> RepairedRecord:
+def repaired(number: int, partition: str | None = "0") -> RepairedRecord:
     note = json.dumps({"by": "me"})
     return RepairedRecord(f"0/{number}/7", f"k{number}".encode(), b'{"n": 1}', 1_000 + number, partition, note)
 
@@ -48,7 +48,7 @@ def test_records_and_their_notes_are_there_together_and_once(kafka: str) -> None
 
         sender = admin.operations().redriver(topic)
         assert sender.sent() == frozenset() and committed(admin, topic) == []
-        sender.send([repaired(number, number % 2) for number in range(COUNT)])
+        sender.send([repaired(number, str(number % 2)) for number in range(COUNT)])
         with pytest.raises(DsError):
             killed.send([repaired(9)])
         with pytest.raises(KafkaException):
@@ -64,3 +64,17 @@ def test_records_and_their_notes_are_there_together_and_once(kafka: str) -> None
         assert [json.loads(note.value or b"") for note in notes] == [{"by": "me"}] * COUNT
         for redriver in (sender, again):
             redriver.close()
+
+
+def test_records_are_found_by_their_place_and_a_gap_is_none(kafka: str) -> None:
+    topic = f"orders_{uuid.uuid4().hex[:8]}"
+    with closing(KafkaAdmin("k", {"bootstrap.servers": kafka})) as admin:
+        admin.ensure(EntityPlan(topic, {"topic.partitions": 2, "topic.replicas": 1}))
+        sender = admin.operations().redriver(topic)
+        for _ in range(2):  # an offset after each transaction is that of its marker
+            sender.send([repaired(number, str(number % 2)) for number in range(COUNT)])
+        sender.close()
+        found = admin.operations().find_records(topic, [("0", "3"), ("0", "0"), ("0", "4"), ("1", "0"), ("0", "999")])
+        expected = [record for record in committed(admin, topic) if (record.partition, record.position) in found]
+        assert sorted(found) == [("0", "0"), ("0", "4"), ("1", "0")]
+        assert sorted(found.values(), key=lambda r: r.key) == sorted(expected, key=lambda r: r.key)

@@ -157,6 +157,12 @@ class KafkaEntities:
         self._found((entity,))
         return KafkaRedriver(self._admin, entity)
 
+    def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
+        """See ``catalog.redriving.FindsRecords``."""
+        from ds_dagster.stores.kafka.finding import find
+
+        return find(self._admin, self._found((entity,)).name, places)
+
     def close(self) -> None:
         """The admin closes."""
 

@@ -68,9 +68,10 @@ class KafkaRedriver:
             raise self._admin._failure(problem.args[0], f"send records into {self._topic} again") from problem
 
     def _produce(self, record: RepairedRecord) -> None:
-        place = {} if record.partition is None else {"partition": record.partition}
-        at = record.timestamp_millis
-        self._producer.produce(self._topic, value=record.value, key=record.key, timestamp=at, **place)
+        place = {} if record.partition is None else {"partition": int(record.partition)}
+        if record.timestamp_millis is not None:
+            place["timestamp"] = record.timestamp_millis
+        self._producer.produce(self._topic, value=record.value, key=record.key, **place)
         self._producer.produce(self._notes, value=record.note.encode(), key=record.id.encode(), partition=0)
         self._producer.poll(0)
 
