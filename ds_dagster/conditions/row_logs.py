@@ -104,6 +104,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "query has not read, or has left out without a log, are not doubled",
     ),
     Condition(
+        "REDRIVE_UNDER_WAY",
+        "user",
+        "{count} records are being sent into {entity} by another run, or by one that has ended in between",
+        "run it again in {seconds} s: it looks for these records in the stream first",
+    ),
+    Condition(
+        "REDRIVE_UNCERTAIN",
+        "user",
+        "a run has ended while it sent {count} records into {entity}, which no longer holds the records of that time; "
+        "the first is {first}",
+        "look for them in the results; `--allow duplicates` sends them, twice if they had arrived",
+    ),
+    Condition(
         "REDRIVE_FILE_INVALID",
         "user",
         "line {line} of {file} is not a valid repair: {reason}",

@@ -6,15 +6,18 @@ import json
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaException
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
-from ds_dagster.catalog.redriving import SENT_SUFFIX, RepairedRecord
+from ds_dagster.catalog.redriving import SENT_SUFFIX, FindsRecords, PutsRecords, RepairedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.stores.kafka.admin import KafkaAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
+from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
 COUNT = 5
@@ -78,3 +81,41 @@ def test_records_are_found_by_their_place_and_a_gap_is_none(kafka: str) -> None:
         expected = [record for record in committed(admin, topic) if (record.partition, record.position) in found]
         assert sorted(found) == [("0", "0"), ("0", "4"), ("1", "0")]
         assert sorted(found.values(), key=lambda r: r.key) == sorted(expected, key=lambda r: r.key)
+
+
+def kinesis_admin(servers: LocalAddresses) -> KinesisAdmin:
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    return KinesisAdmin("n", {"endpoint_url": servers.kinesis, "region_name": servers.region, **keys})
+
+
+def test_records_of_a_stream_are_sent_in_portions_and_found_by_their_place(
+    local_servers: Callable[..., LocalAddresses],
+) -> None:
+    stream = f"orders_{uuid.uuid4().hex[:8]}"
+    with closing(kinesis_admin(local_servers("kinesis"))) as admin:
+        admin.ensure(EntityPlan(stream, {"topic.shards": 2}))
+        operations = admin.operations()
+        assert isinstance(operations, PutsRecords) and isinstance(operations, FindsRecords)
+        assert operations.kept_seconds(stream) == 86_400
+        packed = aggregate([("a", b"1"), ("a", b"2")])
+        records = [replace(repaired(number), value=b"%d" % number) for number in range(COUNT)]
+        records += [
+            replace(records[0], id="0/keyless/7", key=None),
+            replace(records[0], id="0/packed/7", key=b"a", value=packed),
+        ]
+        assert [len(part) for part in operations.portions(stream, [*records, records[0]])] == [len(records), 1]
+        (portion,) = operations.portions(stream, records)
+        put = operations.put(stream, portion)
+        assert (put.failed, put.is_known, put.written.keys()) == (None, True, {record.id for record in records})
+
+        places = {id_: tuple(place.split("/")) for id_, place in put.written.items()}
+        shard, number = places.pop("0/packed/7")
+        wanted = [*places.values(), (shard, f"{number}.1"), (shard, f"{number}.2"), (shard, "1"), ("shardId-9", number)]
+        found = operations.find_records(stream, wanted)
+        assert {place: found[place].value for place in places.values()} == {
+            places[record.id]: record.value for record in portion if record.id in places
+        }
+        assert {place: r.value for place, r in found.items() if place not in places.values()} == {
+            (shard, f"{number}.1"): b"2"
+        }
+        assert operations.put("nothing_here", portion[:1]).is_known

@@ -77,7 +77,7 @@ def redrive_command(
     control = Control.open(settings)
     by, at = f"ds ({getpass.getuser()})", control.clock.now()
     about = {"by": by, "at": at, "because": reason}
-    outcome = redrive(loaded, target, selected, about, dry=dry_run, may_double=allow is not None)
+    outcome = redrive(loaded, target, selected, about, dry=dry_run, clock=control.clock, may_double=allow is not None)
     if outcome.sent and not dry_run:
         readers = [name for name, query in loaded.queries.items() if target.name in {r.name for r in query.inputs}]
         what = f"redrive of {len(outcome.sent)} records of {target.entity}" + (f": {reason}" if reason else "")

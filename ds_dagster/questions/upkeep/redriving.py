@@ -10,19 +10,22 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.redriving import Redrives, RepairedRecord
+from ds_dagster.catalog.redriving import KeepsNotes, PutsRecords, Redrives, RepairedRecord
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.upkeep.doubling import late_for, takers
-from ds_dagster.questions.upkeep.left_out import LeftOut, readers_of
+from ds_dagster.questions.upkeep.left_out import LeftOut, logs_of, readers_of
+from ds_dagster.questions.upkeep.noted_puts import ByNotes
 from ds_dagster.runtime.connecting import resolver
 
 AT_ONCE = 1_000
@@ -158,10 +161,11 @@ def redrive(
     note: Mapping[str, object],
     *,
     dry: bool,
+    clock: Clock,
     may_double: bool = False,
 ) -> Redriven:
-    """Send entries into the relation's entity that were not sent before. A kill in between leaves whole transactions:
-    the next run sends the rest.
+    """Send entries into the relation's entity that were not sent before. A kill in between leaves whole transactions,
+    or records whose fate the next run finds out: it sends the rest.
 
     Args:
         project: with the relation.
@@ -169,18 +173,15 @@ def redrive(
         selected: entries, repaired or not.
         note: who, when and why, kept with each record that is sent.
         dry: send nothing, look only.
+        clock: of this machine.
         may_double: queries that have rows of a record already may take it again.
 
     Raises:
-        DsError: REDRIVE_REFUSED, REDRIVE_RECORD_GONE, REDRIVE_LATE_AGAIN, REDRIVE_WOULD_DOUBLE, or of the store.
-            Nothing has been sent then, unless it is of the store.
+        DsError: REDRIVE_REFUSED, REDRIVE_RECORD_GONE, REDRIVE_LATE_AGAIN, REDRIVE_WOULD_DOUBLE, REDRIVE_UNDER_WAY,
+            REDRIVE_UNCERTAIN, or of the store. Nothing has been sent then, unless it is of the store.
     """
-    with closing(store_admin(project, relation.store, resolver(project.settings, relation.store))) as admin:
-        operations = admin.operations()
-        if not isinstance(operations, Redrives):
-            reason = f"store {relation.store} has no transaction that holds records and the note that they were sent"
-            hint = "send the repaired records yourself; `ds redrive --export` writes them into a file"
-            raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
+    with ExitStack() as stack:
+        operations = _redrives(project, relation, stack, clock, may_double=may_double)
         outcome = _divided(selected, operations.redriven(relation.entity))
         hindrances = tuple(_hindrances(project, relation, outcome.sent, may_double=may_double))
         if dry:
@@ -193,6 +194,34 @@ def redrive(
             for part in _parts(outcome.sent):
                 sender.send([_record(entry, note, is_new=_gets_new_time(entry, relation, readers)) for entry in part])
     return outcome
+
+
+def _redrives(
+    project: LoadedProject, relation: Relation, stack: ExitStack, clock: Clock, *, may_double: bool
+) -> Redrives:
+    """How records go back: with their notes in a transaction, or with notes next to the logs.
+
+    Raises:
+        DsError: REDRIVE_REFUSED, or of a store.
+    """
+    admin = _admin(project, relation.store, stack)
+    operations = admin.operations()
+    if isinstance(operations, Redrives):
+        return operations
+    hint = "send the repaired records yourself; `ds redrive --export` writes them into a file"
+    reason = f"store {relation.store} takes no records"
+    if isinstance(operations, PutsRecords):
+        logs = {log.relation.store: log.relation.entity for log in logs_of(project, relation)}
+        keeps = _admin(project, next(iter(logs)), stack).operations()
+        if len(logs) == 1 and isinstance(keeps, KeepsNotes):
+            return ByNotes(admin, operations, relation.store, clock, may_double, keeps, next(iter(logs.values())))
+        reason = f"its logs are in the stores {', '.join(sorted(logs))}: notes of what was sent have no one place"
+        hint = "keep all logs of its records in one KAFKA store"
+    raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
+
+
+def _admin(project: LoadedProject, store: str, stack: ExitStack) -> StoreAdmin:
+    return stack.enter_context(closing(store_admin(project, store, resolver(project.settings, store))))
 
 
 def _hindrances(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.entity import RawRecord
-from ds_dagster.catalog.redriving import RepairedRecord
+from ds_dagster.catalog.redriving import Put, RepairedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.questions.upkeep import left_out, redriving
@@ -21,6 +21,7 @@ from ds_dagster.questions.upkeep.doubling import takers
 from ds_dagster.questions.upkeep.left_out import LeftOut, entries, logs_of, readers_of
 from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock
 
 SQL = """
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
@@ -55,6 +56,7 @@ CREATE STREAM named_late (late_query VARCHAR, record_store VARCHAR, record_entit
 CREATE CHANGELOG q WITH ('store' = 'k') AS SELECT window_start, window_end, COUNT(*) AS n
   FROM {}({}, SIZE 20 SECONDS{}) GROUP BY window_start, window_end QUERY WITH ('late.rows.relation' = '{}');
 """
+CLOCK = FakeClock()
 OTHER_READER = "CREATE STREAM others WITH ('store' = 'k') AS SELECT id FROM texts;"
 ENTRY = LeftOut(
     "ids", "0", "7", 1_000, None, b'{"id": 1, "amount": -1}', "violates positive", by=frozenset({("ids", "broken")})
@@ -215,30 +217,119 @@ def test_each_record_goes_back_once_whenever_it_breaks_off(
     monkeypatch.setattr(redriving, "AT_ONCE", 2)
     orders = relation(project, "orders")
     selected = [replace(ENTRY, position=str(n)) for n in range(5)]
-    assert len(redrive(project, orders, selected, {}, dry=True).sent) == 5
+    assert len(redrive(project, orders, selected, {}, dry=True, clock=CLOCK).sent) == 5
     assert not broker.sent_records and not broker.opened  # a sender would end another one
     broker.fails_after = 4
     with pytest.raises(ConnectionError):
-        redrive(project, orders, selected, {"by": "me"}, dry=False)
+        redrive(project, orders, selected, {"by": "me"}, dry=False, clock=CLOCK)
     broker.fails_after = 10**9
-    outcome = redrive(project, orders, selected, {"by": "me"}, dry=False)
+    outcome = redrive(project, orders, selected, {"by": "me"}, dry=False, clock=CLOCK)
     assert (len(outcome.sent), len(outcome.before)) == (1, 4)
     assert [record.id for record in broker.sent_records] == [entry.id for entry in selected]
     assert json.loads(broker.sent_records[0].note)["by"] == "me"
-    assert redrive(project, orders, selected, {}, dry=False).sent == ()
+    assert redrive(project, orders, selected, {}, dry=False, clock=CLOCK).sent == ()
 
 
-def test_a_store_without_transactions_is_refused(project: LoadedProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_takes_no_records_is_refused(project: LoadedProject, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = SimpleNamespace(operations=lambda: object(), close=lambda: None)
     monkeypatch.setattr(redriving, "store_admin", lambda *_: admin)
-    with pytest.raises(DsError, match="no transaction") as caught:
-        redrive(project, relation(project, "orders"), [ENTRY], {}, dry=False)
+    with pytest.raises(DsError, match="takes no records") as caught:
+        redrive(project, relation(project, "orders"), [ENTRY], {}, dry=False, clock=CLOCK)
+    assert caught.value.condition == "REDRIVE_REFUSED"
+
+
+STREAMS = """
+CREATE STORE n WITH ('type' = KINESIS, 'access_region' = 'eu-west-1');
+CREATE STORE k2 WITH ('type' = KAFKA, 'uris' = 'localhost:9093');
+CREATE STREAM events (id INTEGER) WITH ('store' = 'n', 'topic' = 'events', 'value.format' = 'json');
+CREATE STREAM event_ids WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1) AS
+  SELECT id FROM events WITH ('source.deserialization.error.handling' = 'IGNORE_AND_LOG',
+    'source.deserialization.error.log.store' = 'k');
+"""
+
+
+class Shards:
+    """A store without transactions that takes each record."""
+
+    def __init__(self) -> None:
+        self.taken: list[RepairedRecord] = []
+
+    def operations(self) -> Shards:
+        return self
+
+    def portions(self, _entity: str, records: Sequence[RepairedRecord]) -> Iterator[Sequence[RepairedRecord]]:
+        yield records
+
+    def put(self, _entity: str, records: Sequence[RepairedRecord]) -> Put:
+        self.taken += records
+        return Put({record.id: "s-0/9" for record in records})
+
+    def kept_seconds(self, _entity: str) -> float:
+        return 86_400.0
+
+    def close(self) -> None:
+        return
+
+
+class Notebook:
+    """Notes in memory."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, dict[str, str]] = {}
+        self.name = ""
+
+    def operations(self) -> Notebook:
+        return self
+
+    def noted(self, name: str) -> Mapping[str, str]:
+        return self.texts.get(name, {})
+
+    def notes(self, name: str, like: str) -> Notebook:
+        assert like == "events_bad_records"
+        self.name = name
+        return self
+
+    def read(self) -> Mapping[str, str]:
+        return self.noted(self.name)
+
+    def write(self, notes: Mapping[str, str]) -> None:
+        self.texts.setdefault(self.name, {}).update(notes)
+
+    def close(self) -> None:
+        return
+
+
+def test_records_of_a_store_without_transactions_have_their_notes_next_to_the_log(
+    compiled: Callable[[str], LoadedProject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, shards, notebook = compiled(STREAMS), Shards(), Notebook()
+    monkeypatch.setattr(
+        redriving, "store_admin", lambda _project, store, _resolve: shards if store == "n" else notebook
+    )
+    entry = replace(ENTRY, partition="shardId-0", by=frozenset({("event_ids", "undecodable")}))
+    events = relation(project, "events")
+    assert redrive(project, events, [entry], {}, dry=True, clock=CLOCK).sent == (entry,)
+    assert not notebook.texts
+    redrive(project, events, [entry], {"by": "me"}, dry=False, clock=CLOCK)
+    assert redrive(project, events, [entry], {}, dry=True, clock=CLOCK).before == (entry,)
+    assert redrive(project, events, [entry], {}, dry=False, clock=CLOCK).sent == ()
+    assert [record.id for record in shards.taken] == [entry.id]
+    note = json.loads(notebook.texts["n.events"][entry.id])
+    assert (note["by"], note["state"], note["place"]) == ("me", "sent", "s-0/9")
+
+
+def test_notes_need_one_place(compiled: Callable[[str], LoadedProject], monkeypatch: pytest.MonkeyPatch) -> None:
+    second = STREAMS.partition("CREATE STREAM event_ids")[2].replace("log.store' = 'k'", "log.store' = 'k2'")
+    project = compiled(f"{STREAMS} CREATE STREAM event_numbers {second}")
+    monkeypatch.setattr(redriving, "store_admin", lambda *_: Shards())
+    with pytest.raises(DsError, match="logs are in the stores k, k2") as caught:
+        redrive(project, relation(project, "events"), [ENTRY], {}, dry=False, clock=CLOCK)
     assert caught.value.condition == "REDRIVE_REFUSED"
 
 
 def test_a_repaired_record_goes_where_its_key_decides(project: LoadedProject, broker: Broker) -> None:
     moved = replace(ENTRY, position="8", key=b"k", repaired=True)
-    redrive(project, relation(project, "orders"), [ENTRY, moved], {}, dry=False)
+    redrive(project, relation(project, "orders"), [ENTRY, moved], {}, dry=False, clock=CLOCK)
     assert [(r.partition, r.timestamp_millis) for r in broker.sent_records] == [("0", 1_000), (None, 1_000)]
 
 
@@ -277,11 +368,11 @@ def test_records_that_are_gone_go_back_only_with_a_value_of_their_own(
     texts, file = relation(project, "texts"), tmp_path / "repairs.jsonl"
     gone = replace(FAILED, value=None, is_there=False, row='{"id":7,"a":"x"}')
     with pytest.raises(DsError) as caught:
-        redrive(project, texts, [FAILED, gone], {}, dry=False)
+        redrive(project, texts, [FAILED, gone], {}, dry=False, clock=CLOCK)
     assert (caught.value.condition, caught.value.params["count"]) == ("REDRIVE_RECORD_GONE", 1)
     assert not broker.sent_records and not broker.opened
     file.write_text(json.dumps({**json.loads(to_line(gone)), "value": {"id": 7, "a": "1"}}))
-    redrive(project, texts, repairs(file, [gone], "texts"), {}, dry=False)
+    redrive(project, texts, repairs(file, [gone], "texts"), {}, dry=False, clock=CLOCK)
     assert [record.value for record in broker.sent_records] == [b'{"id": 7, "a": "1"}']
 
 
@@ -290,13 +381,15 @@ def test_records_that_others_have_taken_go_back_by_consent_alone(
 ) -> None:
     project = compiled(OTHER_READER)
     texts = relation(project, "texts")
-    (hindrance,) = redrive(project, texts, [FAILED], {}, dry=True).hindrances
+    (hindrance,) = redrive(project, texts, [FAILED], {}, dry=True, clock=CLOCK).hindrances
     assert (hindrance.condition, hindrance.params["queries"]) == ("REDRIVE_WOULD_DOUBLE", ["others"])
     with pytest.raises(DsError, match="others would take them twice"):
-        redrive(project, texts, [FAILED], {}, dry=False)
+        redrive(project, texts, [FAILED], {}, dry=False, clock=CLOCK)
     assert not broker.sent_records and not broker.opened
-    assert len(redrive(project, texts, [FAILED], {}, dry=False, may_double=True).sent) == 1
-    assert redrive(project, texts, [FAILED], {}, dry=False).before == (FAILED,)  # nothing is left to refuse
+    assert len(redrive(project, texts, [FAILED], {}, dry=False, clock=CLOCK, may_double=True).sent) == 1
+    assert redrive(project, texts, [FAILED], {}, dry=False, clock=CLOCK).before == (
+        FAILED,
+    )  # nothing is left to refuse
 
 
 @pytest.mark.parametrize(
@@ -364,7 +457,7 @@ def test_a_late_row_is_found_again_and_goes_back_with_a_new_time(
     (entry,) = contents.records
     assert (entry.value, entry.reason, entry.by) == (b'{"id": 7}', "late for its window", frozenset({("q", "late")}))
     assert contents.without_record == {"late": 1}
-    redrive(project, times, [entry], {}, dry=False)
+    redrive(project, times, [entry], {}, dry=False, clock=CLOCK)
     assert [(r.partition, r.timestamp_millis, r.key) for r in broker.sent_records] == [("0", None, b"k")]
 
 
@@ -375,9 +468,9 @@ def test_a_row_late_by_a_column_goes_back_only_with_another_value(
     stamps = relation(project, "stamps")
     entry = replace(FAILED, query="q", by=frozenset({("q", "late")}))
     with pytest.raises(DsError, match="event time is the column at") as caught:
-        redrive(project, stamps, [entry], {}, dry=False)
+        redrive(project, stamps, [entry], {}, dry=False, clock=CLOCK)
     assert caught.value.condition == "REDRIVE_LATE_AGAIN"
-    redrive(project, stamps, [replace(entry, value=b'{"at": 9}', repaired=True)], {}, dry=False)
+    redrive(project, stamps, [replace(entry, value=b'{"at": 9}', repaired=True)], {}, dry=False, clock=CLOCK)
     assert [record.timestamp_millis for record in broker.sent_records] == [1_000]
 
 
@@ -386,7 +479,7 @@ def test_a_row_that_is_late_for_some_of_its_windows_is_in_the_others(
 ) -> None:
     project = compiled(LATE.format("HOP", "times", ", ADVANCE BY 10 SECONDS", "late"))
     entry = replace(FAILED, query="q", by=frozenset({("q", "late")}))
-    (hindrance,) = redrive(project, relation(project, "times"), [entry], {}, dry=True).hindrances
+    (hindrance,) = redrive(project, relation(project, "times"), [entry], {}, dry=True, clock=CLOCK).hindrances
     assert (hindrance.condition, hindrance.params["queries"]) == ("REDRIVE_WOULD_DOUBLE", ["q"])
     assert not broker.opened
 
