@@ -13,8 +13,10 @@ from confluent_kafka import KafkaException
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
 from ds_dagster.catalog.redriving import SENT_SUFFIX, FindsRecords, PutsRecords, RepairedRecord
+from ds_dagster.clock import SystemClock
 from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
+from ds_dagster.questions.upkeep.noted_puts import SETTLED_SECONDS, ByNotes
 from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.kinesis.admin import KinesisAdmin
 from tests.spark.kinesis.aggregates import aggregate
@@ -119,3 +121,41 @@ def test_records_of_a_stream_are_sent_in_portions_and_found_by_their_place(
             (shard, f"{number}.1"): b"2"
         }
         assert operations.put("nothing_here", portion[:1]).is_known
+
+
+class LaterClock(SystemClock):
+    """This machine's, some seconds ahead."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@pytest.mark.slow
+def test_the_next_run_finds_what_a_killed_one_has_sent_into_a_stream(
+    local_servers: Callable[..., LocalAddresses], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, stream, clock = local_servers("kafka", "kinesis"), f"orders_{uuid.uuid4().hex[:8]}", LaterClock()
+    with closing(kinesis_admin(servers)) as admin, closing(KafkaAdmin("k", {"bootstrap.servers": servers.kafka})) as k:
+        admin.ensure(EntityPlan(stream, {"topic.shards": 2}))
+        k.ensure(EntityPlan(f"{stream}_log", {"topic.partitions": 1, "topic.replicas": 1}))
+        way = ByNotes(admin, admin.operations(), "n", clock, False, k.operations(), f"{stream}_log")
+        records = [replace(repaired(number), id=f"shardId-0/{number}/7") for number in range(COUNT)]
+        killed = way.redriver(stream)
+        assert killed.sent() == way.redriven(stream) == frozenset()
+        write = killed.notes.write
+        monkeypatch.setattr(killed.notes, "write", lambda notes: write(notes) if "sending" in str(notes) else 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            killed.send(records)
+        with pytest.raises(DsError, match="REDRIVE_UNDER_WAY"):
+            way.redriver(stream).sent()
+        with pytest.raises(DsError):
+            write({records[0].id: "{}"})  # the later run has fenced it
+
+        clock.ahead = SETTLED_SECONDS + 5
+        sender = way.redriver(stream)
+        assert sender.sent() == way.redriven(stream) == {record.id for record in records}
+        sender.send([replace(records[0], id="shardId-0/9/7")])
+        values = [record.key for record in admin.records(stream, from_beginning=True, limit=99, stopped=lambda: False)]
+        assert sorted(values) == sorted([*(record.key for record in records), records[0].key])

@@ -63,7 +63,7 @@ def redrive_command(
     from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 
     settings = settings_of(project, quiet=as_json)
-    loaded = load_project(settings.root, settings=settings)
+    loaded = load_project(settings.root, settings=settings, strict=True)  # all readers count
     target = resolve_relation(loaded, relation.lower())
     contents = entries(loaded, target)
     selected = where(contents.records, condition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +16,12 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.redriving import Put, RepairedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, compile_texts
-from ds_dagster.questions.upkeep import left_out, redriving
+from ds_dagster.questions.upkeep import redriving
 from ds_dagster.questions.upkeep.doubling import takers
 from ds_dagster.questions.upkeep.left_out import LeftOut, entries, logs_of, readers_of
 from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 from ds_dagster.settings import Settings
+from tests.questions.upkeep.left_out_records import Broker, failed, logged
 from tests.runtime.fakes import FakeClock
 
 SQL = """
@@ -84,62 +85,6 @@ def project(compiled: Callable[[str], LoadedProject]) -> LoadedProject:
 
 def relation(project: LoadedProject, name: str) -> Any:
     return next(r for r in project.catalog.relations.values() if r.name.name == name)
-
-
-def logged(offset: int, value: bytes, **changes: Any) -> bytes:
-    row = {"query": "ids", "relation": "default.public.orders", "store": "k", "entity": "orders"}
-    row |= {"partition": "0", "offset": str(offset), "record_time": "1970-01-01 00:00:01.500Z"}
-    row |= {"value": base64.b64encode(value).decode(), "reason": "violates positive"}
-    return json.dumps(row | changes).encode()
-
-
-@dataclass
-class Broker:
-    """Logs in memory, and a topic whose notes live with its records."""
-
-    logs: dict[str, list[bytes]] = field(default_factory=dict)
-    sent_records: list[RepairedRecord] = field(default_factory=list)
-    fails_after: int = 10**9
-    opened: int = 0
-    topic: dict[tuple[str, str], RawRecord] = field(default_factory=dict)
-
-    def describe(self, entity: str) -> object:
-        return entity if entity in self.logs else None
-
-    def records(self, entity: str, **_: Any) -> Iterator[RawRecord]:
-        return (RawRecord("0", str(n), 0, None, value) for n, value in enumerate(self.logs[entity]))
-
-    def operations(self) -> Broker:
-        return self
-
-    def find_records(self, _entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
-        return {place: self.topic[place] for place in places if place in self.topic}
-
-    def redriven(self, _entity: str) -> frozenset[str]:
-        return self.sent()
-
-    def redriver(self, _entity: str) -> Broker:
-        self.opened += 1
-        return self
-
-    def sent(self) -> frozenset[str]:
-        return frozenset(record.id for record in self.sent_records)
-
-    def send(self, records: Sequence[RepairedRecord]) -> None:
-        if len(self.sent_records) >= self.fails_after:
-            raise ConnectionError
-        self.sent_records += records
-
-    def close(self) -> None:
-        return
-
-
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    double = Broker()
-    for module in (redriving, left_out):
-        monkeypatch.setattr(module, "store_admin", lambda *_: double)
-    return double
 
 
 def test_logs_are_the_quarantine_and_those_of_the_readers(project: LoadedProject) -> None:
@@ -331,12 +276,6 @@ def test_a_repaired_record_goes_where_its_key_decides(project: LoadedProject, br
     moved = replace(ENTRY, position="8", key=b"k", repaired=True)
     redrive(project, relation(project, "orders"), [ENTRY, moved], {}, dry=False, clock=CLOCK)
     assert [(r.partition, r.timestamp_millis) for r in broker.sent_records] == [("0", 1_000), (None, 1_000)]
-
-
-def failed(offset: int, **changes: Any) -> bytes:
-    row = {"relation": "default.public.texts", "entity": "texts", "key": base64.b64encode(b"k").decode()}
-    row |= {"query": "numbers", "reason": "CAST_INVALID_INPUT"}
-    return logged(offset, b'{"id":7,"a":"x"}', **row | changes)
 
 
 def test_a_row_that_failed_is_found_again_as_the_record_it_was_read_from(
