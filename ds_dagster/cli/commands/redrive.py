@@ -91,6 +91,8 @@ def _note_others(contents: Entries) -> None:
     """What the logs hold besides records that can go back."""
     for query, count in contents.without_record.items():
         note(f"{count} rows that {query} left out do not say which record they are of: they stay in its log")
+    for entity, count in contents.elsewhere.items():
+        note(f"{count} rows are those of records in {entity}: `ds redrive` of a relation over it sends them again")
     for log in contents.unnamed:
         note(f"{log.relation.name.name} has not all columns that say which records its rows are of: they stay there")
 
@@ -100,7 +102,8 @@ def _report(target: Relation, outcome: Redriven, contents: Entries, dry_run: boo
         sent = [{"partition": e.partition, "offset": e.position, "repaired": e.repaired} for e in outcome.sent]
         counts = {"relation": str(target.name), "dry_run": dry_run, "sent": sent, "sent_before": len(outcome.before)}
         refusals = [{"condition": problem.condition, "message": problem.message} for problem in outcome.hindrances]
-        emit_json({**counts, "without_record": dict(contents.without_record), "hindrances": refusals})
+        others = {"without_record": dict(contents.without_record), "elsewhere": dict(contents.elsewhere)}
+        emit_json({**counts, **others, "hindrances": refusals})
         return
     for entry in outcome.sent[:SHOWN]:
         click.echo(f"{entry.partition}/{entry.position}  {entry.query}  {entry.reason}{'  repaired' * entry.repaired}")

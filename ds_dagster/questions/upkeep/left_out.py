@@ -7,6 +7,7 @@ read from: the record is found again at this place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -119,11 +120,13 @@ class Entries:
     Attributes:
         records: in the order of the logs, each record once.
         without_record: query, or log where that is unknown → rows that are not those of one record.
+        elsewhere: store and entity → rows of the relation that are those of records there: queries write it.
         unnamed: logs whose columns do not say which record a row is of.
     """
 
     records: tuple[LeftOut, ...]
     without_record: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
     unnamed: tuple[Log, ...] = ()
 
 
@@ -205,18 +208,23 @@ def entries(project: LoadedProject, relation: Relation) -> Entries:
     if len(unnamed) == len(logs):
         raise _without_place(relation, unnamed[0])
     records: dict[str, LeftOut] = {}
-    without: dict[str, int] = {}
+    without: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
     readers = {query.name for query in readers_of(project, relation)}
     for log in (log for log in logs if log.names_records):
         for values in _rows(project, log):
             query = values["query"] or log.relation.name.name
-            if log.kind in OF_ROWS and values["partition"] is None and query in (*readers, log.relation.name.name):
-                without[query] = without.get(query, 0) + 1
-            elif _is_of(values, relation, log.kind):
+            is_own = values.get("relation") == str(relation.name)
+            if _is_of(values, relation, log.kind):
                 entry = _entry(values, log.kind)
                 earlier = records.get(entry.id)
                 records[entry.id] = entry if earlier is None else replace(earlier, by=earlier.by | entry.by)
-    return Entries(tuple(_with_records(project, relation, tuple(records.values()))), without, unnamed)
+            elif values["partition"] is None:
+                if is_own or (log.kind in OF_ROWS and query in (*readers, log.relation.name.name)):
+                    without[query] += 1
+            elif is_own and log.kind == "broken":
+                elsewhere[f"{values['store']}.{values['entity']}"] += 1
+    return Entries(tuple(_with_records(project, relation, tuple(records.values()))), without, elsewhere, unnamed)
 
 
 def _without_place(relation: Relation, log: Log) -> Exception:

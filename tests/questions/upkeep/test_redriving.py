@@ -433,3 +433,26 @@ def test_late_rows_without_their_place_are_refused(
         entries(project, relation(project, source))
     assert caught.value.condition == "REDRIVE_REFUSED"
     assert not broker.sent_records
+
+
+def test_rows_of_a_result_are_found_through_its_source(
+    compiled: Callable[[str], LoadedProject], broker: Broker
+) -> None:
+    project = compiled(
+        "CREATE STREAM filled (id INTEGER, CONSTRAINT small CHECK (id < 5) ON VIOLATION QUARANTINE)"
+        "  WITH ('store' = 'k', 'topic' = 'filled', 'value.format' = 'json');"
+        "INSERT INTO filled SELECT id FROM plain QUERY WITH ('query.name' = 'fill');"
+    )
+    row = {"relation": "default.public.filled", "query": "fill", "reason": "violates small"}
+    nowhere = dict.fromkeys(("partition", "store", "entity", "record_time", "key"))
+    broker.logs["filled_quarantine"] = [
+        failed(1, **row, entity="plain"),
+        failed(2, **row | nowhere),
+    ]
+    broker.topic = {("0", "1"): RawRecord("0", "1", 1_500, b"k", b'{"id": 7}')}
+    of_result = entries(project, relation(project, "filled"))
+    assert (of_result.records, of_result.without_record, of_result.elsewhere) == ((), {"fill": 1}, {"k.plain": 1})
+    of_source = entries(project, relation(project, "plain"))
+    (entry,) = of_source.records
+    assert (entry.value, entry.by) == (b'{"id": 7}', frozenset({("fill", "failed")}))
+    assert of_source.without_record == {"fill": 1}
