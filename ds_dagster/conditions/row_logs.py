@@ -77,4 +77,55 @@ CONDITIONS: tuple[Condition, ...] = (
         "correct the expression that makes so many rows fail, or bound a batch: 'max.records.per.batch'",
         "54000",
     ),
+    Condition(
+        "REDRIVE_REFUSED",
+        "user",
+        "records of {relation} cannot be sent again: {reason}",
+        "{hint}",
+    ),
+    Condition(
+        "REDRIVE_RECORD_GONE",
+        "user",
+        "{count} of the records to send are no longer in {entity}, the first is {first}",
+        "`ds redrive {relation} --export FILE` writes the rows that are known of them: put the value of each record "
+        "into the file, or remove its line, then use `--from FILE`",
+    ),
+    Condition(
+        "REDRIVE_LATE_AGAIN",
+        "user",
+        "{count} of the records to send would be late again, the first is {first}: event time is the column {columns}",
+        "`ds redrive {relation} --export FILE` writes them into a file: change {columns}, then use `--from FILE`",
+    ),
+    Condition(
+        "REDRIVE_WOULD_DOUBLE",
+        "user",
+        "{count} of the records to send are in results already, the first is {first}: {queries} would take them twice",
+        "`--where \"query = '…'\"` selects other records; `--allow duplicates` sends them all the same; records that a "
+        "query has not read, or has left out without a log, are not doubled",
+    ),
+    Condition(
+        "REDRIVE_UNDER_WAY",
+        "user",
+        "{count} records are being sent into {entity} by another run, or by one that has ended in between",
+        "run it again in {seconds} s: it looks for these records in the stream first",
+    ),
+    Condition(
+        "REDRIVE_UNCERTAIN",
+        "user",
+        "a run has ended while it sent {count} records into {entity}, which no longer holds the records of that time; "
+        "the first is {first}",
+        "look for them in the results; `--allow duplicates` sends them, twice if they had arrived",
+    ),
+    Condition(
+        "REDRIVE_FILE_INVALID",
+        "user",
+        "line {line} of {file} is not a valid repair: {reason}",
+        "write the file with `ds redrive {relation} --export {file}`, and change only key and value, or remove lines",
+    ),
+    Condition(
+        "REDRIVE_WHERE_INVALID",
+        "user",
+        "--where is not a valid condition over the entries: {problem}",
+        "columns are {columns}; texts are in single quotes",
+    ),
 )

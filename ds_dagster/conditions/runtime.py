@@ -96,24 +96,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "versions of {relation} cannot be compared row by row: one has the key {before}, the other {after}",
         "compare counts: `ds query` reads the one that serves",
     ),
-    Condition(
-        "REDRIVE_REFUSED",
-        "user",
-        "records of {relation} cannot be sent again: {reason}",
-        "{hint}",
-    ),
-    Condition(
-        "REDRIVE_FILE_INVALID",
-        "user",
-        "line {line} of {file} is not a valid repair: {reason}",
-        "write the file with `ds redrive {relation} --export {file}`, and change only key and value, or remove lines",
-    ),
-    Condition(
-        "REDRIVE_WHERE_INVALID",
-        "user",
-        "--where is not a valid condition over the entries: {problem}",
-        "columns are {columns}; texts are in single quotes",
-    ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
         "DEFINITION_CHANGED",

@@ -46,7 +46,7 @@ from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
 from ds_dagster.spark.queries.constraints import constrained
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
-from ds_dagster.spark.queries.row_logs import RowLogs, late_values
+from ds_dagster.spark.queries.row_logs import RowLogs, late_place, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, with_missing
@@ -171,11 +171,11 @@ class PlanCompiler:
 
     def visit_window(self, node: Window, wants: Wants) -> Flow:
         """Rows with their window and its bounds, once per window."""
-        frame = with_window(self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame, node)
+        frame = with_window(self._timed(node.input, (wants | TIME | late_place(node)) - {names.WINDOW}).frame, node)
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         if node.late is not None and self.logs is not None:
-            frame = frame.where(self.logs.keep_late(node.late, *late_values(node.late)))
-        return Flow(frame.withColumns(bounds), timed=True)
+            frame = frame.where(self.logs.keep_late(node.late, *late_values(node.late, frame.columns)))
+        return Flow(_without(frame.withColumns(bounds), late_place(node) - wants), timed=True)
 
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
         """Rows with the window a step below has put them in; its bounds carry the watermark again."""

@@ -15,6 +15,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals.history import note_in_history
 
 if TYPE_CHECKING:
+    from ds_dagster.questions.upkeep.left_out import Entries
     from ds_dagster.questions.upkeep.redriving import Redriven
 
 SHOWN = 20
@@ -33,6 +34,9 @@ SHOWN = 20
     "--from", "repaired", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The edited file."
 )
 @click.option("--reason", default="", help="For the history.")
+@click.option(
+    "--allow", type=click.Choice(["duplicates"]), help="duplicates: also records that other queries have taken."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent.")
 @project_option
 @json_option
@@ -42,47 +46,68 @@ def redrive_command(
     export: Path | None,
     repaired: Path | None,
     reason: str,
+    allow: str | None,
     dry_run: bool,
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Send records of RELATION that were quarantined or could not be decoded into its topic again.
+    """Send records of RELATION that queries left out into its topic again: quarantined ones, those that could not be
+    decoded, and those of rows that failed or were late.
 
     Each record goes back once: the note that it was sent is in the same transaction. Without --from records go back as
-    they came, for a declaration that has been corrected. Columns of --where: query, reason, partition, offset,
-    record_time, key, value.
+    they came, for a declaration or a query that has been corrected. Columns of --where: query, reason, partition,
+    offset, record_time, key, value.
     """
     from ds_dagster.questions.relations import resolve_relation
-    from ds_dagster.questions.upkeep.redriving import entries, redrive, repairs, to_line, where
+    from ds_dagster.questions.upkeep.left_out import entries
+    from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 
     settings = settings_of(project, quiet=as_json)
-    loaded = load_project(settings.root, settings=settings)
+    loaded = load_project(settings.root, settings=settings, strict=True)  # all readers count
     target = resolve_relation(loaded, relation.lower())
-    selected = where(entries(loaded, target), condition)
+    contents = entries(loaded, target)
+    selected = where(contents.records, condition)
     if repaired is not None:
         selected = repairs(repaired, selected, relation)
     if export is not None:
         export.write_text("".join(f"{to_line(entry)}\n" for entry in selected), encoding="utf-8")
         note(f"{len(selected)} entries written to {export}; edit them, then `ds redrive {relation} --from {export}`")
+        _note_others(contents)
         return 0
     control = Control.open(settings)
     by, at = f"ds ({getpass.getuser()})", control.clock.now()
-    outcome = redrive(loaded, target, selected, {"by": by, "at": at, "because": reason}, dry=dry_run)
+    about = {"by": by, "at": at, "because": reason}
+    outcome = redrive(loaded, target, selected, about, dry=dry_run, clock=control.clock, may_double=allow is not None)
     if outcome.sent and not dry_run:
         readers = [name for name, query in loaded.queries.items() if target.name in {r.name for r in query.inputs}]
         what = f"redrive of {len(outcome.sent)} records of {target.entity}" + (f": {reason}" if reason else "")
         note_in_history(control, readers, what, by, at)
-    _report(target, outcome, dry_run, as_json)
+    _note_others(contents)
+    _report(target, outcome, contents, dry_run, as_json)
     return 0
 
 
-def _report(target: Relation, outcome: Redriven, dry_run: bool, as_json: bool) -> None:
+def _note_others(contents: Entries) -> None:
+    """What the logs hold besides records that can go back."""
+    for query, count in contents.without_record.items():
+        note(f"{count} rows that {query} left out do not say which record they are of: they stay in its log")
+    for entity, count in contents.elsewhere.items():
+        note(f"{count} rows are those of records in {entity}: `ds redrive` of a relation over it sends them again")
+    for log in contents.unnamed:
+        note(f"{log.relation.name.name} has not all columns that say which records its rows are of: they stay there")
+
+
+def _report(target: Relation, outcome: Redriven, contents: Entries, dry_run: bool, as_json: bool) -> None:
     if as_json:
         sent = [{"partition": e.partition, "offset": e.position, "repaired": e.repaired} for e in outcome.sent]
         counts = {"relation": str(target.name), "dry_run": dry_run, "sent": sent, "sent_before": len(outcome.before)}
-        emit_json(counts)
+        refusals = [{"condition": problem.condition, "message": problem.message} for problem in outcome.hindrances]
+        others = {"without_record": dict(contents.without_record), "elsewhere": dict(contents.elsewhere)}
+        emit_json({**counts, **others, "hindrances": refusals})
         return
     for entry in outcome.sent[:SHOWN]:
         click.echo(f"{entry.partition}/{entry.position}  {entry.query}  {entry.reason}{'  repaired' * entry.repaired}")
     verb = "would be sent" if dry_run else "sent"
     note(f"{len(outcome.sent)} records {verb} into {target.entity}, {len(outcome.before)} had been sent before")
+    for problem in outcome.hindrances:
+        note(f"not sent as it is: {problem}")

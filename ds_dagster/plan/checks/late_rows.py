@@ -1,8 +1,8 @@
 """``'late.rows.relation'``: rows for which a window was closed go into a stream that the project declares.
 
 Its columns are columns of the window's source, in their types, and any of ``event_time``, ``window_start``,
-``window_end`` (TIMESTAMP_LTZ) and ``late_millis`` (BIGINT): how far the query's time had passed the window's end. A row
-that is too late for several windows comes once for each.
+``window_end`` (TIMESTAMP_LTZ) and ``late_millis`` (BIGINT): how far the query's time had passed the window's end; and
+any of :data:`OF_THE_RECORD` that the source has not. A row that is too late for several windows comes once for each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from ds_dagster.catalog.declaring.declared import qualify
 from ds_dagster.catalog.declaring.inference import QueryChoices
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
+from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR, DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.binding.sources import World
@@ -33,6 +33,15 @@ OF_THE_WINDOW: dict[str, DataType] = {
     TOLD: BIGINT,
 }
 """Columns that the log adds to the source's → their types."""
+OF_THE_RECORD: dict[str, str] = {
+    "late_query": "query",
+    "record_store": "store",
+    "record_entity": "entity",
+    "record_partition": "partition",
+    "record_offset": "offset",
+    "record_time": "record_time",
+}
+"""Columns that say which record a row is of, and the query it is late for → the column of a row log that says so."""
 
 
 def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World) -> Sink:
@@ -65,9 +74,11 @@ def _drops_rows(root: Sink, window: Window) -> bool:
 
 def _checked(relation: Relation, window: Window, span: Span, world: World) -> LateRows:
     fields = {column_of(f.name): f for f in window.input.output}
+    of_record = {name: TIMESTAMP_LTZ if name == "record_time" else VARCHAR for name in OF_THE_RECORD}
 
     def refused(reason: str) -> DsError:
         types = {name: field.type for name, field in fields.items() if "(" not in name} | OF_THE_WINDOW
+        types |= {name: type_ for name, type_ in of_record.items() if name not in fields}
         columns = ", ".join(f"{name} {type_}" for name, type_ in types.items())
         return error("LATE_ROWS_RELATION", span=span, relation=relation.name.name, reason=reason, columns=columns)
 
@@ -76,16 +87,19 @@ def _checked(relation: Relation, window: Window, span: Span, world: World) -> La
         raise refused("it is not a stream of JSON that the project declares with its columns")
     if not able.keeps_row_logs:
         raise refused(f"store {relation.store} cannot hold it")
-    pairs = []
+    pairs, record = [], []
     for column in relation.columns:
-        wanted = OF_THE_WINDOW.get(column.name) or (fields[column.name].type if column.name in fields else None)
+        of_source = fields[column.name].type if column.name in fields else None
+        wanted = OF_THE_WINDOW.get(column.name) or of_source or of_record.get(column.name)
         if wanted is None:
             raise refused(f"the source has no column {column.name}")
         if not _same(column.type, wanted):
             raise refused(f"{column.name} is of type {column.type}, not {wanted}")
-        if column.name not in OF_THE_WINDOW:
+        if column.name in fields and column.name not in OF_THE_WINDOW:
             pairs.append((column.name, fields[column.name].name))
-    return LateRows(relation, tuple(pairs), relation.column(TOLD) is not None)
+        elif column.name not in OF_THE_WINDOW:
+            record.append((column.name, OF_THE_RECORD[column.name]))
+    return LateRows(relation, tuple(pairs), relation.column(TOLD) is not None, tuple(record))
 
 
 def _same(written: DataType, wanted: DataType) -> bool:

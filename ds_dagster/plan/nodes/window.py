@@ -27,11 +27,13 @@ class LateRows:
         relation: a stream that the project declares.
         fields: (its column, field of the window's input).
         tells: it has a column that says how late a row is.
+        record: (its column, column of a row log) that say which record a row is of, and who left it out.
     """
 
     relation: Relation
     fields: tuple[tuple[str, str], ...]
     tells: bool
+    record: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """``ds redrive``: records that queries left out go back into their topic, repaired, each once.
 
-Entries come from the row logs of a declared relation: its quarantine, and the logs of records that cannot be decoded.
-A record that several queries have logged is one entry.
+The records are those of :mod:`ds_dagster.questions.upkeep.left_out`. What would lose or double a row is refused before
+anything is sent.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.redriving import Redrives, RepairedRecord
+from ds_dagster.catalog.redriving import KeepsNotes, PutsRecords, Redrives, RepairedRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.row_log import quarantine
-from ds_dagster.errors import error
+from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.clock import Clock
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, store_admin
-from ds_dagster.questions.records import decode
+from ds_dagster.questions.upkeep.doubling import late_for, takers
+from ds_dagster.questions.upkeep.left_out import LeftOut, logs_of, readers_of
+from ds_dagster.questions.upkeep.noted_puts import ByNotes
 from ds_dagster.runtime.connecting import resolver
 
 AT_ONCE = 1_000
@@ -40,100 +43,6 @@ FILTERED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Columns of a condition over entries, as DuckDB's types; times are in UTC."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A record that was left out, as the logs have it.
-
-    Attributes:
-        query: that left it out; the first of several.
-        partition, position: of the record in the relation's entity.
-        record_time: epoch milliseconds.
-        key, value: its bytes, or the repaired ones.
-        reason: why it was left out.
-        repaired: key or value are not the record's own.
-    """
-
-    query: str
-    partition: str
-    position: str
-    record_time: int
-    key: bytes | None
-    value: bytes | None
-    reason: str
-    repaired: bool = False
-
-    @property
-    def id(self) -> str:
-        """Tells the record from all others of its topic, and of an earlier topic of the same name."""
-        return f"{self.partition}/{self.position}/{self.record_time}"
-
-
-def logs_of(project: LoadedProject, relation: Relation) -> tuple[Relation, ...]:
-    """The row logs that hold whole records of a relation.
-
-    Raises:
-        UserError: REDRIVE_REFUSED.
-    """
-    refusal = {
-        "its rows are a query's results, which have no record to repair": (
-            not relation.declared,
-            "repair the records of the source that the query reads",
-        ),
-        "it is not a stream or changelog": (
-            relation.kind not in ("stream", "changelog"),
-            "name the stream whose records were left out",
-        ),
-    }
-    for reason, (holds, hint) in refusal.items():
-        if holds:
-            raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
-    scans = [scan for query in project.queries.values() for scan in query.scans if scan.relation.name == relation.name]
-    logs = [quarantine(relation), *(scan.log for scan in scans)]
-    by_place = {(log.store, log.entity): log for log in logs if log is not None}
-    if not by_place:
-        hint = "write ON VIOLATION QUARANTINE, or 'source.deserialization.error.handling' = 'IGNORE_AND_LOG'"
-        raise error("REDRIVE_REFUSED", relation=relation.name.name, reason="no query keeps them in a log", hint=hint)
-    return tuple(by_place.values())
-
-
-def entries(project: LoadedProject, relation: Relation) -> tuple[LeftOut, ...]:
-    """All entries of a relation's logs, in the order of the logs, each record once.
-
-    Raises:
-        DsError: REDRIVE_REFUSED, or of the logs' stores. A log that does not exist yet has no entries.
-    """
-    records: dict[str, LeftOut] = {}
-    for log in logs_of(project, relation):
-        with closing(store_admin(project, log.store, resolver(project.settings, log.store))) as admin:
-            if admin.describe(log.entity) is None:
-                continue
-            for record in admin.records(log.entity, from_beginning=True, limit=1 << 62, stopped=lambda: False):
-                values = decode(log, record).values
-                if _is_of(values, relation):
-                    entry = _entry(values)
-                    records.setdefault(entry.id, entry)
-    return tuple(records.values())
-
-
-def _is_of(values: Mapping[str, Any], relation: Relation) -> bool:
-    place = (values.get("relation"), values.get("store"), values.get("entity"))
-    return place == (str(relation.name), relation.store, relation.entity)
-
-
-def _entry(values: Mapping[str, Any]) -> LeftOut:
-    moment: datetime = values["record_time"]
-    at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return LeftOut(
-        query=values["query"] or "",
-        partition=values["partition"],
-        position=values["offset"],
-        record_time=round(at.timestamp() * 1000),
-        key=values["key"],
-        value=values["value"],
-        reason=values["reason"] or "",
-    )
 
 
 def where(selected: Sequence[LeftOut], condition: str) -> tuple[LeftOut, ...]:
@@ -177,6 +86,8 @@ def to_line(entry: LeftOut) -> str:
     row: dict[str, Any] = {"partition": entry.partition, "offset": entry.position, "record_time": entry.record_time}
     row |= {"query": entry.query, "reason": entry.reason}
     row |= {"key": _written(entry.key), "value": _written(entry.value)}
+    if entry.row:
+        row |= {"row": entry.row}
     return json.dumps(row, ensure_ascii=False)
 
 
@@ -230,17 +141,31 @@ def _bytes(written: object) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """``sent``: entries that went back now; ``before``: entries that had been sent already."""
+    """What became of the selected entries.
+
+    Attributes:
+        sent: went back now; in a dry run: would go back.
+        before: had been sent already.
+        hindrances: in a dry run, the refusals of the run itself.
+    """
 
     sent: tuple[LeftOut, ...]
     before: tuple[LeftOut, ...]
+    hindrances: tuple[DsError, ...] = ()
 
 
 def redrive(
-    project: LoadedProject, relation: Relation, selected: Sequence[LeftOut], note: Mapping[str, object], *, dry: bool
+    project: LoadedProject,
+    relation: Relation,
+    selected: Sequence[LeftOut],
+    note: Mapping[str, object],
+    *,
+    dry: bool,
+    clock: Clock,
+    may_double: bool = False,
 ) -> Redriven:
-    """Send entries into the relation's entity that were not sent before. A kill in between leaves whole transactions:
-    the next run sends the rest.
+    """Send entries into the relation's entity that were not sent before. A kill in between leaves whole transactions,
+    or records whose fate the next run finds out: it sends the rest.
 
     Args:
         project: with the relation.
@@ -248,23 +173,80 @@ def redrive(
         selected: entries, repaired or not.
         note: who, when and why, kept with each record that is sent.
         dry: send nothing, look only.
+        clock: of this machine.
+        may_double: queries that have rows of a record already may take it again.
 
     Raises:
-        DsError: REDRIVE_REFUSED, or of the store.
+        DsError: REDRIVE_REFUSED, REDRIVE_RECORD_GONE, REDRIVE_LATE_AGAIN, REDRIVE_WOULD_DOUBLE, REDRIVE_UNDER_WAY,
+            REDRIVE_UNCERTAIN, or of the store. Nothing has been sent then, unless it is of the store.
     """
-    with closing(store_admin(project, relation.store, resolver(project.settings, relation.store))) as admin:
-        operations = admin.operations()
-        if not isinstance(operations, Redrives):
-            reason = f"store {relation.store} has no transaction that holds records and the note that they were sent"
-            hint = "send the repaired records yourself; `ds redrive --export` writes them into a file"
-            raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
+    with ExitStack() as stack:
+        operations = _redrives(project, relation, stack, clock, may_double=may_double)
+        outcome = _divided(selected, operations.redriven(relation.entity))
+        hindrances = tuple(_hindrances(project, relation, outcome.sent, may_double=may_double))
         if dry:
-            return _divided(selected, operations.redriven(relation.entity))
+            return replace(outcome, hindrances=hindrances)
+        for hindrance in hindrances:
+            raise hindrance
+        readers = readers_of(project, relation)
         with closing(operations.redriver(relation.entity)) as sender:
             outcome = _divided(selected, sender.sent())
             for part in _parts(outcome.sent):
-                sender.send([_record(entry, note) for entry in part])
+                sender.send([_record(entry, note, is_new=_gets_new_time(entry, relation, readers)) for entry in part])
     return outcome
+
+
+def _redrives(
+    project: LoadedProject, relation: Relation, stack: ExitStack, clock: Clock, *, may_double: bool
+) -> Redrives:
+    """How records go back: with their notes in a transaction, or with notes next to the logs.
+
+    Raises:
+        DsError: REDRIVE_REFUSED, or of a store.
+    """
+    admin = _admin(project, relation.store, stack)
+    operations = admin.operations()
+    if isinstance(operations, Redrives):
+        return operations
+    hint = "send the repaired records yourself; `ds redrive --export` writes them into a file"
+    reason = f"store {relation.store} takes no records"
+    if isinstance(operations, PutsRecords):
+        logs = {log.relation.store: log.relation.entity for log in logs_of(project, relation)}
+        keeps = _admin(project, next(iter(logs)), stack).operations()
+        if len(logs) == 1 and isinstance(keeps, KeepsNotes):
+            return ByNotes(admin, operations, relation.store, clock, may_double, keeps, next(iter(logs.values())))
+        reason = f"its logs are in the stores {', '.join(sorted(logs))}: notes of what was sent have no one place"
+        hint = "keep all logs of its records in one KAFKA store"
+    raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
+
+
+def _admin(project: LoadedProject, store: str, stack: ExitStack) -> StoreAdmin:
+    return stack.enter_context(closing(store_admin(project, store, resolver(project.settings, store))))
+
+
+def _hindrances(
+    project: LoadedProject, relation: Relation, to_send: Sequence[LeftOut], *, may_double: bool
+) -> Iterator[DsError]:
+    """The conditions against sending entries, each with the number of entries and the place of one."""
+    name, readers = relation.name.name, readers_of(project, relation)
+    gone = [entry for entry in to_send if not entry.is_there and not entry.repaired]
+    if gone:
+        yield error("REDRIVE_RECORD_GONE", relation=name, count=len(gone), entity=relation.entity, first=_shown(gone))
+    untouched = [entry for entry in to_send if not entry.repaired]
+    late = [(entry, column) for entry in untouched for column in dict.fromkeys(late_for(entry, relation, readers))]
+    if late:
+        first = _shown([entry for entry, _ in late])
+        count, columns = len({entry.id for entry, _ in late}), sorted({column for _, column in late})
+        yield error("REDRIVE_LATE_AGAIN", relation=name, count=count, columns=columns, first=first)
+    taken = [] if may_double else [(entry, takers(entry, relation, readers)) for entry in to_send]
+    doubled = [entry for entry, queries in taken if queries]
+    if doubled:
+        queries = sorted({query for _, queries in taken for query in queries})
+        yield error("REDRIVE_WOULD_DOUBLE", relation=name, count=len(doubled), queries=queries, first=_shown(doubled))
+
+
+def _shown(selected: Sequence[LeftOut]) -> str:
+    return "/".join(selected[0].place)
 
 
 def _divided(selected: Sequence[LeftOut], sent: frozenset[str]) -> Redriven:
@@ -277,8 +259,14 @@ def _parts(selected: Sequence[LeftOut]) -> Iterator[Sequence[LeftOut]]:
         yield selected[begin : begin + AT_ONCE]
 
 
-def _record(entry: LeftOut, note: Mapping[str, object]) -> RepairedRecord:
-    """A record keeps its partition; a repaired one goes where its key decides, if it has one."""
-    partition = None if entry.repaired and entry.key is not None else int(entry.partition)
+def _gets_new_time(entry: LeftOut, relation: Relation, readers: Sequence[BoundQuery]) -> bool:
+    """Whether a record was late by its own time, which it would be again."""
+    return entry.is_late and not any(True for _ in late_for(entry, relation, readers))
+
+
+def _record(entry: LeftOut, note: Mapping[str, object], *, is_new: bool) -> RepairedRecord:
+    """A record keeps its partition, and its time unless that ``is_new``; a repaired one goes where its key decides, if
+    it has one."""
+    partition = None if entry.repaired and entry.key is not None else entry.partition
     text = json.dumps({**note, "query": entry.query, "reason": entry.reason, "repaired": entry.repaired})
-    return RepairedRecord(entry.id, entry.key, entry.value, entry.record_time, partition, text)
+    return RepairedRecord(entry.id, entry.key, entry.value, None if is_new else entry.record_time, partition, text)

@@ -238,8 +238,9 @@ def prepare(
 
 
 def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:
-    """Of an application; the logs of its failing rows and constraints of its results name the records."""
+    """Of an application; the logs of its failing and late rows and constraints of its results name the records."""
     names_records = query.error_logs or any(part.root.constraints for part in query.parts)
+    names_records = names_records or any(late.record for late in query.late)
     beside = frozenset({RECORD}) if names_records else NOTHING
     return SharedRows(query.plan, session.sparkContext.defaultParallelism, beside)
 

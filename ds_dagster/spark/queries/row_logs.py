@@ -17,7 +17,7 @@ from ds_dagster.catalog.io_spec import Envelope, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import COLUMNS, log_name
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.nodes.window import LateRows
+from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field
@@ -58,8 +58,9 @@ class RowLogs:
         Args:
             late: where they are kept.
             end: of the window.
-            values: by column of that relation, without how late a row is.
+            values: by column of that relation, without how late a row is and which query it is late for.
         """
+        values = {**values, **{column: sf.lit(self.query) for column, name in late.record if name == "query"}}
         fields = [(c.name, values[c.name], c.type) for c in late.relation.columns if c.name in values]
         text = json_row(fields, late.relation.event_time.format)
         return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
@@ -159,8 +160,23 @@ def place_column(scan: Scan, envelope: Envelope, key: Column) -> Column:
     return sf.struct(*[value.alias(name) for name, value in record_place(scan, envelope, key).items()])
 
 
-def late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
-    """The end of a row's window, and what of the row a log of late rows may hold."""
+def late_place(window: Window) -> frozenset[str]:
+    """The technical column that a log of late rows takes of a window's rows."""
+    return frozenset({names.RECORD}) if window.late is not None and window.late.record else frozenset()
+
+
+def late_values(late: LateRows, columns: Sequence[str]) -> tuple[Column, Mapping[str, Column]]:
+    """The end of a row's window, and what of the row a log of late rows may hold.
+
+    Args:
+        late: the log.
+        columns: of the rows.
+    """
     start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
     window_values = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
-    return end, {**window_values, **{column: field(name) for column, name in late.fields}}
+    record = {
+        column: sf.col(names.RECORD).getField(name) if names.RECORD in columns else sf.lit(None)
+        for column, name in late.record
+        if name in PLACE
+    }
+    return end, {**window_values, **record, **{column: field(name) for column, name in late.fields}}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
 from ds_dagster.catalog.reading.extent import Extent
-from ds_dagster.catalog.redriving import Redriver
+from ds_dagster.catalog.redriving import Notes, Redriver
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
@@ -146,9 +146,7 @@ class KafkaEntities:
 
     def redriven(self, entity: str) -> frozenset[str]:
         """See ``catalog.redriving.Redrives``."""
-        from ds_dagster.stores.kafka.redriving import noted
-
-        return noted(self._admin, entity)
+        return frozenset(self.noted(entity))
 
     def redriver(self, entity: str) -> Redriver:
         """See ``catalog.redriving.Redrives``."""
@@ -156,6 +154,24 @@ class KafkaEntities:
 
         self._found((entity,))
         return KafkaRedriver(self._admin, entity)
+
+    def noted(self, name: str) -> Mapping[str, str]:
+        """See ``catalog.redriving.KeepsNotes``."""
+        from ds_dagster.stores.kafka.redriving import noted
+
+        return noted(self._admin, name)
+
+    def notes(self, name: str, like: str) -> Notes:
+        """See ``catalog.redriving.KeepsNotes``."""
+        from ds_dagster.stores.kafka.redriving import KafkaNotes
+
+        return KafkaNotes(self._admin, name, like)
+
+    def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
+        """See ``catalog.redriving.FindsRecords``."""
+        from ds_dagster.stores.kafka.finding import find
+
+        return find(self._admin, self._found((entity,)).name, places)
 
     def close(self) -> None:
         """The admin closes."""

@@ -45,7 +45,7 @@ class KinesisAdmin:
         self.store = store
         self._settings = dict(settings)
         self._login = AwsLogin(**{name: value for name, value in settings.items() if name != "endpoint_url"})
-        self._made: Any = None
+        self._made: dict[int, Any] = {}
 
     def __repr__(self) -> str:
         return f"KinesisAdmin({self.store}, {self.address})"
@@ -262,12 +262,13 @@ class KinesisAdmin:
 
     def close(self) -> None:
         """Close the sockets."""
-        if self._made is not None:
-            self._made.close()
-            self._made = None
+        for client in self._made.values():
+            client.close()
+        self._made = {}
 
-    def _client(self) -> Any:
-        if self._made is None:
+    def _client(self, retries: int = ATTEMPTS) -> Any:
+        """A client that tries a failed call so often again."""
+        if retries not in self._made:
             try:
                 from botocore.config import Config
             except ImportError as problem:
@@ -275,10 +276,10 @@ class KinesisAdmin:
             config = Config(
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
-                retries={"max_attempts": ATTEMPTS, "mode": "standard"},
+                retries={"max_attempts": retries, "mode": "standard"},
             )
-            self._made = aws_client("kinesis", {**self._settings, "config": config})
-        return self._made
+            self._made[retries] = aws_client("kinesis", {**self._settings, "config": config})
+        return self._made[retries]
 
     def _call(self, action: str, method: str, **arguments: object) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError

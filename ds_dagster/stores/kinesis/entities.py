@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.redriving import Put, RepairedRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
 from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
+from ds_dagster.stores.kinesis import redriving
+from ds_dagster.stores.kinesis.redriving import MAX_KEY_CHARACTERS
 from ds_dagster.stores.kinesis.resharding import set_shards
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
 
 SHARDS = "topic.shards"
 SHAPE = 'one name: "stream"'
-MAX_KEY_CHARACTERS = 256
-"""Of a partition key; https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html."""
 GONE_SECONDS = 60.0
 POLL_SECONDS = 0.25
 
@@ -112,6 +113,23 @@ class KinesisEntities:
         stream = self._existing(path)
         records = self._admin.records(stream, from_beginning=True, limit=limit, stopped=lambda: False)
         return list(records)[:limit]
+
+    def portions(self, entity: str, records: Sequence[RepairedRecord]) -> Iterator[Sequence[RepairedRecord]]:
+        """See ``catalog.redriving.PutsRecords``."""
+        return redriving.portions(entity, records)
+
+    def put(self, entity: str, records: Sequence[RepairedRecord]) -> Put:
+        """See ``catalog.redriving.PutsRecords``."""
+        return redriving.put(self._admin, entity, records)
+
+    def kept_seconds(self, entity: str) -> float:
+        """See ``catalog.redriving.PutsRecords``."""
+        summary = self._admin._summary(self._existing((entity,))) or {}
+        return float(summary.get("RetentionPeriodHours") or 24) * 3600
+
+    def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
+        """See ``catalog.redriving.FindsRecords``."""
+        return redriving.find(self._admin, self._existing((entity,)), places)
 
     def close(self) -> None:
         """The admin closes."""

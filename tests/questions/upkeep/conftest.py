@@ -1,7 +1,8 @@
-"""The fixtures of :mod:`tests.command_line`."""
+"""The fixtures of :mod:`tests.command_line`, and a broker in memory."""
 
 from __future__ import annotations
 
 from tests.command_line import ds, project, views
+from tests.questions.upkeep.left_out_records import broker
 
-__all__ = ["ds", "project", "views"]
+__all__ = ["broker", "ds", "project", "views"]

@@ -1,0 +1,71 @@
+"""Records of a topic by partition and offset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.errors import error
+
+if TYPE_CHECKING:
+    from ds_dagster.stores.kafka.admin import KafkaAdmin
+
+NEAR = 10_000
+"""Offsets that are read through; over a larger gap the consumer seeks."""
+SILENT_SECONDS = 30.0
+POLL_SECONDS = 0.2
+
+
+def find(admin: KafkaAdmin, topic: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
+    """See ``catalog.redriving.FindsRecords``; committed records only."""
+    wanted: dict[int, set[int]] = {}
+    for partition, offset in places:
+        wanted.setdefault(int(partition), set()).add(int(offset))
+    records: dict[tuple[str, str], RawRecord] = {}
+    consumer = admin._consumer()
+    try:
+        for part in admin._partitions(topic):
+            low, high = admin._watermarks(consumer, part)
+            inside = sorted(offset for offset in wanted.get(part.partition, ()) if low <= offset < high)
+            for run in _runs(inside):
+                for record in _read(admin, consumer, part, run):
+                    records[record.partition, record.position] = record
+    finally:
+        consumer.close()
+    return records
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Ascending offsets, divided at large gaps."""
+    begin = 0
+    for number in range(1, len(offsets) + 1):
+        if number == len(offsets) or offsets[number] - offsets[number - 1] > NEAR:
+            yield offsets[begin:number]
+            begin = number
+
+
+def _read(admin: KafkaAdmin, consumer: Any, part: Any, run: Sequence[int]) -> Iterator[RawRecord]:
+    """The records at these offsets, read in one go; the offset of one that is gone holds a later record, or none."""
+    from confluent_kafka import TopicPartition
+
+    from ds_dagster.stores.kafka.admin import _raw
+
+    wanted, action = set(run), f"read records of {part.topic} by their offsets"
+    consumer.assign([TopicPartition(part.topic, part.partition, run[0])])
+    ends = time.monotonic() + SILENT_SECONDS
+    while time.monotonic() < ends:
+        message = consumer.poll(POLL_SECONDS)
+        if message is None:
+            continue
+        if message.error() is not None and message.error().name() == "_PARTITION_EOF":
+            return
+        if message.error() is not None:
+            raise admin._failure(message.error(), action)
+        ends = time.monotonic() + SILENT_SECONDS
+        if message.offset() in wanted:
+            yield _raw(message)
+        if message.offset() >= run[-1]:
+            return
+    raise error("STORE_CALL_FAILED", store=admin.store, action=action)
