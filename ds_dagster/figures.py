@@ -93,6 +93,9 @@ class Figures:
     state_bytes: int = _figure(0, "memory of stateful operators", "bytes", "last", "sum", part="state")
     late_rows: int = _figure(0, "rows too late for their window", "rows", "sum", "sum", heading="late")
     bad_records: int = _figure(0, "records left out because they cannot be read", "records", "sum", "sum")
+    unknown_columns: int | None = _figure(
+        None, "declared columns that are in no schema or table of their source now", "", "apart", "sum"
+    )
     violations: Mapping[str, Any] | None = _figure(
         None, "rows that violate a constraint, by constraint, and where one of them is", "by name", "sum", "sum"
     )

@@ -88,8 +88,8 @@ class SchemaPart:
         subject: under which a registry keeps its schemas; without a registry the name of the message, for errors.
         id: for reads the newest schema's when the query starts, which gives defaults and names; for writes the
             registered schema's. None where no registry is used, or before it was looked up.
-        schema: for writes, and for reads by a descriptor: the schema as :mod:`catalog.schema_formats`
-            holds it. Empty before it was looked up.
+        schema: of the id, or of the descriptor, as :mod:`catalog.schemas.formats` holds it. Empty before the look-up.
+        version: of the id under the subject, for reads; 0 before the look-up.
         message: full name of the Protobuf message; empty where records say it themselves.
         file: of the descriptors (absolute path), where they are in the project; no registry knows such records.
     """
@@ -100,6 +100,7 @@ class SchemaPart:
     schema: str = ""
     message: str = ""
     file: str = ""
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

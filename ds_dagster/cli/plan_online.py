@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
-from ds_dagster.catalog.io_spec import open_loader
+from ds_dagster.catalog.io_spec import RegistrySpec, open_loader
+from ds_dagster.catalog.reading.changed_tables import TellsTables
 from ds_dagster.catalog.reading.extent import TellsExtents
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.catalog.shapes import ComparesShape
 from ds_dagster.errors import DsError
 from ds_dagster.plan.nodes.scan import Scan
@@ -26,6 +28,7 @@ from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, rer
 from ds_dagster.runtime.planning.planned import PlannedChange
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import JobStatus
+from ds_dagster.stores.schema_registry import SchemaRegistry
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")
@@ -66,6 +69,8 @@ class OnlinePlan:
             for relation in {each.name: each for each in (*query.inputs, *query.sinks)}.values():
                 look = partial(self._drift, query, relation, line, status)
                 drift += self._looked(relation.store, f"drift of {_shown(relation)}", look, unknown)
+            for scan in query.scans:
+                drift += self._lost_columns(scan, unknown)
         rate = None if status is None else status.fastest
         if reads and not rate:
             unknown.append("time: no batch with rows was measured since the query's start")
@@ -98,6 +103,41 @@ class OnlinePlan:
             if shape is None or shape:
                 return (f"{_shown(relation)} is gone" if shape is None else f"{_shown(relation)}: {shape}",)
         return ()
+
+    def _lost_columns(self, scan: Scan, unknown: list[str]) -> Sequence[str]:
+        """Declared columns that the newest schema of the records, or the table, does not have."""
+        relation, what = scan.relation, f"columns of {_shown(scan.relation)}"
+        store = self.project.catalog.store(relation.store)
+        spec = kind_of_store(self.project, relation).read_spec(store, relation, scan.reading, None)
+        if spec.rows is not None:
+            return self._looked(relation.store, what, partial(self._not_in_tables, relation), unknown)
+        parts = list(read_parts(relation, spec.schemas))
+        if spec.schemas is None or spec.schemas.registry is None or not parts:
+            return ()
+        registry = spec.schemas.registry
+        look = partial(self._not_in_schemas, registry, relation, parts)
+        return self._looked(f"schema registry {registry.name}", what, look, unknown)
+
+    def _not_in_schemas(self, registry: RegistrySpec, relation: Relation, parts: Sequence[ReadPart]) -> Sequence[str]:
+        lines = []
+        with closing(SchemaRegistry(registry, resolver(self.project.settings, registry.name))) as client:
+            for read in parts:
+                newest = client.latest(read.part.subject, FORMATS[read.part.format].type)
+                if newest is not None:
+                    version = f"version {newest.version} of {read.part.subject}"
+                    names = read.shape(newest.schema).unknown(read.own)
+                    lines += [f"{_shown(relation)}: {version} has no {name}" for name in names]
+        return lines
+
+    def _not_in_tables(self, relation: Relation) -> Sequence[str]:
+        lines = []
+        with self._admin(relation.store) as admin, closing(admin.operations()) as operations:
+            tables = operations.tables_read(relation) if isinstance(operations, TellsTables) else {}
+            for table, columns in tables.items():
+                names = {column.name for column in operations.columns_of(relation, table)}
+                gone = [column.name for column in columns if names and column.name not in names]
+                lines += [f"{_shown(relation)}: the table {table} has no {name}" for name in gone]
+        return lines
 
     def _stated(self, plan: EntityPlan, relation: Relation) -> EntityPlan:
         """Of a declared entity only what its statement writes: others made it."""

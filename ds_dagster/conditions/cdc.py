@@ -73,6 +73,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "declare PRIMARY KEY({found}); a table without a key can be read as a STREAM",
     ),
     Condition(
+        "SOURCE_TABLE_CHANGED",
+        "user",
+        "the table {table} of store {store} has other columns: {difference}; it affects {columns} of {relation}",
+        "{fix}",
+    ),
+    Condition(
         "CDC_COLUMN_GONE",
         "user",
         "the table {table} has no column {column} (any more)",

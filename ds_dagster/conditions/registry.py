@@ -126,6 +126,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "run `ds schemas` and look at what changes",
     ),
     Condition(
+        "SOURCE_SCHEMA_CHANGED",
+        "user",
+        "{subject} has version {version} in the schema registry {registry}: {difference}; it affects {columns} of "
+        "{relation}",
+        "{fix}",
+    ),
+    Condition(
         "SCHEMA_FIELD_WITHOUT_TYPE",
         "user",
         "the field {field} of {subject} is {type}, which no SQL type holds",

@@ -8,11 +8,11 @@ back, and keeps tables right for those who read them without us.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ds_dagster.catalog.io_spec import ExpiringLoader
 from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.rounds import Rounds
 from ds_dagster.errors import DsError
 
 ROUND_SECONDS = 1.0
@@ -22,7 +22,7 @@ LONGEST_SECONDS = 60.0
 _LOG = logging.getLogger(__name__)
 
 
-class ExpiryRounds:
+class ExpiryRounds(Rounds):
     """Deletes old rows of the views that running queries fill.
 
     Args:
@@ -31,29 +31,18 @@ class ExpiryRounds:
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
+        super().__init__("ds-expiry", ROUND_SECONDS)
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[ExpiringLoader, float] = {}
         self._told: set[str] = set()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread; does nothing if it runs."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ds-expiry", daemon=True)
-            self._thread.start()
-
-    def close(self) -> None:
-        """End after the view that is under way; does not wait for it."""
-        self._closing.set()
 
     def round(self) -> None:
         """Every view that is due, once. One that cannot be reached is reported once; its query is not touched."""
         views = list(self._views())
         for name, loader in views:
             now = self.monotonic()
-            if now < self._due.get(loader, now) or self._closing.is_set():
+            if now < self._due.get(loader, now) or self.is_closing:
                 continue
             self._due[loader] = now + pause_seconds(loader.target.retention_millis)
             try:
@@ -65,10 +54,6 @@ class ExpiryRounds:
                     _LOG.warning("%s: old rows of its view stay for now: %s", name, problem)
         current = {loader for _, loader in views}
         self._due = {loader: due for loader, due in self._due.items() if loader in current}
-
-    def _run(self) -> None:
-        while not self._closing.wait(ROUND_SECONDS):
-            self.round()
 
     def _views(self) -> Iterator[tuple[str, ExpiringLoader]]:
         for job in self.jobs():

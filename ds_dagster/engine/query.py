@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.clock import Clock
 from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named
+from ds_dagster.engine.shapes import ShapeLook, WatchedShape, known_of
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures, after_batch
 from ds_dagster.runtime.host import Observation, Phase, StartOrder
@@ -35,7 +37,8 @@ _LOG = logging.getLogger(__name__)
 class HostedQuery:
     """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it.
 
-    ``sources``: those whose lag can be looked at beside the query, by name. ``ruin``: why it must not go on.
+    ``sources``: those whose lag can be looked at beside the query, by name. ``shapes``: parts of its sources whose
+    shape can change. ``ruin``: why it must not go on.
     """
 
     order: StartOrder
@@ -51,7 +54,9 @@ class HostedQuery:
     is_concluding: bool = False
     progress: Figures = field(default_factory=Figures)
     sources: Mapping[str, WatchedSource] = field(default_factory=dict)
+    shapes: tuple[WatchedShape, ...] = ()
     ruin: DsError | None = None
+    _looks: Mapping[str, ShapeLook] = field(default_factory=dict)
     _batch: BatchProgress | None = None
     _lag: LagLook | None = None
     _counted: int = 0
@@ -62,7 +67,17 @@ class HostedQuery:
     def observation(self) -> Observation:
         """What it is now."""
         busy = self.query is not None and self.phase in ("starting", "running") and self._idle_since is None
-        return Observation(self.order.incarnation, self.phase, self.progress, self.failure, self.loaded, busy)
+        looks = tuple(self._looks.values())
+        return Observation(
+            self.order.incarnation,
+            self.phase,
+            self.progress,
+            self.failure,
+            self.loaded,
+            busy,
+            shapes=tuple(look.shape for look in looks),
+            outdated=next((look.outdated for look in looks if look.outdated), ""),
+        )
 
     def is_due(self) -> bool:
         """Whether it is time to observe again; a starting query is observed in every tick."""
@@ -80,6 +95,7 @@ class HostedQuery:
         for text in recent_progress(self.query, self._reported):
             self._take(named(read_progress(text), self._entities()))
         self._take_lag()
+        self._take_unknown()
         self._take_written()
         self._look_for_idleness(self.query)
         self._ask_clock()
@@ -128,6 +144,31 @@ class HostedQuery:
             return
         lag = lag_figures(self._batch, self._lag, self.clock.now())
         self.progress = replace(self.progress, lag_records=lag.records, lag_seconds=lag.seconds, details=lag.details)
+
+    def look_at(self, watched: WatchedShape, client: Any) -> None:
+        """Look at the shape of a source (from another thread). A change stays until there is another one."""
+        before = self._looks.get(watched.key)
+        look = watched.look(client, known_of(self._looks, self.order.shapes, watched.key))
+        if look is None:
+            return
+        if before is not None and before.shape.version == look.shape.version:
+            look = replace(look, shape=before.shape)
+        self._looks = {**self._looks, watched.key: look}
+
+    def _take_unknown(self) -> None:
+        """Declared columns that the newest shapes do not give: how many, and which by source."""
+        looks = self._looks
+        if not looks:
+            return
+        unknown: dict[str, tuple[str, ...]] = {}
+        for watched in self.shapes:
+            if watched.key in looks and looks[watched.key].unknown:
+                unknown[watched.source] = (*unknown.get(watched.source, ()), *looks[watched.key].unknown)
+        sources = {name: dict(figures) for name, figures in self.progress.details.get("sources", {}).items()}
+        for source, columns in unknown.items():
+            sources[source] = {**sources.get(source, {}), "unknown_columns": ", ".join(columns)}
+        count = sum(map(len, unknown.values()))
+        self.progress = replace(self.progress, unknown_columns=count, details={"sources": sources})
 
     def _take_written(self) -> None:
         """What loaders have counted since the last look: of that the progress of batches knows nothing."""

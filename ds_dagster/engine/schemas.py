@@ -38,7 +38,7 @@ def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
         if part is None or part.file or registry is None:
             return described(part) if part is not None and part.file else part
         latest = registry.latest(part.subject, FORMATS[part.format].type)
-        return replace(part, id=latest.id) if latest else part
+        return replace(part, id=latest.id, schema=latest.schema, version=latest.version) if latest else part
 
     with _connected(spec.registry, resolvers) as registry:
         return replace(spec, value=known_part(registry, spec.value), key=known_part(registry, spec.key))

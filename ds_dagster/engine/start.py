@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +23,7 @@ from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
+from ds_dagster.engine.shapes import WatchedShape, watched_subjects, watched_tables
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
@@ -121,7 +122,7 @@ class StoreSpecs:
     """How Spark reads and writes the entities of a job, which exist.
 
     ``writes``: by the name of the part. ``watched``: sources whose lag can be looked at.
-    ``logs``: of rows the query leaves out, by name.
+    ``logs``: of rows the query leaves out, by name. ``shapes``: parts of sources whose shape can change.
     """
 
     reads: Mapping[str, ReadSpec]
@@ -129,6 +130,7 @@ class StoreSpecs:
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
     logs: Mapping[str, WriteSpec] = field(default_factory=dict, repr=False)
     tables: Mapping[str, TableRead] = field(default_factory=dict, repr=False)
+    shapes: tuple[WatchedShape, ...] = field(default=(), repr=False)
 
 
 def store_specs(job: Compiled) -> StoreSpecs:
@@ -146,7 +148,8 @@ def store_specs(job: Compiled) -> StoreSpecs:
     writes = {part.name: _write_spec(job, part) for part in job.query.parts}
     logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
     tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
-    return StoreSpecs(by_name, writes, watched, logs, tables)
+    shapes = chain.from_iterable(watched_shapes(job, scan, by_name[scan.source_name]) for scan in scans)
+    return StoreSpecs(by_name, writes, watched, logs, tables, () if job.order.finite else tuple(shapes))
 
 
 def _write_spec(job: Compiled, part: Part) -> WriteSpec:
@@ -279,6 +282,16 @@ def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
         connection=(store.name, tuple(sorted((name, str(value)) for name, value in settings.items()))),
         connect=lambda: kind.admin(store, resolver),
     )
+
+
+def watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[WatchedShape]:
+    """Schemas of the records of a source, or the tables whose changes it reads."""
+    store, kind, resolver = job.store(scan.relation)
+    if spec.rows is not None:
+        return watched_tables(scan.source_name, scan.relation, kind.admin(store, resolver).operations)
+    registry = spec.schemas.registry if spec.schemas is not None else None
+    resolve = resolver if registry is None else job.resolver(f"schema registry {registry.name}")
+    return watched_subjects(scan.source_name, scan.relation, spec.schemas, resolve)
 
 
 def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:

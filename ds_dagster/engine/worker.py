@@ -24,6 +24,7 @@ from ds_dagster import jars
 from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.shape_watch import ShapeWatch
 from ds_dagster.engine.start import (
     Compiled,
     StoreSpecs,
@@ -77,10 +78,12 @@ class SparkHost:
     _closing: threading.Event = field(default_factory=threading.Event, init=False)
     _errands: dict[str, Future[DsError | None]] = field(default_factory=dict, init=False)
     _watch: LagWatch = field(init=False)
+    _shapes: ShapeWatch = field(init=False)
     _expiry: ExpiryRounds = field(init=False)
 
     def __post_init__(self) -> None:
         self._watch = LagWatch(lambda: list(self._jobs.values()), self._ruin)
+        self._shapes = ShapeWatch(lambda: list(self._jobs.values()), self.context.clock.monotonic)
         self._expiry = ExpiryRounds(lambda: list(self._jobs.values()), self.context.clock.monotonic)
         self._starters = ThreadPoolExecutor(STARTERS, "ds-start")
         self._planners = ThreadPoolExecutor(PLANNERS, "ds-plan")
@@ -191,6 +194,7 @@ class SparkHost:
         """End all queries and the JVM."""
         self._closing.set()
         self._watch.close()
+        self._shapes.close()
         self._expiry.close()
         self._starters.shutdown(wait=False, cancel_futures=True)
         self._planners.shutdown(wait=False, cancel_futures=True)
@@ -280,13 +284,15 @@ class SparkHost:
         if self._is_given_up(job):
             return
         job.prepared = prepare_query(self._session.result(), definition, inputs)
-        job.sources = inputs.watched
+        job.sources, job.shapes = inputs.watched, inputs.shapes
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         empty(self._session.result(), definition, str(path))
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
+        if job.shapes:
+            self._shapes.start()
         self._expiry.start()
         if job.is_stop_asked:
             self._stop(job)

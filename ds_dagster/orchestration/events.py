@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from ds_dagster.envelope import parameters_of
 from ds_dagster.errors import DsError
 from ds_dagster.figures import FIGURES, over_queries
 from ds_dagster.plan.query import BoundQuery
@@ -78,6 +79,24 @@ def transition_metadata(moved: Transition) -> dict[str, Any]:
         "lasted_seconds": round(moved.seconds, 1),
     }
     return {f"{PREFIX}/{name}": value for name, value in metadata.items() if value != ""}
+
+
+def shape_metadata(moved: Transition) -> dict[str, Any]:
+    """A change of the shape of a source: what has it, its version, the difference, which declared columns are read in
+    another way, and what to do."""
+    meaning = parameters_of(moved.parameters)
+    metadata: dict[str, Any] = {
+        **{name: meaning[name] for name in ("registry", "subject", "store", "table") if name in meaning},
+        "version": moved.target,
+        "version_before": moved.source,
+        "difference": meaning["difference"],
+        "affected_columns": meaning["columns"],
+        "to_do": meaning["fix"],
+        "query": moved.name,
+        "at": timestamp(moved.at),
+        "condition": moved.condition,
+    }
+    return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
 
 
 def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:

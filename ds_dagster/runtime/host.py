@@ -7,7 +7,8 @@ The host is asked by level, not by event: :meth:`Host.observe` tells what is, as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
@@ -26,6 +27,33 @@ Phase = Literal["starting", "running", "stopping", "stopped", "finished", "faile
 
 
 @dataclass(frozen=True, slots=True)
+class KnownShape:
+    """A shape of a source that the history of a job knows: the version of a schema with an empty text, or the digest
+    and the text of a table's columns."""
+
+    version: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceShape:
+    """The newest shape of a source.
+
+    Attributes:
+        key: what has it: ``registry/subject``, ``store/table``.
+        version, text: see :class:`KnownShape`.
+        before: the version that was known.
+        change: what the difference to that one means; None without one.
+    """
+
+    key: str
+    version: str
+    text: str = ""
+    before: str = ""
+    change: DsError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StartOrder:
     """Everything a host needs to start one incarnation of a job.
 
@@ -39,6 +67,7 @@ class StartOrder:
         begins: see ``schema.JOBS``.
         writes_as: see ``JobRow``; names its checkpoint.
         place: version whose place its tables have beside the public ones; 0: it writes the public ones.
+        shapes: of its sources that its history knows, by key.
     """
 
     name: str
@@ -52,6 +81,7 @@ class StartOrder:
     begins: str = ""
     writes_as: str = ""
     place: int = 0
+    shapes: Mapping[str, KnownShape] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def checkpoint_name(self) -> str:
@@ -78,6 +108,8 @@ class Observation:
         failure: why it failed (phase ``failed``).
         loaded: rows the run loaded in all, by the sink's ledger (phase ``finished``).
         busy: it was in a batch when it was last observed.
+        shapes: the newest shapes of its sources that were found.
+        outdated: why it has to start again to read by the newest schema of its records; empty where it need not.
     """
 
     incarnation: str
@@ -86,6 +118,8 @@ class Observation:
     failure: DsError | None = None
     loaded: int = 0
     busy: bool = False
+    shapes: tuple[SourceShape, ...] = ()
+    outdated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

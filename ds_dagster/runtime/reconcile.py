@@ -21,12 +21,13 @@ from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.runtime.deciding.round import Effect, Round, Situation
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.handing import HandOvers
-from ds_dagster.runtime.host import Host, Observation, StartOrder
+from ds_dagster.runtime.host import Host, KnownShape, Observation, SourceShape, StartOrder
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal, meta
 from ds_dagster.runtime.journals.lease import Lease
-from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
+from ds_dagster.runtime.journals.told import NOTHING, told
 from ds_dagster.runtime.processes.joblog import JobLog
 from ds_dagster.runtime.status import RESTORED
 
@@ -66,6 +67,7 @@ class Reconciler:
     _statuses: dict[str, StatusRow] = field(default_factory=dict, init=False)
     _retry_at: dict[str, float] = field(default_factory=dict, init=False)
     _healthy_since: dict[str, float] = field(default_factory=dict, init=False)
+    _shapes: dict[str, dict[str, Transition]] = field(default_factory=dict, init=False)
     _observed: Mapping[str, Observation] = field(default_factory=dict, init=False)
     _written: float = field(default=float("-inf"), init=False)
     _hand_overs: HandOvers = field(init=False)
@@ -102,6 +104,7 @@ class Reconciler:
         decided = Round(self._situation())
         for name in self._specs:
             decided.decide(name, observed.get(name))
+        decided.transitions += self._new_shapes(decided, observed)
         beat_due = self.clock.monotonic() - self._written >= BEAT_SECONDS
         if decided.transitions or decided.requests or decided.statuses or beat_due:
             self._add_figures(decided, observed)
@@ -144,6 +147,7 @@ class Reconciler:
             jobs = rows.jobs(connection)
             self._requests = dict(rows.open_requests(connection))
             self._statuses |= self._of_steps(rows.statuses(connection))
+            self._shapes = {name: dict(last) for name, last in rows.shapes(connection).items()}
         self._specs = sources_first({name: self._spec(job) for name, job in jobs.items()})
         self._jobs, self._revision = jobs, revision
 
@@ -186,6 +190,18 @@ class Reconciler:
             if name in decided.statuses or stale or replace(after, beat=before.beat) != before:
                 decided.statuses[name] = after
 
+    def _new_shapes(self, decided: Round, observed: Mapping[str, Observation]) -> list[Transition]:
+        """Shapes of sources that no history knows, each once."""
+        now, added = self.clock.now(), []
+        for name, observation in observed.items():
+            history = self._shapes.get(name, {})
+            if name not in self._jobs or observation.incarnation != decided.status(name).incarnation:
+                continue
+            for shape in observation.shapes:
+                if shape.key not in history or history[shape.key].target != shape.version:
+                    added.append(_transition(name, shape, observation.incarnation, now))
+        return added
+
     def _healed(self, status: StatusRow) -> StatusRow:
         """Failures are forgotten after a healthy period."""
         now = self.clock.monotonic()
@@ -209,8 +225,11 @@ class Reconciler:
         self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING", "STEP")}
         self._retry_at |= decided.retry_at
         for moved in decided.transitions:
-            last = moved is next(t for t in reversed(decided.transitions) if t.name == moved.name)
-            self.log.transition(moved, decided.status(moved.name).detail if last and moved.condition else "")
+            if moved.kind == "shape":
+                self._shapes.setdefault(moved.name, {})[moved.actor] = moved
+            moves = (t for t in reversed(decided.transitions) if t.name == moved.name and t.kind == "state")
+            is_told = moved.condition and moved is next(moves, None)
+            self.log.transition(moved, decided.status(moved.name).detail if is_told else "")
 
     # -- acting ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +259,26 @@ class Reconciler:
             begins=job.begins,
             writes_as=job.writes_as,
             place=0 if job.role == "serving" else job.version,
+            shapes={key: KnownShape(t.target, t.reason) for key, t in self._shapes.get(name, {}).items()},
         )
+
+
+def _transition(name: str, shape: SourceShape, incarnation: str, now: float) -> Transition:
+    """A line of the history: the first shape without a condition, others with what the change means."""
+    failure = NOTHING if shape.change is None else told(shape.change)
+    return Transition(
+        name=name,
+        at=now,
+        kind="shape",
+        source=shape.before if shape.change is not None else "",
+        target=shape.version,
+        reason=shape.text,
+        condition=failure["condition"],
+        message=failure["message"],
+        parameters=failure["parameters"],
+        incarnation=incarnation,
+        actor=shape.key,
+    )
 
 
 def sources_first(specs: Mapping[str, JobSpec]) -> Mapping[str, JobSpec]:

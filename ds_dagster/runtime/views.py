@@ -105,6 +105,14 @@ def progress_of(status: JobStatus) -> str:
     return f"{status.role}, {share}" if share else status.role
 
 
+def unknown_columns_of(status: JobStatus) -> str:
+    """Declared columns that its sources do not have now, for people; empty without."""
+    sources = status.details.get("sources", {})
+    columns = {name: figures.get("unknown_columns") for name, figures in sources.items()}
+    lines = [f"{names} of {source}" for source, names in columns.items() if names]
+    return f"columns that no schema has: {', '.join(lines)}" if lines else ""
+
+
 def _share(status: JobStatus) -> str:
     """How much of its sources it has read since its start."""
     if status.caught_up is not None:

@@ -65,7 +65,15 @@ class SchemaRegistry:
             UserError: SCHEMA_OF_OTHER_TYPE, PROTOBUF_SCHEMA_AS_TEXT.
         """
         form = FORMS[type_]
-        registered: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject, fmt=form))
+        return self._read(subject, type_, lambda client: client.get_latest_version(subject, fmt=form))
+
+    def version(self, subject: str, number: int, type_: str = "AVRO") -> RegisteredSchema | None:
+        """One version of a subject, None where it does not exist; otherwise like :meth:`latest`."""
+        form = FORMS[type_]
+        return self._read(subject, type_, lambda client: client.get_version(subject, number, True, form))
+
+    def _read(self, subject: str, type_: str, call: Callable[[SchemaRegistryClient], Any]) -> RegisteredSchema | None:
+        registered: Any = self._asked("read a schema", call)
         if registered is None:
             return None
         if registered.schema.schema_type != type_:

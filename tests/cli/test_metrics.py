@@ -21,7 +21,7 @@ ENGINES = (EngineStatus("default", "RUNNING"), EngineStatus("pool", "GONE"))
 CLICKS = JobStatus(
     "clicks", "j1", "db.public.clicks", "RUNNING", "RUNNING",
     batch=7, rows=400, rows_written=390, lag_seconds=1.5, watermark=1_700_000_000.25,
-    violations={"positive": {"rows": 3, "where": "0:17"}},
+    violations={"positive": {"rows": 3, "where": "0:17"}}, unknown_columns=2,
 )  # fmt: skip
 STAGED = JobStatus("clicks@2", "j2", "db.public.clicks", "BACKING_OFF", "RUNNING", query="clicks", version=2)
 

@@ -12,11 +12,13 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG, CachingStal
 from dagster._core.loader import LoadingContextForTest
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.errors import error
 from ds_dagster.observation import EntityObservation
 from ds_dagster.orchestration import build_ds_definitions, sources
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.records import Transition
+from ds_dagster.runtime.journals.told import told as told_of
 from tests.orchestration.conftest import Bench, checks, key, materialized
 from tests.orchestration.health.test_sensor import Sensor, names, verdicts
 
@@ -100,6 +102,59 @@ def test_another_journal_begins_again(sensor: Sensor) -> None:
     sensor.bench = fresh
     assert told(sensor.tick(15)) == [("desktop", "STARTING", "RUNNING")]
     fresh.kill_engine()
+
+
+# -- shapes of sources -------------------------------------------------------------------------------------------------
+
+
+def reshaped(bench: Bench, query: str, version: str, relation: str = "shop.public.clicks") -> None:
+    """The engine records another version of the schema of a source."""
+    params = {"registry": "r", "subject": "clicks-value", "version": version, "difference": "device is gone"}
+    more = {"relation": relation, "columns": "device", "fix": "remove it"}
+    at, columns = bench.clock.now(), told_of(error("SOURCE_SCHEMA_CHANGED", **params, **more))
+    columns = {name: columns[name] for name in ("condition", "message", "parameters")}
+    added = [
+        Transition(query, at, "shape", "", "1", actor="r/clicks-value"),
+        Transition(query, at, "shape", "1", version, actor="r/clicks-value", **columns),
+    ]
+    with bench.control.journal.write() as connection:
+        rows.add_transitions(connection, added)
+
+
+def shapes_in(events: Sequence[Any]) -> list[Any]:
+    return [event for event in events if "ds_dagster/version_before" in (event.metadata or {})]
+
+
+def test_a_new_version_of_a_schema_is_an_event_of_the_source_once(sensor: Sensor) -> None:
+    bench = sensor.bench
+    bench.apply("desktop", "counts")
+    sensor.tick()
+    reshaped(bench, "desktop", "2")
+    reshaped(bench, "counts", "2")
+    (event,) = shapes_in(sensor.tick(15))
+    assert event.asset_key == key("clicks")
+    assert "device is gone; it affects device of shop.public.clicks" in event.description
+    metadata = {name: value.value for name, value in event.metadata.items()}
+    assert metadata["ds_dagster/subject"] == "clicks-value"
+    assert (metadata["ds_dagster/version_before"], metadata["ds_dagster/version"]) == ("1", "2")
+    assert (metadata["ds_dagster/affected_columns"], metadata["ds_dagster/to_do"]) == ("device", "remove it")
+    assert shapes_in(sensor.tick(15)) == []
+    reshaped(bench, "desktop", "3", relation="shop.public.gone")
+    assert shapes_in(sensor.tick(15)) == [], "of a relation that is no asset here"
+
+
+def test_a_new_version_of_a_schema_makes_no_reader_stale(sensor: Sensor, shape: dict[str, str]) -> None:
+    bench, instance = sensor.bench, sensor.instance
+    observing = build_ds_definitions(bench.project, resources={"ds_control": bench.resource()})
+    job = observing.resolve_implicit_global_asset_job_def()
+    assert job.execute_in_process(asset_selection=[key("desktop"), key("counts")], instance=instance).success
+    before = stale(bench, instance)
+    sensor.tick()
+    reshaped(bench, "desktop", "2")
+    (event,) = shapes_in(sensor.tick(15))
+    assert event.tags == {DATA_VERSION_TAG: "1:aaaa"}
+    assert before["desktop"] == "FRESH"
+    assert stale(bench, instance) == before
 
 
 # -- killed ------------------------------------------------------------------------------------------------------------

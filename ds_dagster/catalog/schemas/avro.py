@@ -313,6 +313,43 @@ def _nested_record(column: Column, type_: StructType, path: str, names: _Names) 
     return {"type": "record", "name": name, "fields": [_field(field, None, name, names) for field in inside]}
 
 
+# --- rules of reading -------------------------------------------------------------------------------------------------
+
+
+def aliases_of(text: str) -> Mapping[str, frozenset[str]]:
+    """Field → its aliases; of records alone."""
+    fields = _fields_of(parse_avro(text))
+    return {name: frozenset(map(str, field.get("aliases", ()))) for name, field in fields.items()}
+
+
+def reading_rules(text: str, columns: Sequence[Column]) -> Mapping[str, object]:
+    """Column → aliases and default that a reader's schema gives it, inner fields too; those with neither have no rule.
+    A default of null has no effect."""
+    fields = _fields_of(parse_avro(text))
+    rules = {c.name: _rule(fields[c.name], c.type) for c in columns if c.name in fields}
+    return {name: rule for name, rule in rules.items() if rule}
+
+
+def _rule(field: Mapping[str, Any], type_: DataType) -> Mapping[str, Any]:
+    own = {name: field[name] for name in ("aliases", "default") if field.get(name) is not None}
+    inside = _rules_inside(field["type"], type_)
+    return {**own, "inside": inside} if inside else own
+
+
+def _rules_inside(avro: Avro, type_: DataType) -> Mapping[str, Any]:
+    """Rules of the fields of a STRUCT, wherever it is in the type."""
+    parts = [part for part in avro if part != "null"] if isinstance(avro, list) else [avro]
+    part = parts[0] if len(parts) == 1 and isinstance(parts[0], dict) else {}
+    if isinstance(type_, ArrayType):
+        return _rules_inside(part.get("items", "null"), type_.element)
+    if isinstance(type_, MapType):
+        return _rules_inside(part.get("values", "null"), type_.value)
+    fields = {field["name"]: field for field in part.get("fields", ())}
+    wanted = type_.fields if isinstance(type_, StructType) else ()
+    rules = {inner.name: _rule(fields[inner.name], inner.type) for inner in wanted if inner.name in fields}
+    return {name: rule for name, rule in rules.items() if rule}
+
+
 # --- differences ------------------------------------------------------------------------------------------------------
 
 

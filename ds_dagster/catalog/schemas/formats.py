@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ds_dagster.catalog.io_spec import SchemaPart, SchemaSpec, WriteSpec
 from ds_dagster.catalog.relation import Column, Relation, SchemaFormatName
 from ds_dagster.catalog.schemas import avro, json_schema, protobuf, protobuf_schema
+from ds_dagster.catalog.schemas.evolution import RecordShape
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -35,6 +36,7 @@ class SchemaFormat:
         suffix: of the project's copies of schemas.
         sink: (subject, name, columns, base or empty, span) → schema of a sink's records.
         fields: a schema's fields with their types, None where no SQL type holds one, and how people read them.
+        shape: (schema, declared columns) → what it means for them.
         same: whether two schemas say the same.
         difference: in words.
         copied: schema → text of the project's copy; ``recorded`` the way back.
@@ -47,6 +49,7 @@ class SchemaFormat:
     suffix: str
     sink: Callable[[str, str, Sequence[Column], str, Span | None], str]
     fields: Callable[[str], Sequence[tuple[str, DataType | None, str]]]
+    shape: Callable[[str, Sequence[Column]], RecordShape]
     same: Callable[[str, str], bool]
     difference: Callable[[str, str], str]
     copied: Callable[[str], str]
@@ -69,6 +72,18 @@ def _avro_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     return [(name, typed[0] if typed else None, shown) for name, typed, shown in read]
 
 
+def _avro_shape(schema: str, columns: Sequence[Column]) -> RecordShape:
+    shape = _shape(_avro_fields(schema))
+    return replace(shape, names=avro.aliases_of(schema), rules=avro.reading_rules(schema, columns))
+
+
+def _shape(fields: Sequence[tuple[str, DataType | None, str]]) -> RecordShape:
+    """Of a schema's fields, which are read by their names alone."""
+    named = [(name, type_, shown) for name, type_, shown in fields if name != WHOLE]
+    types = {name: type_ for name, type_, _ in named if type_ is not None}
+    return RecordShape({name: shown for name, _, shown in named}, types)
+
+
 def _same_avro(old: str, new: str) -> bool:
     return bool(avro.parse_avro(old) == avro.parse_avro(new))
 
@@ -89,6 +104,19 @@ def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataTy
         (field.name, protobuf.sql_type(field, types), protobuf.shown(field, types))
         for field in types.messages[f".{name}"].field
     ]
+
+
+def _message_shape(schema: str, columns: Sequence[Column]) -> RecordShape:
+    """Of the message of the last file that has most of the columns: each record says which one it is."""
+    files = protobuf.read_text(schema)
+    file, types, wanted = files.file[-1], protobuf.Types.of(files), {column.name: column for column in columns}
+    message = max(file.message_type, key=lambda each: sum(field.name in wanted for field in each.field))
+    fields = [(field, wanted[field.name].type) for field in message.field if field.name in wanted]
+    return replace(
+        _shape(message_fields(schema, protobuf.full_name(file, message))),
+        names={field.name: frozenset({f"= {field.number}"}) for field in message.field},
+        rules={field.name: protobuf.reading_rule(field, file, types, type_) for field, type_ in fields},
+    )
 
 
 def _descriptor_copy(schema: str) -> str:
@@ -122,10 +150,24 @@ def _json_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     return [(name, type_, json_schema.shown(part)) for name, (part, type_) in properties.items()]
 
 
+def _json_shape(schema: str, _columns: Sequence[Column]) -> RecordShape:
+    return _shape(_json_fields(schema))
+
+
 FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
     {
         "avro": SchemaFormat(
-            "avro", "Avro", "AVRO", ".avsc", _avro_sink, _avro_fields, _same_avro, avro.difference, _indented, str
+            "avro",
+            "Avro",
+            "AVRO",
+            ".avsc",
+            _avro_sink,
+            _avro_fields,
+            _avro_shape,
+            _same_avro,
+            avro.difference,
+            _indented,
+            str,
         ),
         "protobuf": SchemaFormat(
             "protobuf",
@@ -134,6 +176,7 @@ FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
             ".proto.json",
             protobuf_schema.sink_schema,
             message_fields,
+            _message_shape,
             protobuf_schema.same,
             protobuf_schema.difference,
             _descriptor_copy,
@@ -147,6 +190,7 @@ FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
             ".schema.json",
             json_schema.sink_schema,
             _json_fields,
+            _json_shape,
             json_schema.same,
             json_schema.difference,
             _indented,
@@ -180,6 +224,38 @@ def parts_of(relation: Relation) -> Sequence[tuple[str, SchemaFormat, Named]]:
     if relation.key.format in FORMATS and relation.key_descriptor is None:
         parts.append(("key", FORMATS[relation.key.format], key_part(relation)))
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """Key or value of the records of a source whose schemas a registry keeps.
+
+    Attributes:
+        part: its subject and format.
+        columns: of the relation, which are looked for in it.
+        own: names of those that nothing else of a record gives.
+    """
+
+    part: SchemaPart
+    columns: tuple[Column, ...]
+    own: tuple[str, ...]
+
+    def shape(self, schema: str) -> RecordShape:
+        """What a schema of the subject means for the columns."""
+        return FORMATS[self.part.format].shape(schema, self.columns)
+
+
+def read_parts(relation: Relation, schemas: SchemaSpec | None) -> Iterator[ReadPart]:
+    """Of a relation that is read; ``schemas`` are those of its read spec."""
+    if schemas is None or schemas.registry is None:
+        return
+    in_key = {*relation.key.exclude, *(relation.primary_key if relation.is_changelog else ())}
+    of_value, of_key = value_part(relation)[1], key_part(relation)[1]
+    own = tuple(column.name for column in of_value if column.name not in in_key)
+    sides = ((schemas.value, of_value, own), (schemas.key, of_key, relation.key.exclude))
+    for part, columns, names in sides:
+        if part is not None and not part.file:
+            yield ReadPart(part, columns, tuple(names))
 
 
 def check_sink_columns(sink: Relation) -> None:

@@ -233,6 +233,27 @@ def shown(field: Proto, types: Types) -> str:
     return f"repeated {name}" if field.label == REPEATED else str(name)
 
 
+def reading_rule(field: Proto, file: Proto, types: Types, type_: DataType) -> object:
+    """What a reader's schema says of a column: its number, what stands for a missing value, inner fields too."""
+    inside = _rules_inside(field, file, types, type_)
+    return (field.number, field.label, has_presence(field, file), field.default_value, inside)
+
+
+def _rules_inside(field: Proto, file: Proto, types: Types, type_: DataType) -> Mapping[str, object]:
+    """Rules of the fields of a STRUCT, wherever it is in the type."""
+    entry = types.entry(field)
+    if isinstance(type_, MapType):
+        return {} if entry is None else _rules_inside(entry.field[1], file, types, type_.value)
+    if isinstance(type_, ArrayType):
+        return _rules_inside(field, file, types, type_.element)
+    message = types.messages.get(field.type_name) if isinstance(type_, StructType) else None
+    if not isinstance(type_, StructType) or message is None:
+        return {}
+    fields = {inner.name: inner for inner in message.field}
+    wanted = (inner for inner in type_.fields if inner.name in fields)
+    return {inner.name: reading_rule(fields[inner.name], file, types, inner.type) for inner in wanted}
+
+
 def fits(type_: DataType, field: Proto, types: Types) -> bool:
     """Whether values of a type can be written into a field."""
     entry = types.entry(field)

@@ -27,7 +27,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.runtime.versioning import Versions
-from ds_dagster.runtime.views import progress_of
+from ds_dagster.runtime.views import progress_of, unknown_columns_of
 from ds_dagster.settings import Settings
 
 ORPHAN = "orphan, no statement of the project makes it"
@@ -72,7 +72,8 @@ def _orphans(settings: Settings, control: Control) -> frozenset[str]:
 
 
 def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
-    parts = (remark, progress_of(status), outlook(status.state, status.next_retry, now), status.message)
+    again = outlook(status.state, status.next_retry, now)
+    parts = (remark, progress_of(status), again, status.message, unknown_columns_of(status))
     reason = ": ".join(part for part in parts if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
     state = "STOPPED (engine)" if ended_with_engine(status) else state

@@ -1,11 +1,14 @@
-"""The incident log of assets: every transition of a query becomes one observation on the assets it fills."""
+"""The incident log of assets: every transition of a query becomes one observation on the assets it fills, every new
+shape of a source one on the source's asset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
-from ds_dagster.orchestration.events import transition_metadata
+from ds_dagster.envelope import parameters_of
+from ds_dagster.orchestration.events import shape_metadata, transition_metadata
 from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
@@ -29,9 +32,15 @@ class Told:
 
 
 def transitions_told(
-    control: Control, relations: Sequence[RelationProps], translator: DsTranslator, cursor: Cursor
+    control: Control,
+    relations: Sequence[RelationProps],
+    sources: Sequence[RelationProps],
+    translator: DsTranslator,
+    instance: dg.DagsterInstance,
+    cursor: Cursor,
 ) -> Told:
-    """What happened to the queries of some relations since the last tick, each transition once.
+    """What happened since the last tick to the queries of ``relations``, and to the shapes of ``sources``: each
+    transition once, and a version that several queries of one tick met once.
 
     The cursor holds the id of the last transition. Another journal (a state folder that was deleted) begins again.
     """
@@ -41,6 +50,8 @@ def transitions_told(
         _, moved = history(control.journal, 0, since=cursor.since, limit=MOST)
     assets = _assets(relations, translator)
     events = [_event(key, t) for _, t in moved if t.kind == "state" for key in assets.get(t.name, ())]
+    shapes = [t for _, t in moved if t.kind == "shape" and t.condition]
+    events += _shape_events({(t.actor, t.target): t for t in shapes}.values(), sources, translator, instance)
     return Told(tuple(events), replace(cursor, seen=moved[-1][0]) if moved else cursor)
 
 
@@ -51,6 +62,23 @@ def _assets(relations: Sequence[RelationProps], translator: DsTranslator) -> Map
         for query in props.queries:
             keys.setdefault(query.name, []).append(translator.get_asset_key(props.name))
     return keys
+
+
+def _shape_events(
+    changes: Iterable[Transition],
+    sources: Sequence[RelationProps],
+    translator: DsTranslator,
+    instance: dg.DagsterInstance,
+) -> Iterator[dg.AssetObservation]:
+    """The data version of the last observation is copied: without it every reader turns stale."""
+    keys = {str(props.name): translator.get_asset_key(props.name) for props in sources}
+    for moved in changes:
+        key = keys.get(str(parameters_of(moved.parameters)["relation"]))
+        if key is not None:
+            records = instance.fetch_observations(key, limit=1).records
+            tags = records[0].asset_observation.tags if records and records[0].asset_observation else {}
+            version = {name: value for name, value in (tags or {}).items() if name == DATA_VERSION_TAG}
+            yield dg.AssetObservation(key, description=moved.message, metadata=shape_metadata(moved), tags=version)
 
 
 def _event(key: dg.AssetKey, moved: Transition) -> dg.AssetObservation:

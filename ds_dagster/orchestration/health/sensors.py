@@ -68,7 +68,9 @@ def build_ds_health_sensor(
             health = Health.read(control, project)  # as it is, before anything is mended
             orphans = control.orphans(project.project)
             engine_before = EngineHealth.read(control, orphans) if engine_asset else None
-            transitions = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
+            transitions = transitions_told(
+                control, shown, surface.shown, mapper, context.instance, Cursor.load(context.cursor)
+            )
             memory, engine = heal(control, transitions.cursor)
         except DsError as problem:
             reason = f"{problem.message} [{problem.condition}]; {problem.hint}"

@@ -134,6 +134,8 @@ class Round:
             self._stopped(name, "it ended as asked")
         elif observation.phase == "stopped":
             self._failed(name, observation, error("JOB_ENDED_BY_ITSELF", name=name))
+        elif observation.outdated and status.state == "RUNNING" and not self.situation.specs[name].is_finite:
+            self._stop(name, observation.outdated)  # it is started again as one that is wanted
 
     def _failed(self, name: str, observation: Observation, failure: DsError) -> None:
         status, situation = self.status(name), self.situation

@@ -100,7 +100,7 @@ class Transition:
 
     name: str
     at: float
-    kind: Literal["state", "desired"]
+    kind: Literal["state", "desired", "shape"]
     source: str
     target: str
     reason: str = ""

@@ -131,6 +131,15 @@ def transitions_after(connection: Connection, after: int, since: float, limit: i
     return tuple((row.id, record(Transition, row)) for row in connection.execute(query))
 
 
+def shapes(connection: Connection) -> Mapping[str, Mapping[str, Transition]]:
+    """Job → what has a shape → the last one that its history knows."""
+    table = schema.TRANSITIONS
+    last: dict[str, dict[str, Transition]] = {}
+    for row in connection.execute(select(table).where(table.c.kind == "shape").order_by(table.c.id)):
+        last.setdefault(row.name, {})[row.actor] = record(Transition, row)
+    return last
+
+
 # -- finite runs -----------------------------------------------------------------------------------------------------
 
 

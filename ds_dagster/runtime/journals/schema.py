@@ -135,8 +135,9 @@ TRANSITIONS = Table(
     Column("actor", Text, nullable=False),
     Column("parameters", Text, nullable=False),
 )
-"""Append-only history: ``kind`` is ``state`` (engine) or ``desired`` (people); ``seconds``: how long ``source`` had
-lasted."""
+"""Append-only history: ``kind`` is ``state`` (engine), ``desired`` (people) or ``shape`` (a source has another shape:
+``source`` and ``target`` are versions, ``actor`` is what has it, ``reason`` is the text of a
+:class:`ds_dagster.runtime.host.KnownShape`); ``seconds``: how long ``source`` had lasted."""
 
 REQUESTS = Table(
     "ds_requests",

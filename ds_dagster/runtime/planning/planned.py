@@ -17,7 +17,7 @@ from ds_dagster.runtime.planning.difference import column_changes, sql_diff
 from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import UP, Change, JobState, JobStatus
-from ds_dagster.runtime.views import progress_of
+from ds_dagster.runtime.views import progress_of, unknown_columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,13 @@ def _because(query: BoundQuery, change: Change, status: JobStatus | None, rename
     if change.verdict == "unchanged" and status is not None and not query.is_finite and not _is_up(status):
         reason = f" ({status.condition})" if status.condition else ""
         return f"{change.rule}; it is {status.state}{reason}: `ds apply` starts it"
+    if (
+        change.verdict == "unchanged"
+        and status is not None
+        and _is_up(status)
+        and (unknown := unknown_columns_of(status))
+    ):
+        return f"{change.rule}; {unknown}"
     if renamed_from:
         same = f"{renamed_from}, which has no statement any more, runs the same query"
         return f"{change.rule}; {same}: the line `-- @renamed_from {renamed_from}` above it goes on with that"

@@ -30,6 +30,8 @@ class JobLog:
     def transition(self, moved: Transition, detail: str = "") -> None:
         """A change of state, with the reason, and the condition where there is one."""
         text = f"{moved.source} -> {moved.target} after {moved.seconds:.1f} s: {moved.reason}"
+        if moved.kind == "shape":
+            text = f"{moved.actor} has version {moved.target}"
         if moved.condition:
             text += f" [{moved.condition}] {moved.message}"
         if detail:

@@ -80,6 +80,16 @@ def tables_of(relation: Relation) -> tuple[tuple[str, str], ...]:
     return ((str(schema), str(relation.option(TABLE) or relation.name.name)),)
 
 
+def declared_columns(relation: Relation) -> tuple[Column, ...]:
+    """Columns of its tables that a relation declares: a changelog's own, a stream's in ``before`` and ``after``; none
+    where those are JSON."""
+    if relation.kind == "changelog":
+        return relation.columns
+    rows = [c.type for c in relation.columns if c.name in ROW_COLUMNS and isinstance(c.type, StructType)]
+    fields = {field.name: Column(field.name, field.type) for row in rows for field in row.fields}
+    return tuple(fields.values())
+
+
 def read_spec(store: StoreDefinition, connection: Options, relation: Relation, options: ReadOptions) -> ReadSpec:
     """Our data source; the server stamps commits, so its clock tells how far the input is complete."""
     return ReadSpec(

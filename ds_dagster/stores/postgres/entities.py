@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityColumn, EntityDescription, EntityNode, EntityPath, NewRecord
-from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import VARCHAR, ArrayType, DataType
 from ds_dagster.errors import error
 from ds_dagster.stores.entity_common import (
@@ -28,6 +28,7 @@ from ds_dagster.stores.entity_common import (
     shown_path,
     type_of,
 )
+from ds_dagster.stores.postgres.cdc import declared_columns, is_cdc, tables_of
 from ds_dagster.stores.postgres.connection import CONTROL_MILLIS, PostgresAddress
 
 if TYPE_CHECKING:
@@ -90,6 +91,18 @@ class PostgresEntities(TableOperations):
         """Its database (the store's own where it names none), schema and table."""
         schema, _, table = relation.entity.partition(".")
         return (str(relation.option("postgresql.db.name") or self.path_of_database()), schema, table)
+
+    def tables_read(self, relation: Relation) -> Mapping[str, tuple[Column, ...]]:
+        """Those whose changes it reads, with the columns that it declares of them."""
+        if not is_cdc(relation):
+            return {}
+        return {".".join(table): declared_columns(relation) for table in tables_of(relation)}
+
+    def columns_of(self, relation: Relation, table: str) -> Sequence[EntityColumn]:
+        """The columns of one of these tables, as the server has them now."""
+        schema, _, name = table.partition(".")
+        described = self.describe((self.path_of(relation)[0], schema, name))
+        return () if described is None else described.columns
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Databases, then schemas, then tables and views."""

@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.entity import EntityFacts
+from ds_dagster.catalog.entity_operations import EntityColumn
+from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.planning.planned import planned_changes
+from ds_dagster.runtime.planning.running import Running
+from ds_dagster.runtime.status import JobStatus
+from tests.avro_registry import AvroRegistry
 from tests.command_line import Ds
 
 SQL = """
@@ -152,3 +160,64 @@ def test_a_store_that_does_not_answer_is_named_and_asked_once(
     out = ds("plan", "--online", "counts").out
     assert "unknown: records of k.s" in out and "reads again: k.s from earliest" in out
     assert applied.is_dir()
+
+
+SOURCES = """
+CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = '{url}');
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1', 'tls.disabled' = TRUE, 'schema_registry.name' = r);
+CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:1/d', 'postgres.username' = 'u');
+CREATE STREAM s (n BIGINT, t VARCHAR) WITH ('store'='k', 'topic'='s', 'value.format'='avro', 'topic.partitions'=1);
+CREATE CHANGELOG orders (id BIGINT, label VARCHAR, PRIMARY KEY(id)) WITH ('store' = 'pg');
+CREATE STREAM a AS SELECT n FROM s WHERE n > 1;
+CREATE CHANGELOG o WITH ('topic.partitions' = 1, 'topic.replicas' = 1) AS SELECT id, label FROM orders;
+"""
+
+
+def test_columns_that_no_source_has_any_more_are_drift(project: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Database:
+        """Answers for the stores; the table has lost a column."""
+
+        def tables_read(self, relation: Relation) -> dict[str, tuple[Column, ...]]:
+            return {"public.orders": relation.columns}
+
+        def columns_of(self, relation: Relation, table: str) -> list[EntityColumn]:
+            return [EntityColumn("id", None, "bigint")]
+
+        def describe(self, entity: str) -> EntityFacts:
+            return EntityFacts(entity)
+
+        def operations(self) -> Database:
+            return self
+
+        def close(self) -> None:
+            return
+
+    registry = AvroRegistry()
+    registry.start()
+    try:
+        (project / "sql" / "all.sql").write_text(SOURCES.format(url=registry.url))
+        (project / "ds.toml").write_text('store = "k"\n')
+        registry.register("s-value", {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]})
+        loaded = load_project(project, strict=True)
+        Control.open(loaded.settings).ensure(loaded, list(loaded.queries))
+        monkeypatch.setattr(plan_online, "store_admin", lambda *_: Database())
+        drift = {name: line["effort"]["drift"] for name, line in lines(ds, "--online").items()}
+        assert "k.s: version 1 of s-value has no t" in drift["a"]
+        assert "pg.public.orders: the table public.orders has no label" in drift["o"]
+        registry.down = True
+        assert "columns of k.s: the schema registry r" in "".join(lines(ds, "--online")["a"]["effort"]["unknown"])
+    finally:
+        registry.stop()
+
+
+def test_a_query_whose_columns_no_schema_has_says_so(applied: Path) -> None:
+    (applied / "sql" / "all.sql").write_text(SQL)
+    loaded = load_project(applied, strict=True)
+    control = Control.open(loaded.settings)
+    with control.journal.read() as connection:
+        jobs = rows.jobs(connection)
+    details = {"sources": {"default_public_s": {"unknown_columns": "n"}}}
+    status = JobStatus("a", "j", "default.public.a", "RUNNING", "RUNNING", details=details)
+    (line,) = planned_changes(loaded, Running(jobs, (status,), 0.0), ["a"])
+    assert (line.change.verdict, line.waits) == ("unchanged", False)
+    assert line.because.endswith("; columns that no schema has: n of default_public_s")

@@ -17,6 +17,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.status import JobStatus
+from ds_dagster.runtime.views import unknown_columns_of
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries.progress import BatchProgress
 from tests.runtime.fakes import FakeClock, engine_says, project, query
@@ -94,6 +95,13 @@ def test_a_batch_that_does_not_know_a_figure() -> None:
     after = after_batch(before, BatchProgress())
     assert (after.watermark, after.rows_written) == (5.0, 3)
     assert after_batch(Figures(), BatchProgress(rows_written=4)).rows_written == 4
+
+
+def test_columns_that_no_schema_has_are_named() -> None:
+    lacking = {"sources": {"clicks": {"unknown_columns": "url, at", "lag_records": 3}, "users": {"lag_records": 0}}}
+    status = JobStatus(**BASE, details=lacking)
+    assert _row(status, 0.0)[-1] == "columns that no schema has: url, at of clicks"
+    assert unknown_columns_of(JobStatus(**BASE)) == ""
 
 
 def test_a_start_keeps_what_stays() -> None:

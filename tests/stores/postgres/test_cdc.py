@@ -11,6 +11,8 @@ from ds_dagster.runtime.deciding.changes import recompiled
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries.progress import read_progress
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.entities import PostgresEntities
 
 STORES = """
 CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:5432/d', 'postgres.username' = 'u');
@@ -100,6 +102,25 @@ def test_a_stored_definition_compiles_to_the_same_query() -> None:
         query = project.queries[name]
         _, again = recompiled(job_spec(project, query), project.settings)
         assert again.fingerprint == query.fingerprint and again.state_signature == query.state_signature
+
+
+TABLES = (
+    (stream("op VARCHAR, after STRUCT<id BIGINT, v VARCHAR>"), {"public.t": ["id", "v"]}),
+    (stream("after BYTES", ", 'postgresql.cdc.table.list' = 'a.b,c'"), {"a.b": [], "public.c": []}),
+    (
+        "CREATE CHANGELOG t (id BIGINT, v VARCHAR, PRIMARY KEY(id)) "
+        "WITH ('store' = 'pg', 'postgresql.schema.name' = 's', 'postgresql.table.name' = 'x');",
+        {"s.x": ["id", "v"]},
+    ),
+    (stream("op VARCHAR") + "CREATE TABLE u WITH ('store' = 'pg') AS SELECT op FROM t;", {}),
+)
+
+
+@pytest.mark.parametrize(("sql", "tables"), TABLES)
+def test_the_columns_that_are_declared_of_each_table(sql: str, tables: dict[str, list[str]]) -> None:
+    relation = list(compiled(sql).catalog.relations.values())[-1]
+    read = PostgresEntities(PostgresAddress("pg", "postgresql://h/d")).tables_read(relation)
+    assert {table: [column.name for column in columns] for table, columns in read.items()} == tables
 
 
 def test_what_a_source_tells_of_itself_stands_in_its_progress() -> None:

@@ -6,14 +6,17 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import (
     BIGINT,
     BOOLEAN,
@@ -37,6 +40,7 @@ from ds_dagster.datatypes import (
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.admin import PostgresAdmin
 from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.entities import PostgresEntities
 from ds_dagster.stores.postgres.kind import Postgres
 from ds_dagster.stores.postgres.loader import PostgresLoader
 from tests.driven import Driven
@@ -271,3 +275,15 @@ def test_a_ledger_of_an_earlier_package_is_taken_over(address: PostgresAddress, 
         loader.load(rows(("./b", 9)), Tip(1, "dd"))
     assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
     loader.close()
+
+
+def test_the_columns_of_a_table_whose_changes_are_read(address: PostgresAddress, schema: str, cursor: Any) -> None:
+    cursor.execute(f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, label text, gone int)")
+    relation = cast("Relation", SimpleNamespace(entity=f"{schema}.orders", option=lambda _: None))
+    with closing(PostgresEntities(address)) as operations:
+        natives = [(c.name, c.native) for c in operations.columns_of(relation, f"{schema}.orders")]
+        assert natives == [("id", "bigint"), ("label", "text"), ("gone", "integer")]
+        cursor.execute(f"ALTER TABLE {schema}.orders DROP COLUMN gone, ADD COLUMN price numeric(9,2)")
+        changed = [(c.name, c.native) for c in operations.columns_of(relation, f"{schema}.orders")]
+        assert changed == [("id", "bigint"), ("label", "text"), ("price", "numeric(9,2)")]
+        assert operations.columns_of(relation, f"{schema}.nothing") == ()

@@ -239,6 +239,18 @@ def test_not_null_columns_are_checked(bench: AvroBench) -> None:
     assert bench.fault(query).params["reason"] == "column userid is NULL"
 
 
+def test_a_not_null_column_that_no_schema_has_is_a_bad_record(bench: AvroBench) -> None:
+    schema = record(field("event_time", "long"))
+    id_ = bench.registry.register("clicks-value", schema)
+    bench.compile(
+        "CREATE STREAM clicks (event_time BIGINT, url VARCHAR NOT NULL) WITH ('value.format' = 'avro');" + COPY
+    )
+    query = bench.start("d")
+    bench.send_avro("clicks", id_, {"event_time": 9}, schema=schema)
+    reason = "schema 1 has no field url, which has no default and is NOT NULL"
+    assert bench.fault(query).params["reason"] == reason
+
+
 def test_a_registry_that_is_away_is_an_outer_fault_and_the_batch_is_tried_again(bench: AvroBench) -> None:
     bench.compile(CLICKS + COPY)
     query = bench.start("d")

@@ -1,0 +1,24 @@
+"""Tables whose changes a relation reads: what a store tells of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from ds_dagster.catalog.entity_operations import EntityColumn
+from ds_dagster.catalog.relation import Column, Relation
+
+
+@runtime_checkable
+class TellsTables(Protocol):
+    """Operations on the entities of a store whose tables are read by their changes."""
+
+    def tables_read(self, relation: Relation) -> Mapping[str, tuple[Column, ...]]:
+        """Table → the columns of it that a relation declares, without a request. Empty where it reads no changes."""
+
+    def columns_of(self, relation: Relation, table: str) -> Sequence[EntityColumn]:
+        """The columns that one of these tables has now, in order; none where it does not exist.
+
+        Raises:
+            DsError: of the store.
+        """
