@@ -47,6 +47,15 @@ def until_outcomes(studio: DagsterHouse, wanted: dict[str, str]) -> None:
     until(lambda: studio.dev.outcomes("desktop_clicks") == wanted, f"the checks are {wanted}", pause=0.5)
 
 
+def until_all_pass(studio: DagsterHouse) -> None:
+    """Wait until every check of every query passes."""
+    until(
+        lambda: {out for name in STREAMS for out in studio.dev.outcomes(name).values()} == {"passed"},
+        "every check passes",
+        pause=0.5,
+    )
+
+
 def events_of(run: dict[str, Any]) -> str:
     return json.dumps(run["eventConnection"]["events"])
 
@@ -231,6 +240,9 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
     until_outcomes(studio, GOOD)
     told = studio.dev.incidents("url_visits")
     assert told.count(("RUNNING", "ABSENT")) == 1, "once"
+    until_all_pass(studio)
+    outages = {name: studio.dev.incidents(name).count(("RUNNING", "ABSENT")) for name in STREAMS}
+    assert outages == dict.fromkeys(STREAMS, 1), "an event of every query, once"
     until(lambda: studio.dev.verdicts("ds_engine")["up"][0] == "passed", "the engine's own asset is well", pause=0.5)
     states = [entry["state"] for entry in studio.dev.observed("ds_engine")]
     assert states[0] == "RUNNING"
@@ -248,8 +260,8 @@ def test_queries_outlive_dagster_dev_and_are_adopted(studio: DagsterHouse) -> No
     pid = studio.python()
     history = {event["timestamp"] for event in studio.dev.asset("url_visits")["assetMaterializations"]}
     assert history
-    until_outcomes(studio, GOOD)
-    incidents = studio.dev.incidents("desktop_clicks")
+    until_all_pass(studio)
+    incidents = {name: studio.dev.incidents(name) for name in STREAMS}
     studio.dev.kill()
     studio.send("clicks", clicks(CHANCE, COUNT, 3 * COUNT))
     until(
@@ -259,8 +271,8 @@ def test_queries_outlive_dagster_dev_and_are_adopted(studio: DagsterHouse) -> No
     run = studio.dev.materialize("url_visits", "user_clicks", "desktop_clicks")
     assert run["status"] == "SUCCESS", events_of(run)
     assert next(seen["outcome"] for seen in studio.dev.observed("url_visits") if "outcome" in seen) == "adopted"
-    until_outcomes(studio, GOOD)
-    assert studio.dev.incidents("desktop_clicks") == incidents, "adopting is no incident"
+    until_all_pass(studio)
+    assert {name: studio.dev.incidents(name) for name in STREAMS} == incidents, "adopting is no incident"
     assert studio.python() == pid
     assert {status.name: status.incarnation for status in studio.control.statuses()} == before
     later = {event["timestamp"] for event in studio.dev.asset("url_visits")["assetMaterializations"]}
