@@ -19,6 +19,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     ConstraintDefinition,
     CreateAsSelect,
+    CreateComputePool,
     CreateDatabase,
     CreateDescriptorSource,
     CreateEntity,
@@ -166,6 +167,12 @@ class DeltaStreamParser(ConstraintParser):
         name = self.simple_name("a function source's name")
         properties = self.with_properties()
         return CreateFunctionSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
+
+    def _create_compute_pool(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a compute pool's name")
+        properties = self._optional_with()
+        return CreateComputePool(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
     def _create_function(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -394,6 +401,7 @@ _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "descriptor_source": DeltaStreamParser._create_descriptor_source,
     "function_source": DeltaStreamParser._create_function_source,
     "function": DeltaStreamParser._create_function,
+    "compute_pool": DeltaStreamParser._create_compute_pool,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

@@ -40,7 +40,7 @@ STORE: tuple[PropertySpec, ...] = (
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
     PropertySpec(
-        "description", "text", (*_CONNECTION, "secret", "descriptor_source", "function_source", "function"), "free text"
+        "description", "text", (*_CONNECTION, "secret", "descriptor_source", "function_source", "function", "compute_pool"), "free text"
     ),
     PropertySpec(
         "file",
@@ -508,6 +508,22 @@ FUNCTION: tuple[PropertySpec, ...] = (
     ),
 )
 
+POOL: tuple[PropertySpec, ...] = (
+    PropertySpec(
+        "compute_pool.cores",
+        "integer",
+        ("compute_pool",),
+        "Spark slots of its engine; default `engine.cores` of the settings",
+        minimum=1,
+    ),
+    PropertySpec(
+        "compute_pool.memory",
+        "text",
+        ("compute_pool",),
+        "heap of its engine's Spark driver, as 512m or 2g; default `engine.memory` of the settings",
+    ),
+)
+
 QUERY: tuple[PropertySpec, ...] = (
     PropertySpec(
         "query.name", "name", ("query",), "name of the query; required where two INSERT INTO fill one relation"
@@ -551,8 +567,7 @@ QUERY: tuple[PropertySpec, ...] = (
         "compute_pool",
         "name",
         ("query",),
-        "engine that hosts the query",
-        not_yet="all queries run in the project's engine",
+        "compute pool whose engine runs the query; default: the project's own engine",
     ),
     PropertySpec(
         "resume.from.query.id",
@@ -564,7 +579,7 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *QUERY,
+    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *POOL, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
