@@ -266,9 +266,9 @@ class KinesisAdmin:
             client.close()
         self._made = {}
 
-    def _client(self, retries: int = ATTEMPTS) -> Any:
-        """A client that tries a failed call so often again."""
-        if retries not in self._made:
+    def _client(self, attempts: int = ATTEMPTS) -> Any:
+        """A client that makes a call so often at most."""
+        if attempts not in self._made:
             try:
                 from botocore.config import Config
             except ImportError as problem:
@@ -276,10 +276,10 @@ class KinesisAdmin:
             config = Config(
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
-                retries={"max_attempts": retries, "mode": "standard"},
+                retries={"total_max_attempts": attempts, "mode": "standard"},
             )
-            self._made[retries] = aws_client("kinesis", {**self._settings, "config": config})
-        return self._made[retries]
+            self._made[attempts] = aws_client("kinesis", {**self._settings, "config": config})
+        return self._made[attempts]
 
     def _call(self, action: str, method: str, **arguments: object) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
