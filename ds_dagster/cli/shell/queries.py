@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ds_dagster.cli.converging import HALTED
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
@@ -13,7 +14,7 @@ from ds_dagster.sql.statements import Interactive
 
 WAIT_SECONDS = 180.0
 REQUESTED_BY = "ds sql"
-SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING", "FINISHED")}
+SETTLED = {"terminate": HALTED, "restart": ("RUNNING", "FINISHED")}
 """States a query is waited for."""
 
 
