@@ -10,6 +10,7 @@ import click
 
 from ds_dagster.cli.converging import HALTED, REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
 from ds_dagster.cli.output import (
+    LAYOUT,
     clock,
     emit_json,
     json_option,
@@ -17,6 +18,7 @@ from ds_dagster.cli.output import (
     project_option,
     settings_of,
     table,
+    visible,
 )
 from ds_dagster.cli.slots import drop, left_over
 from ds_dagster.errors import DsError, error
@@ -121,10 +123,14 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
     path = control.log_path(query) if query is not None else control.places.engine_log
     for line in tail_lines(path, lines):
-        click.echo(line)
+        _show_line(line)
     if follow:
-        follow_file(path, click.echo)
+        follow_file(path, _show_line)
     return 0
+
+
+def _show_line(line: str) -> None:
+    click.echo(visible(line, keep=LAYOUT))
 
 
 @click.command("stop")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, visible
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals.history import note_in_history
@@ -106,7 +106,8 @@ def _report(target: Relation, outcome: Redriven, contents: Entries, dry_run: boo
         emit_json({**counts, **others, "hindrances": refusals})
         return
     for entry in outcome.sent[:SHOWN]:
-        click.echo(f"{entry.partition}/{entry.position}  {entry.query}  {entry.reason}{'  repaired' * entry.repaired}")
+        place = f"{entry.partition}/{entry.position}  {entry.query}"
+        click.echo(f"{place}  {visible(entry.reason)}{'  repaired' * entry.repaired}")
     verb = "would be sent" if dry_run else "sent"
     note(f"{len(outcome.sent)} records {verb} into {target.entity}, {len(outcome.before)} had been sent before")
     for problem in outcome.hindrances:

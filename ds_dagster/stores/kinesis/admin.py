@@ -91,6 +91,11 @@ class KinesisAdmin:
             identity="" if created is None else f"{created.timestamp():.3f}",
         )
 
+    def parts(self, entity: str) -> Sequence[str]:
+        """See ``catalog.reading.parts.NamesParts``."""
+        there = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
+        return [shard["ShardId"] for shard in there]
+
     def ensure(self, plan: EntityPlan) -> EntityFacts:
         """Make sure a stream exists with these shards and is active.
 
