@@ -10,6 +10,7 @@ import click
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, visible
+from ds_dagster.cli.results.file import write_result
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals.history import note_in_history
@@ -70,7 +71,7 @@ def redrive_command(
     if repaired is not None:
         selected = repairs(repaired, selected, relation)
     if export is not None:
-        export.write_text("".join(f"{to_line(entry)}\n" for entry in selected), encoding="utf-8")
+        write_result(export, "".join(f"{to_line(entry)}\n" for entry in selected).encode())
         note(f"{len(selected)} entries written to {export}; edit them, then `ds redrive {relation} --from {export}`")
         _note_others(contents)
         return 0
