@@ -69,7 +69,7 @@ def _role_provider(session: Any, login: AwsLogin) -> Any:
     from botocore.config import Config
     from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
 
-    retries = {"max_attempts": ATTEMPTS, "mode": "standard"}
+    retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
     limits = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
 
     def sts(service: str, **credentials: Any) -> Any:

@@ -8,18 +8,22 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Make a file or replace it; it appears as a whole or not at all. Folders above it are made.
+    """Make a file or replace it; it appears as a whole or not at all. Folders above it are made. A write that
+    fails leaves no other file.
 
     Raises:
         OSError: as the operating system says.
     """
     make_folder(path.parent)
     staged = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with staged.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    staged.replace(path)
+    try:
+        with staged.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)  # it is still there if something failed
     force_names(path.parent)
 
 

@@ -17,6 +17,8 @@ from ds_dagster.runtime.versioning import Versions
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
 SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+HALTED = ("STOPPED", "FINISHED", "ABSENT")
+"""States that answer a stop."""
 
 
 @dataclass(frozen=True, slots=True)

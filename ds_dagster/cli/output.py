@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
@@ -16,6 +17,7 @@ import click
 
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.json_text import to_json
 from ds_dagster.names import is_address
 from ds_dagster.settings import Settings, find_project, load_settings
 
@@ -65,9 +67,31 @@ def settings_of(project: Path | None, *, quiet: bool = False) -> Settings:
     return settings
 
 
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, what changes the direction of the text behind it, and halves of a character."""
+LAYOUT = "\n\t"
+"""What texts of several lines are laid out with."""
+_SHORT: Mapping[str, str] = MappingProxyType({"\n": r"\n", "\r": r"\r", "\t": r"\t"})
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    """A text from outside for people: what a terminal would obey is written as psql does, ``\\n``, ``\\x1B``.
+
+    Args:
+        text: of a record, a row, another system.
+        keep: characters that stay as they are.
+    """
+    return _UNSEEN.sub(lambda match: match[0] if match[0] in keep else _escaped(match[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02X}" if code < 256 else f"\\u{code:04X}")
+
+
 def note(text: str) -> None:
     """Progress and remarks, on stderr."""
-    click.echo(f"ds: {text}", err=True)
+    click.echo(f"ds: {visible(text, keep=LAYOUT)}", err=True)
 
 
 def emit_json(value: object) -> None:
@@ -77,7 +101,7 @@ def emit_json(value: object) -> None:
 
 def json_text(value: object) -> str:
     """A JSON document over several lines."""
-    return json.dumps(value, default=jsonable, ensure_ascii=False, indent=2)
+    return to_json(value, default=jsonable, indent=2)
 
 
 def parsed(text: str) -> object:
@@ -135,10 +159,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
 def table_text(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> str:
     """A plain aligned table without borders; headers alone when there are no rows. ``right``: right-aligned columns."""
     lines = []
-    shown = [[_cell(value) for value in row] for row in rows]
-    widths = [max([len(header), *(len(row[i]) for row in shown)]) for i, header in enumerate(headers)]
+    shown = [[visible(_cell(value)) for value in row] for row in rows]
+    titles = [visible(header.upper()) for header in headers]
+    widths = [max([len(title), *(len(row[i]) for row in shown)]) for i, title in enumerate(titles)]
     colours = COLOURS if has_colours(sys.stdout) else {}
-    for row in [[header.upper() for header in headers], *shown]:
+    for row in [titles, *shown]:
         cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         cells[-1] = cells[-1].rstrip()
         painted = (
@@ -176,7 +201,7 @@ def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     """All of them, on stderr, with colours on a terminal."""
     colours = {"error": "red", "warning": "yellow"}
     for diagnostic in diagnostics:
-        text = diagnostic.text()
+        text = visible(diagnostic.text(), keep=LAYOUT)
         if has_colours(sys.stderr):
             head, _, rest = text.partition("\n")
             text = click.style(head, fg=colours[diagnostic.severity]) + (f"\n{rest}" if rest else "")

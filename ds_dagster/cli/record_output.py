@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import CALENDAR, clock, parsed
+from ds_dagster.cli.output import CALENDAR, clock, parsed, visible
 from ds_dagster.project.load import LoadedProject, storage_kind
 
 if TYPE_CHECKING:
@@ -59,10 +59,14 @@ class ShownRecord:
         return text in (self.key, *texts) or (isinstance(key, dict) and _canonical(parsed(text)) == _canonical(key))
 
     def is_in(self, partition: str) -> bool:
-        """Whether this is its partition or shard; ``0`` is also ``00`` and ``shardId-000000000000``."""
-        own = self.raw.partition
-        number = own.removeprefix("shardId-")
-        return own == partition or (partition.isdecimal() and number.isdecimal() and int(number) == int(partition))
+        """Whether this is its partition or shard."""
+        return is_part(self.raw.partition, partition)
+
+
+def is_part(name: str, text: str) -> bool:
+    """Whether a text names a partition or shard: ``0`` is also ``00`` and ``shardId-000000000000``."""
+    number = name.removeprefix("shardId-")
+    return name == text or (text.isdecimal() and number.isdecimal() and int(number) == int(text))
 
 
 def _canonical(value: object) -> str:
@@ -94,13 +98,15 @@ class RecordLines:
     def line(self, record: ShownRecord) -> str:
         """The record's line, or headers and its line."""
         partition, position = PLACES.get(self.kind, ("partition", "position"))
-        cells = [record.raw.partition, record.raw.position, moment_text(record.raw.timestamp_millis), record.key]
+        raw = record.raw
+        texts = (raw.partition, raw.position, moment_text(raw.timestamp_millis), record.key)
+        cells = [visible(text) for text in texts]
         headers = [partition.upper(), position.upper(), "TIME (UTC)", "KEY"]
         is_first = not self._widths
         self._widths = self._widths or [len(header) for header in headers]
         lengths = [*(len(cell) for cell in cells[:3]), min(len(cells[3]), WIDEST_KEY)]
         self._widths = [max(width, length) for width, length in zip(self._widths, lengths, strict=True)]
-        shown = self._aligned(cells, record.value)
+        shown = self._aligned(cells, visible(record.value))
         return f"{self._aligned(headers, 'VALUE')}\n{shown}" if is_first else shown
 
     def _aligned(self, cells: list[str], value: str) -> str:

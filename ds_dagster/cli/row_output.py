@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from ds_dagster.cli.output import table_text
+from ds_dagster.cli.output import table_text, visible
 from ds_dagster.cli.results.pager import show_text
 from ds_dagster.datatypes import DataType
 
@@ -61,11 +61,12 @@ def _separated(names: Sequence[str], out: TextIO, *, delimiter: str) -> RowWrite
 def _vertical(names: Sequence[str], out: TextIO) -> RowWriter:
     from ds_dagster.questions.values import cell
 
-    width = max(map(len, names))
+    titles = [visible(name) for name in names]
+    width = max(map(len, titles))
 
     def write(row: Mapping[str, object]) -> None:
-        for name in names:
-            click.echo(f"{name.ljust(width)}  {cell(row[name])}", file=out)
+        for title, name in zip(titles, names, strict=True):
+            click.echo(f"{title.ljust(width)}  {visible(cell(row[name]))}", file=out)
         click.echo(file=out)
 
     return write

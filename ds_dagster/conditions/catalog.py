@@ -94,8 +94,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROPERTY_TWICE",
         "user",
-        "{name} is another name of {same_as}, which is set already",
-        "remove one of the two spellings",
+        "{name} and {same_as} are two names of one property",
+        "remove one of the two",
     ),
     Condition("PROPERTY_INVALID", "user", "the property {name} cannot be {value}", "allowed: {allowed}", "3D008"),
     Condition("PROPERTY_MISPLACED", "user", "the property {name} is not allowed in {place}", "write it in {belongs}"),

@@ -50,8 +50,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PRINT_PARTITION_UNKNOWN",
         "user",
-        "{entity} has no partition {partition}",
-        "write a number from 0 to {last}",
+        "{entity} has no {part} {partition}",
+        "write one of {parts}",
         "42704",
     ),
     Condition(

@@ -24,6 +24,10 @@ _LOG = logging.getLogger(__name__)
 class LagWatch:
     """Looks at the sources of running queries.
 
+    A connection is opened at its first look, with the secrets' values of that moment, and kept while a running query
+    has the login it was opened for. After a secret was rotated its looks may be refused: the lag is unknown until the
+    query is refused, too, and starts again with the new value.
+
     Attributes:
         jobs: those of this engine now.
         recreated: called with a query whose entity is another one now.

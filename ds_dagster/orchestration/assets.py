@@ -195,7 +195,8 @@ def build_ds_assets(
     op: OpOptions = PLAIN_OPS,
 ) -> list[Any]:
     """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
-    assets for refused statements, one observable multi-asset for relations that others fill.
+    assets for refused statements, one observable multi-asset for relations that others fill. Relations that queries
+    fill besides (with late rows) are assets without an op: the sensor observes them.
 
     Raises:
         UserError: ASSET_KEY_COLLISION.
@@ -211,8 +212,11 @@ def build_ds_assets(
         elif not props.is_stream and props.broken is not None:
             built.append(failing_asset(spec, props.broken.diagnostics))
     sources = [props for props in surface.shown if observable(props)]
-    if sources:
-        built.append(build_ds_sources(project, sources, [surface.specs[props.name] for props in sources]))
+    outside = [props for props in sources if not props.depends_on]
+    if outside:
+        built.append(build_ds_sources(project, outside, [surface.specs[props.name] for props in outside]))
+    # queries that read these may be in one op with those that fill them: an op in between would make a circle
+    built.extend(surface.specs[props.name] for props in sources if props.depends_on)
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.functions.values.casts import read_moment
+from ds_dagster.json_text import to_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -66,12 +67,12 @@ def cell(value: Any) -> str:
     """A JSON value for a table."""
     if value is None:
         return "NULL"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else to_json(value)
 
 
 def line(row: Mapping[str, Any]) -> str:
     """A row as one line of JSON without blanks."""
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return to_json(row, separators=(",", ":"))
 
 
 def _nested(value: Any, type_: DataType | None) -> Any:

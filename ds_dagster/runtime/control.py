@@ -136,12 +136,12 @@ class Control:
         """Everything the journal knows of jobs, to compare a project with, here or elsewhere."""
         return Running(self._jobs(), self.statuses(), self.clock.now())
 
-    def transitions(self, name: str, limit: int = 100) -> Sequence[Transition]:
-        """History of a job, newest first."""
+    def transitions(self, name: str, limit: int = 100, *, kind: str = "") -> Sequence[Transition]:
+        """History of a job, newest first; with ``kind`` (``desired``, …) only what is of it."""
         if not self.journal.exists():
             return ()
         with self.journal.read() as connection:
-            return rows.transitions(connection, name, limit)
+            return rows.transitions(connection, name, limit, kind)
 
     def log_path(self, name: str) -> Path:
         """The job's log file (it may not exist yet)."""

@@ -184,7 +184,7 @@ class Versions:
         rows.add_transitions(connection, [transition(row, before)])
 
     def _given_up(self, name: str, job: str, number: int) -> DsError:
-        last = next((t for t in self.control.transitions(job, 5) if t.kind == "desired"), None)
+        last = next(iter(self.control.transitions(job, 1, kind="desired")), None)
         failure = failure_of(last.condition, last.parameters) if last else None
         reason = failure.message if failure else "somebody else has abandoned it, or stopped it"
         hint = failure.hint if failure else "`ds ps` shows its versions"

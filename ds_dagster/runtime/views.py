@@ -42,7 +42,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
     holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,
-    STOPPED, FINISHED) stay true.
+    STOPPED, FINISHED) stay true. A job that shall not run is stopped where no engine lives: none will start it.
     """
     status, engine, silent = written or StatusRow(job.name), surroundings.engine, surroundings.silent
     values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
@@ -52,7 +52,10 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
     lives = (
         job.name in surroundings.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     )
-    if not lives and status.state in ACTIVE | PENDING:
+    if engine.state == "GONE" and job.desired == "STOPPED" and job.name not in surroundings.held:
+        state = "FINISHED" if status.state == "FINISHED" else "STOPPED"
+        values |= {"state": state, "reported_generation": job.generation}
+    elif not lives and status.state in ACTIVE | PENDING:
         values |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
         values |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")

@@ -122,7 +122,9 @@ class Operators:
         Returns:
             The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
         """
-        rows = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted, ttl_millis)
+        rows = self._jvm.delta.aggregate.DeltaAggregate.apply(
+            _java(frame), keys, calls, appends_only, weighted, ttl_millis
+        )
         return DataFrame(rows, self.spark)
 
     def delta_join(self, frame: DataFrame, keys: int, kind: str, *, ttl_millis: int = 0) -> DataFrame:
@@ -137,7 +139,7 @@ class Operators:
         Returns:
             Columns ``l``, ``r`` (null where a row has no partner) and ``w``.
         """
-        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
+        return DataFrame(self._jvm.delta.join.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
 
     def distinct(self, frame: DataFrame, *, appends_only: bool, ttl_millis: int = 0) -> DataFrame:
         """Each row with weights once.
@@ -176,7 +178,7 @@ class Operators:
         Returns:
             Columns ``row``, ``rank`` bigint (0 where it is not wanted), ``w``.
         """
-        apply = self._jvm.delta.TopN.apply
+        apply = self._jvm.delta.rank.TopN.apply
         rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
         return DataFrame(rows, self.spark)
 
@@ -246,7 +248,7 @@ class Operators:
         Returns:
             Column ``row``, then ``c0`` … per call.
         """
-        rows = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
+        rows = self._jvm.delta.over.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
         return DataFrame(rows, self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:

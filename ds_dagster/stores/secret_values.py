@@ -80,7 +80,7 @@ class SecretBook:
             ExternalError: SECRET_UNREACHABLE.
         """
         text = self._read(name, used_by, self._environment)
-        self._given[name] = (used_by, _digest(text))
+        self._given.setdefault(name, (used_by, _digest(text)))  # whoever got it first may use it still
         return text
 
     def changed(self, environment: Mapping[str, str]) -> tuple[str, ...]:

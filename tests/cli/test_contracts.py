@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.cli.commands import jobs as jobs_commands
 from ds_dagster.cli.main import COMMANDS, run
+from ds_dagster.clock import SystemClock
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import load_settings
 from ds_dagster.stores.kafka import admin as kafka_admin
+from tests.runtime.fakes import engine_says
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
@@ -80,6 +85,37 @@ def test_ps_has_the_documented_shape_before_anything_ran(ds) -> None:
     assert found["jobs"] == []
     assert found["engines"][0]["log"].endswith("/.ds/logs/engine.log")
     assert "ds: engine default: not running\n" in ds("ps").err
+
+
+def test_stop_without_an_engine_tells_at_once_what_is_true(ds, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings(project)
+    control = Control.open(settings)
+    control.ensure(load_project(project, settings=settings), ["visits", "paid"])
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: pytest.fail("nobody will answer"))
+    found = ds("stop", "visits")
+    assert (found.code, found.err) == (
+        0, "ds: stopping visits; no engine runs, so none of them does\nds: visits: stopped\n",
+    )  # fmt: skip
+    assert ds("stop", "visits", "paid", "--json").json == [
+        {"name": "visits", "outcome": "nothing", "generation": 2, "state": "STOPPED"},
+        {"name": "paid", "outcome": "stopped", "generation": 2, "state": "STOPPED"},
+    ]
+
+
+def test_stop_says_what_has_not_stopped(ds, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings(project)
+    control = Control.open(settings)
+    control.ensure(load_project(project, settings=settings), ["visits"])
+    engine_says(control, StatusRow("visits", "RUNNING", generation=1))
+    monkeypatch.setattr(jobs_commands, "WAIT_SECONDS", 0.0)
+    lock = FileLock(Places.of(settings).python_lock)
+    assert lock.acquire({"pid": 1, "token": "t"})
+    try:
+        found = ds("stop", "visits")
+    finally:
+        lock.release()
+    assert found.code == 1
+    assert "visits is still UNKNOWN" in found.err
 
 
 @pytest.mark.parametrize(

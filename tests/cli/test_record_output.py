@@ -31,6 +31,16 @@ def test_columns_are_aligned_and_grow() -> None:
     )
 
 
+def test_a_record_cannot_rewrite_the_screen() -> None:
+    lines = RecordLines("kafka")
+    lines.line(shown("0", "1", "k", "v"))
+    record = shown("0", "2", "\x1b[2Jann\n", "a\x1b]0;title\x07\r\nb\x00\x9b1A")
+    assert lines.line(record) == (
+        r"0          2       2024-05-01 12:00:00.007  \x1B[2Jann\n  a\x1B]0;title\x07\r\nb\x00\x9B1A"
+    )
+    assert record.document["value"] == "a\x1b]0;title\x07\r\nb\x00\x9b1A", "for programs it is exact"
+
+
 def test_a_long_key_does_not_move_the_values_of_others() -> None:
     lines = RecordLines("other")
     assert lines.line(shown("f", "1", "k" * 99, "v")).splitlines()[0].startswith("PARTITION  POSITION  TIME (UTC)")

@@ -106,8 +106,8 @@ class Shop:
         try:
             stop_engine(self.settings, 60, kill=True)
         finally:
+            self.consumer.close()  # leaves its group: without a broker that takes until the session ends
             down(self.state)
-            self.consumer.close()
             self.client.__exit__()
             self.registry.stop()
 

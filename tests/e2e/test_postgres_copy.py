@@ -120,8 +120,8 @@ def test_the_copy_equals_its_source(house: House) -> None:
 
     def difference() -> int:
         compare = (
-            "SELECT count(*) AS n FROM ((TABLE shop.orders EXCEPT TABLE public.orders_copy) UNION ALL "
-            "(TABLE public.orders_copy EXCEPT TABLE shop.orders)) AS d"
+            "SELECT count(*) AS n FROM ((TABLE shop.orders EXCEPT ALL TABLE public.orders_copy) UNION ALL "
+            "(TABLE public.orders_copy EXCEPT ALL TABLE shop.orders)) AS d"
         )
         return int(str(house.table(compare)[0]["n"]))
 

@@ -11,7 +11,7 @@ from ds_dagster.errors import UserError
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows, schema
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
-from ds_dagster.runtime.status import Ensured
+from ds_dagster.runtime.status import Ensured, JobState
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query
 
@@ -232,6 +232,30 @@ def test_wait_gives_up_after_its_time(control: Control, settings: Settings, cloc
     assert status.state == "ABSENT"
     assert status.condition == "ENGINE_NOT_RUNNING"
     assert 105 <= clock.monotonic() < 106
+
+
+@pytest.mark.parametrize("state", ["", "RUNNING", "BACKING_OFF", "FAILED"])
+def test_a_stop_is_answered_at_once_where_no_engine_lives(
+    control: Control, settings: Settings, clock: FakeClock, state: JobState
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    if state:
+        engine_says(control, StatusRow("a", state, generation=1, incarnation="i"))
+    (ensured,) = control.stop(["a"])
+    began = clock.monotonic()
+    (status,) = control.wait(["a"], {"a": ensured.generation}, 180)
+    assert (status.state, status.desired, clock.monotonic() - began) == ("STOPPED", "STOPPED", 0)
+
+
+def test_a_stop_waits_for_an_engine_that_lives(
+    control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    (ensured,) = control.stop(["a"])
+    clock.on_sleep = living_engine
+    (status,) = control.wait(["a"], {"a": ensured.generation}, 5)
+    assert status.reported_generation == 1
 
 
 def test_what_a_gone_engine_said_is_unknown(control: Control, settings: Settings) -> None:

@@ -10,6 +10,8 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime import versioning
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.runtime.views import progress_of
 from ds_dagster.settings import Settings
@@ -151,9 +153,13 @@ def test_one_that_fails_gives_up_and_the_old_one_serves(house: House) -> None:
     works(house)
     house.tick()
     assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "FAILED")]
+    with house.control.journal.write() as connection:
+        shapes = [Transition("v@2", house.clock.now(), "shape", "1", str(number)) for number in range(6)]
+        rows.add_transitions(connection, shapes)
     with pytest.raises(DsError) as refused:
         versions.wait_served("v", job, 1.0)
     assert refused.value.condition == "PROMOTION_GIVEN_UP"
+    assert "v__ds_v2" in refused.value.message, "the reason, whatever its history has since"
 
 
 def test_a_table_that_is_held_gives_up_with_its_reason(house: House) -> None:

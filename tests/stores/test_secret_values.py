@@ -62,6 +62,8 @@ def test_a_rotated_value_is_noticed(tmp_path: Path) -> None:
     assert book.changed({}) == ()
     path.write_text("two\n")
     assert book.changed({}) == ("s",)
+    assert book("s", "store pg") == "two"
+    assert book.changed({}) == ("s",), "what was read first is still used"
     path.unlink()
     assert book.changed({}) == (), "the next start says what is wrong"
 

@@ -142,17 +142,18 @@ class PropertyIndex:
         """
         values: dict[str, PropertyValue] = {}
         wrong: list[Diagnostic] = []
-        spans: dict[str, Span] = {}
+        first: dict[str, Property] = {}
         for item in written:
+            related: tuple[Span, ...] = ()
             try:
                 spec = self.allowed(item, place, kind)
                 name = item.name if spec.name.endswith("*") else spec.name
-                if name in values:
-                    raise error("PROPERTY_TWICE", span=item.span, name=item.name, same_as=name)
+                if name in first:
+                    related = (first[name].span,)
+                    raise error("PROPERTY_TWICE", span=item.span, name=item.name, same_as=first[name].name)
+                first[name] = item
                 values[name] = PropertyValue(convert(spec, item, place), secret=spec.secret, span=item.value_span)
-                spans[name] = item.span
             except DsError as problem:
-                related = (spans[spec.name],) if problem.condition == "PROPERTY_TWICE" and spec.name in spans else ()
                 wrong.append(replace(problem.diagnostic(), related=related))
         return Pulled(MappingProxyType(values), tuple(wrong))
 

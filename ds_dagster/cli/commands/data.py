@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 from sqlglot import exp
 
+from ds_dagster.catalog.reading.parts import NamesParts
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.cli.output import json_option, note, project_option, settings_of
-from ds_dagster.cli.record_output import ShownRecord, lines_of, shower
+from ds_dagster.cli.output import json_option, note, project_option, settings_of, visible
+from ds_dagster.cli.record_output import ShownRecord, is_part, lines_of, shower
 from ds_dagster.cli.results.file import SHAPES, ResultFile, shape_of
 from ds_dagster.cli.results.freshness import tell_freshness
 from ds_dagster.cli.results.question import Presentation, answer_select
@@ -27,6 +28,8 @@ from ds_dagster.runtime.connecting import resolver
 
 PARTITIONS = "topic.partitions"
 """The count of a topic's partitions among the facts of an entity."""
+PARTS_SHOWN = 20
+"""Names of shards in a message at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def _records(project: LoadedProject, place: _Place, wanted: _Wanted) -> Iterator
     show = shower(project, place.store, place.relation)
     admin = store_admin(project, place.store, resolver(project.settings, place.store))
     try:
-        _check_partition(admin, place.entity, wanted.partition)
+        if wanted.partition:
+            _check_partition(admin, place.entity, wanted.partition)
         records = records_of(
             admin,
             place.entity,
@@ -165,15 +169,20 @@ def _records(project: LoadedProject, place: _Place, wanted: _Wanted) -> Iterator
 
 
 def _check_partition(admin: StoreAdmin, entity: str, partition: str) -> None:
-    """A topic's partitions are numbers; the shards of a stream have any names.
+    """A topic's partitions are numbers; the shards of a stream have names.
 
     Raises:
         UserError: PRINT_PARTITION_UNKNOWN.
     """
-    facts = admin.describe(entity) if partition else None
-    count = 0 if facts is None else facts.counts.get(PARTITIONS, 0)
-    if count and not (partition.isdecimal() and int(partition) < count):
-        raise error("PRINT_PARTITION_UNKNOWN", partition=partition, entity=entity, last=count - 1)
+    if isinstance(admin, NamesParts):
+        names, part = admin.parts(entity), "shard"
+        shown = ", ".join([*names[:PARTS_SHOWN], *(["…"] if len(names) > PARTS_SHOWN else [])])
+    else:
+        facts, part = admin.describe(entity), "partition"
+        names = [str(number) for number in range(0 if facts is None else facts.counts.get(PARTITIONS, 0))]
+        shown = f"0 to {len(names) - 1}"
+    if names and not any(is_part(name, partition) for name in names):
+        raise error("PRINT_PARTITION_UNKNOWN", part=part, partition=partition, entity=entity, parts=shown)
 
 
 def _show(record: ShownRecord, line: str | None) -> None:
@@ -204,7 +213,7 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
         if as_json:
             click.echo(line({"relation": table_name(relation), "key": key, "value": row}))
         else:
-            click.echo(f"{line(key) if key else 'null'} | {line(row)}")
+            click.echo(visible(f"{line(key) if key else 'null'} | {line(row)}"))
     tell_freshness(project, question.relations)
     return 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, visible
 from ds_dagster.project.load import load_project
 
 DIFFERS = 2
@@ -33,7 +33,7 @@ def diff_command(relation: str, version: int | None, exit_code: bool, project: P
         emit_json(document(result))
     else:
         for sample in result.samples:
-            click.echo(sample_text(sample))
+            click.echo(visible(sample_text(sample)))
         for name, count in result.columns.items():
             note(f"column {name} differs in {count} rows")
         for label, names in (("only in the new version", result.new_columns), ("no longer", result.lost_columns)):

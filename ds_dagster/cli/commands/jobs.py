@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
+from ds_dagster.cli.converging import HALTED, REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
 from ds_dagster.cli.output import (
+    LAYOUT,
     clock,
     emit_json,
     json_option,
@@ -17,6 +18,7 @@ from ds_dagster.cli.output import (
     project_option,
     settings_of,
     table,
+    visible,
 )
 from ds_dagster.cli.slots import drop, left_over
 from ds_dagster.errors import DsError, error
@@ -121,10 +123,14 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
     path = control.log_path(query) if query is not None else control.places.engine_log
     for line in tail_lines(path, lines):
-        click.echo(line)
+        _show_line(line)
     if follow:
-        follow_file(path, click.echo)
+        follow_file(path, _show_line)
     return 0
+
+
+def _show_line(line: str) -> None:
+    click.echo(visible(line, keep=LAYOUT))
 
 
 @click.command("stop")
@@ -133,7 +139,11 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
 @project_option
 @json_option
 def stop_command(queries: tuple[str, ...], everything: bool, project: Path | None, as_json: bool) -> int:
-    """Stop queries after their batch; they stay stopped until `ds apply` or Dagster starts them."""
+    """Stop queries after their batch; they stay stopped until `ds apply` or Dagster starts them.
+
+    Waits until they have stopped, three minutes at most; exits 1 if one has not. Without an engine there is nothing to
+    wait for.
+    """
     control = Control.open(settings_of(project, quiet=as_json))
     names_there = [status.name for status in control.statuses()]
     names = names_there if everything else list(queries)
@@ -142,14 +152,21 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
     for name in names:
         if name not in names_there:
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, names_there))
+    is_running = any(engine.state != "GONE" for engine in control.engines())
     if not as_json:
-        note(f"stopping {', '.join(names)}; each ends its batch first" if names else "there are no queries to stop")
+        how = "each ends its batch first" if is_running else "no engine runs, so none of them does"
+        note(f"stopping {', '.join(names)}; {how}" if names else "there are no queries to stop")
     ensured = control.stop(names, requested_by=REQUESTED_BY)
     on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
-    control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS, on_change)
+    statuses = control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS, on_change)
+    late = [status for status in statuses if status.state not in HALTED]
     if as_json:
-        emit_json([asdict(e) for e in ensured])
-    return 0
+        states = {status.name: status.state for status in statuses}
+        emit_json([{**asdict(e), "state": states[e.name]} for e in ensured])
+    else:
+        for status in late:
+            note(f"{status.name} is still {status.state}: {status.message or 'its batch has not ended'}")
+    return 1 if late else 0
 
 
 def _act(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, visible
+from ds_dagster.cli.results.file import write_result
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals.history import note_in_history
@@ -70,7 +71,7 @@ def redrive_command(
     if repaired is not None:
         selected = repairs(repaired, selected, relation)
     if export is not None:
-        export.write_text("".join(f"{to_line(entry)}\n" for entry in selected), encoding="utf-8")
+        write_result(export, "".join(f"{to_line(entry)}\n" for entry in selected).encode())
         note(f"{len(selected)} entries written to {export}; edit them, then `ds redrive {relation} --from {export}`")
         _note_others(contents)
         return 0
@@ -106,7 +107,8 @@ def _report(target: Relation, outcome: Redriven, contents: Entries, dry_run: boo
         emit_json({**counts, **others, "hindrances": refusals})
         return
     for entry in outcome.sent[:SHOWN]:
-        click.echo(f"{entry.partition}/{entry.position}  {entry.query}  {entry.reason}{'  repaired' * entry.repaired}")
+        place = f"{entry.partition}/{entry.position}  {entry.query}"
+        click.echo(f"{place}  {visible(entry.reason)}{'  repaired' * entry.repaired}")
     verb = "would be sent" if dry_run else "sent"
     note(f"{len(outcome.sent)} records {verb} into {target.entity}, {len(outcome.before)} had been sent before")
     for problem in outcome.hindrances:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.cli.output import LAYOUT, emit_json, json_option, note, project_option, settings_of, visible
 from ds_dagster.errors import error
 
 if TYPE_CHECKING:
@@ -97,4 +97,5 @@ def _show(result: CaseResult, root: Path) -> None:
     for written in result.written:
         click.echo(f"     wrote {shown_path(written, root)}")
     if not result.ok:
-        click.echo("     " + failure_text(result).partition("\n")[2].replace("\n", "\n     "))
+        reason = visible(failure_text(result).partition("\n")[2], keep=LAYOUT)
+        click.echo("     " + reason.replace("\n", "\n     "))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ds_dagster.cli.output import json_text, note
+from ds_dagster.cli.output import json_text, note, visible
 from ds_dagster.cli.results.file import ROW_BY_ROW, growing, write_result
 from ds_dagster.cli.results.freshness import tell_freshness
 from ds_dagster.cli.results.pager import show_text
@@ -193,4 +193,5 @@ def _signed(row: Row) -> None:
 
     operation = row.get(OPERATION)
     values = {name: value for name, value in row.items() if name != OPERATION}
-    click.echo(f"{'-' if operation == 'delete' else '+'} {line(values)}" if operation else line(values))
+    sign = ("- " if operation == "delete" else "+ ") if operation else ""
+    click.echo(sign + visible(line(values)))

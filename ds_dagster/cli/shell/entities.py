@@ -12,7 +12,7 @@ from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperat
 from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.cli.output import parsed
+from ds_dagster.cli.output import parsed, visible
 from ds_dagster.cli.record_output import lines_of, shower
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import DsError, ProjectError, error
@@ -120,7 +120,7 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
         if not operations.follows:
             for record in operations.sample(path, statement.limit or ROWS_SHOWN):
                 text = (record.value or b"null").decode()
-                session.output.line({"kind": "ROW", "value": parsed(text)}, text)
+                session.output.line({"kind": "ROW", "value": parsed(text)}, visible(text))
             return
         described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
     with until_interrupted():

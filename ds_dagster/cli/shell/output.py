@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from ds_dagster.cli.output import jsonable, note, show_diagnostics, table, table_text
+from ds_dagster.cli.output import LAYOUT, jsonable, note, show_diagnostics, table, table_text, visible
 from ds_dagster.cli.results.pager import show_text
 from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.json_text import to_json
 from ds_dagster.questions.values import cell
 
 Rows = Iterable[Mapping[str, Any]]
@@ -52,7 +52,7 @@ class SqlOutput:
         plain = {name: value for name, value in values.items() if not _is_table(value)}
         width = max(map(len, plain), default=0)
         for name, value in plain.items():
-            click.echo(f"{name.ljust(width)}  {_cell(value)}")
+            click.echo(visible(f"{name.ljust(width)}  {_cell(value)}", keep=LAYOUT))
         for name, value in values.items():
             if _is_table(value):
                 click.echo(f"\n{name}:")
@@ -90,7 +90,7 @@ class SqlOutput:
 
     @staticmethod
     def _line(value: Mapping[str, Any]) -> None:
-        click.echo(json.dumps(value, default=jsonable, ensure_ascii=False, separators=(",", ":")))
+        click.echo(to_json(value, default=jsonable, separators=(",", ":")))
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

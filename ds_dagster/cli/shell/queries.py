@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ds_dagster.cli.converging import HALTED
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
@@ -13,7 +14,7 @@ from ds_dagster.sql.statements import Interactive
 
 WAIT_SECONDS = 180.0
 REQUESTED_BY = "ds sql"
-SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING", "FINISHED")}
+SETTLED = {"terminate": HALTED, "restart": ("RUNNING", "FINISHED")}
 """States a query is waited for."""
 
 
@@ -39,7 +40,7 @@ def select(session: Session, statement: Interactive) -> None:
 
 
 def _follow(session: Session, question: Any) -> None:
-    from ds_dagster.cli.output import note
+    from ds_dagster.cli.output import note, visible
     from ds_dagster.cli.results.watching import until_interrupted
     from ds_dagster.questions.following import OPERATION, follow
     from ds_dagster.questions.values import line
@@ -49,7 +50,7 @@ def _follow(session: Session, question: Any) -> None:
             operation = row.pop(OPERATION, None)
             sign = {"delete": "- ", "upsert": "+ "}.get(str(operation), "")
             marks = {"operation": operation} if operation else {}
-            session.output.line({"kind": "ROW", **marks, "row": row}, sign + line(row))
+            session.output.line({"kind": "ROW", **marks, "row": row}, sign + visible(line(row)))
 
 
 def control_query(session: Session, statement: ControlQuery) -> None:

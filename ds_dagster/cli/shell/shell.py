@@ -38,7 +38,7 @@ LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS 
 DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
 CREATE | UPDATE | DROP ENTITY path;   INSERT INTO ENTITY path VALUE('{"json": 1}');   GENERATE COLUMNS ENTITY path;
 TERMINATE | RESTART QUERY name;   USE DATABASE | SCHEMA | STORE name;   DESCRIBE CREATE …;
-\\timing shows how long each takes, or no longer.
+\\timing [on | off] shows how long each takes, or no longer.
 A statement ends with ;   Ctrl-C gives it up or ends what runs, Ctrl-D or exit leaves."""
 WORDS: tuple[str, ...] = (
     "LIST", "SHOW", "DESCRIBE", "PRINT", "SELECT", "CREATE", "UPDATE", "DROP", "INSERT INTO ENTITY", "GENERATE COLUMNS",
@@ -115,14 +115,19 @@ def run_shell(session: Session) -> int:
         if word in HELP:
             note(HELP_TEXT)
             continue
-        if word == TIMING:
-            session.is_timed = not session.is_timed
+        if (is_timed := timing_after(word, session.is_timed)) is not None:
+            session.is_timed = is_timed
             note(f"timing is {'on' if session.is_timed else 'off'}")
             continue
         try:
             run_text(session, "<input>", as_statement(text))
         except KeyboardInterrupt:
             continue
+
+
+def timing_after(word: str, is_timed: bool) -> bool | None:
+    """Whether times are shown after ``\\timing``, ``\\timing on`` or ``\\timing off``; None for any other text."""
+    return {TIMING: not is_timed, f"{TIMING} on": True, f"{TIMING} off": False}.get(" ".join(word.split()))
 
 
 def as_statement(text: str) -> str:
@@ -162,6 +167,10 @@ class _CarefulHistory(FileHistory):
             super().store_string(string)
 
 
+def _is_command(text: str) -> bool:
+    return timing_after(text.strip().lower(), False) is not None or as_statement(text) != text
+
+
 def _keys() -> KeyBindings:
     bindings = KeyBindings()
 
@@ -169,7 +178,7 @@ def _keys() -> KeyBindings:
     def _enter(event: KeyPressEvent) -> None:
         """Execute complete statements, else begin a new line."""
         text = event.current_buffer.text
-        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP, TIMING) or as_statement(text) != text:
+        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP) or _is_command(text):
             event.current_buffer.validate_and_handle()
         else:
             event.current_buffer.insert_text("\n")

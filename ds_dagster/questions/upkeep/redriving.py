@@ -7,7 +7,6 @@ anything is sent.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -23,6 +22,7 @@ from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, store_admin
+from ds_dagster.questions.json_records import Json, read_object
 from ds_dagster.questions.upkeep.doubling import late_for, takers
 from ds_dagster.questions.upkeep.left_out import LeftOut, logs_of, readers_of
 from ds_dagster.questions.upkeep.noted_puts import ByNotes
@@ -97,7 +97,7 @@ def _written(part: bytes | None) -> object:
 
 
 def repairs(file: Path, known_entries: Sequence[LeftOut], relation: str) -> tuple[LeftOut, ...]:
-    """The entries of a file, with key and value as they are there; blank lines do not count.
+    """The entries of a file, with key and value as they are there, to the last digit; blank lines do not count.
 
     Args:
         file: lines of :func:`to_line`, some removed, keys and values changed.
@@ -109,14 +109,14 @@ def repairs(file: Path, known_entries: Sequence[LeftOut], relation: str) -> tupl
     """
     by_id = {entry.id: entry for entry in known_entries}
     repaired: dict[str, LeftOut] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            id_ = "/".join(str(row[name]) for name in PLACE)
+            row = read_object(line).members
+            id_ = "/".join(str(json.loads(row[name].text)) for name in PLACE)
             key, value = _bytes(row["key"]), _bytes(row["value"])
-        except (ValueError, KeyError, TypeError, binascii.Error) as problem:
+        except (ValueError, KeyError, TypeError) as problem:
             raise _invalid(file, number, relation, f"{type(problem).__name__}: {problem}") from problem
         if id_ not in by_id or id_ in repaired:
             reason = "its record is there twice" if id_ in repaired else "no log of the relation has its record"
@@ -130,13 +130,19 @@ def _invalid(file: Path, line: int, relation: str, reason: str) -> Exception:
     return error("REDRIVE_FILE_INVALID", file=str(file), line=line, reason=reason, relation=relation)
 
 
-def _bytes(written: object) -> bytes | None:
-    """Text, ``{"base64": …}``, or a JSON object or array as its text."""
-    if written is None or isinstance(written, str):
-        return None if written is None else written.encode()
-    if isinstance(written, dict) and set(written) == {"base64"}:
-        return base64.b64decode(written["base64"], validate=True)
-    return json.dumps(written, ensure_ascii=False).encode()
+def _bytes(written: Json) -> bytes | None:
+    """Text, ``{"base64": …}``, or other JSON as it is written.
+
+    Raises:
+        ValueError: it is not valid base64, or half a character.
+    """
+    if written.kind == "null":
+        return None
+    if written.kind == "string":
+        return str(json.loads(written.text)).encode()
+    if set(written.members) == {"base64"}:
+        return base64.b64decode(json.loads(written.members["base64"].text), validate=True)
+    return written.text.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,11 @@ def add_transitions(connection: Connection, added: Sequence[Transition]) -> None
         connection.execute(insert(schema.TRANSITIONS), [values(transition) for transition in added])
 
 
-def transitions(connection: Connection, name: str, limit: int) -> Sequence[Transition]:
-    """History of a job, newest first."""
+def transitions(connection: Connection, name: str, limit: int, kind: str = "") -> Sequence[Transition]:
+    """History of a job, newest first; with ``kind`` only what is of it."""
     table = schema.TRANSITIONS
     query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(limit)
+    query = query.where(table.c.kind == kind) if kind else query
     return tuple(record(Transition, row) for row in connection.execute(query))
 
 

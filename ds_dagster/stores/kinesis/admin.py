@@ -91,6 +91,11 @@ class KinesisAdmin:
             identity="" if created is None else f"{created.timestamp():.3f}",
         )
 
+    def parts(self, entity: str) -> Sequence[str]:
+        """See ``catalog.reading.parts.NamesParts``."""
+        there = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
+        return [shard["ShardId"] for shard in there]
+
     def ensure(self, plan: EntityPlan) -> EntityFacts:
         """Make sure a stream exists with these shards and is active.
 
@@ -266,9 +271,9 @@ class KinesisAdmin:
             client.close()
         self._made = {}
 
-    def _client(self, retries: int = ATTEMPTS) -> Any:
-        """A client that tries a failed call so often again."""
-        if retries not in self._made:
+    def _client(self, attempts: int = ATTEMPTS) -> Any:
+        """A client that makes a call so often at most."""
+        if attempts not in self._made:
             try:
                 from botocore.config import Config
             except ImportError as problem:
@@ -276,10 +281,10 @@ class KinesisAdmin:
             config = Config(
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
-                retries={"max_attempts": retries, "mode": "standard"},
+                retries={"total_max_attempts": attempts, "mode": "standard"},
             )
-            self._made[retries] = aws_client("kinesis", {**self._settings, "config": config})
-        return self._made[retries]
+            self._made[attempts] = aws_client("kinesis", {**self._settings, "config": config})
+        return self._made[attempts]
 
     def _call(self, action: str, method: str, **arguments: object) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError

@@ -37,7 +37,7 @@ def put(admin: KinesisAdmin, stream: str, records: Sequence[RepairedRecord]) -> 
     entries = [{"Data": record.value or b"", "PartitionKey": (record.key or b"").decode()} for record in records]
     action = f"send records into {stream} again"
     try:
-        answer = admin._client(retries=0).put_records(StreamName=stream, Records=entries)
+        answer = admin._client(attempts=1).put_records(StreamName=stream, Records=entries)
     except ClientError as problem:
         is_known = problem.response["ResponseMetadata"]["HTTPStatusCode"] < SERVER_FAULT
         is_for_now = problem.response["Error"]["Code"] in THROTTLING

@@ -56,6 +56,12 @@ def test_records_are_exported_repaired_and_sent_once(ds: Ds, logs: Broker, tmp_p
     assert (again.json["sent"], again.json["sent_before"]) == ([], 2)
 
 
+def test_a_file_that_cannot_be_written_is_named(ds: Ds, logs: Broker, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = ds("redrive", "texts", "--export", str(tmp_path / "file" / "repairs.jsonl"))
+    assert (outcome.code, "[RESULT_FILE_UNWRITABLE]" in outcome.err) == (1, True)
+
+
 def test_records_that_another_query_took_need_consent(ds: Ds, logs: Broker, project: Path) -> None:
     with (project / "sql" / "all.sql").open("a") as sql:
         sql.write("CREATE STREAM others AS SELECT id FROM texts;")

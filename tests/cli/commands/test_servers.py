@@ -134,6 +134,7 @@ def test_print_json_has_one_object_per_record(ds) -> None:
         (("print", "nothing"), "ENTITY_UNKNOWN"),
         (("print", "nothing", "--store", "MSK", "--limit", "1"), "ENTITY_ABSENT"),
         (("print", "clicks", "--partition", "99"), "PRINT_PARTITION_UNKNOWN"),
+        (("print", "users", "--shard", "99"), "PRINT_PARTITION_UNKNOWN"),
         (("print", "url_visits", "--key", "a"), "PRINT_OPTION_OF_RECORDS"),
         (("print", "clicks", "--store", "nostore"), "UNKNOWN_STORE"),
         (("print", "desktop_clicks", "--limit", "1"), "ENTITY_ABSENT"),

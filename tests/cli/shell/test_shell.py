@@ -20,7 +20,7 @@ from prompt_toolkit.document import Document
 
 from ds_dagster.cli.shell.output import SqlOutput
 from ds_dagster.cli.shell.session import Session
-from ds_dagster.cli.shell.shell import SqlCompleter, as_statement
+from ds_dagster.cli.shell.shell import SqlCompleter, as_statement, timing_after
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import is_complete
 
@@ -98,6 +98,8 @@ def test_a_statement_over_lines_completion_and_history(terminal: Terminal, proje
     terminal.wait_for(r"timing is on")
     terminal.send("SELECT 1 AS n;\r")
     terminal.wait_for(r"time: [\d.,]+ ms")
+    terminal.send("\\timing off\r")
+    terminal.wait_for(r"timing is off")
     terminal.send("exit\r")
     assert terminal.process.wait(SECONDS) == 0
     history = (project / ".ds" / "sql_history").read_text(encoding="utf-8")
@@ -153,6 +155,14 @@ def test_what_is_offered(project: Path, text: str, expected: str) -> None:
 )
 def test_when_enter_executes(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_timing_is_switched_or_set(is_timed: bool) -> None:
+    assert timing_after("\\timing", is_timed) is not is_timed
+    assert timing_after("\\timing on", is_timed) is True
+    assert timing_after("\\timing  off", is_timed) is False
+    assert timing_after("\\timing maybe", is_timed) is None
 
 
 @pytest.mark.parametrize(

@@ -138,14 +138,40 @@ def test_a_file_of_repairs_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (repaired.value, repaired.repaired, repaired.id) == (b'{"id": 1, "amount": 2}', True, ENTRY.id)
 
 
+@pytest.mark.parametrize("value", ['{"a":"x\u2028y\x85z"}', '{"a":"x\x0c\x1c\ry"}', "", "ü"])
+def test_what_was_exported_is_read_back(value: str, tmp_path: Path) -> None:
+    """Whatever characters end a line elsewhere."""
+    entry, file = replace(ENTRY, key=value.encode(), value=value.encode()), tmp_path / "repairs.jsonl"
+    file.write_bytes(f"{to_line(entry)}\n{to_line(replace(entry, position='9'))}\n".encode())
+    assert repairs(file, [entry, replace(entry, position="9")], "orders") == (entry, replace(entry, position="9"))
+
+
+def test_numbers_of_a_repaired_object_keep_their_digits(tmp_path: Path) -> None:
+    value, file = '{"amount": 12345678901234567890.125, "rate": 1.10, "most": 1e400}', tmp_path / "repairs.jsonl"
+    line = to_line(replace(ENTRY, value=b"?")).replace('"value": "?"', f'"value": {value}')
+    file.write_text(f"\ufeff{line}\r\n", encoding="utf-8")
+    (repaired,) = repairs(file, [ENTRY], "orders")
+    assert repaired.value == value.encode()
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "repairs.jsonl"
+    file.write_bytes(to_line(ENTRY).encode("utf-16"))
+    with pytest.raises(DsError, match="REDRIVE_FILE_INVALID"):
+        repairs(file, [ENTRY], "orders")
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (["no JSON"], "JSONDecodeError"),
-        (["[]"], "TypeError"),
+        (["no JSON"], "not valid JSON"),
+        (["[]"], "not a JSON object"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "offset": "99"})], "no log of the relation"),
         ([to_line(ENTRY), to_line(ENTRY)], "there twice"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "value": {"base64": "?"}})], "Error"),
+        ([json.dumps({**json.loads(to_line(ENTRY)), "value": {"base64": 5}})], "Error"),
+        ([json.dumps({**json.loads(to_line(ENTRY)), "value": "\ud800"})], "surrogates"),
+        ([json.dumps({**json.loads(to_line(ENTRY)), "value": {"n": float("nan")}})], "not valid JSON"),
     ],
 )
 def test_wrong_lines_are_refused_by_number(lines: list[str], reason: str, tmp_path: Path) -> None:

@@ -212,6 +212,19 @@ def test_wrong_store(properties: str, condition: str, told: str, tmp_path: Path)
     assert any(told in f"{one.message} {one.hint}" for one in found), [one.text() for one in found]
 
 
+@pytest.mark.parametrize(
+    "names", [("topic.partitions", "kafka.partitions"), ("kafka.partitions", "topic.partitions"), ("entity", "topic")]
+)
+def test_two_names_of_one_property_are_both_told(names: tuple[str, str], tmp_path: Path) -> None:
+    """As they are written; the first one is shown, too, also where its value is wrong."""
+    properties = ", ".join(f"'{name}' = '?'" for name in names)
+    sql = f"CREATE STORE k WITH ('type'=KAFKA,'uris'='a:1'); CREATE STREAM s (a BIGINT) WITH ({properties});"
+    (found,) = [one for one in compiled(tmp_path, sql).errors if one.condition == "PROPERTY_TWICE"]
+    assert found.message == f"{names[1]} and {names[0]} are two names of one property"
+    (first,) = found.related
+    assert sql[first.column - 1 :].startswith(f"'{names[0]}'")
+
+
 # --- relations --------------------------------------------------------------------------------------------------------
 
 STORE = f"""{REGISTRY} CREATE STORE k WITH ('type'=KAFKA,'uris'='a:1','schema_registry.name'=reg);

@@ -12,17 +12,17 @@ import org.apache.spark.sql.streaming.TimeMode;
  * With one such a row is one whose state was forgotten, and is left out. Spark forgets by the time of a batch, which
  * stands in the checkpoint, so that a replayed batch sees the same state.
  */
-record Expiry(long millis) implements Serializable {
-  boolean isSet() {
+public record Expiry(long millis) implements Serializable {
+  public boolean isSet() {
     return millis > 0;
   }
 
-  TTLConfig config() {
+  public TTLConfig config() {
     return isSet() ? new TTLConfig(Duration.ofMillis(millis)) : TTLConfig.NONE();
   }
 
   /** Only an operator in processing time may forget. */
-  TimeMode timeMode() {
+  public TimeMode timeMode() {
     return isSet() ? TimeMode.ProcessingTime() : TimeMode.None();
   }
 }

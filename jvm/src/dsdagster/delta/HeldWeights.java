@@ -11,7 +11,7 @@ import java.util.function.Function;
  * Few weights, in memory while their key is looked at and else part of the key's own value: one read and one write of
  * the state store for all of them.
  */
-final class HeldWeights<K> implements Weights<K> {
+public final class HeldWeights<K> implements Weights<K> {
   private static final class Held {
     private final byte[] packed;
     private long weight;
@@ -31,12 +31,12 @@ final class HeldWeights<K> implements Weights<K> {
   private long size = Integer.BYTES;
 
   /** Without any. */
-  HeldWeights(Function<K, byte[]> pack) {
+  public HeldWeights(Function<K, byte[]> pack) {
     this.pack = pack;
   }
 
   /** Reads what {@link #put} wrote; {@code unpack} is the inverse of {@code pack}. */
-  static <K> HeldWeights<K> get(ByteBuffer in, Function<K, byte[]> pack, Function<byte[], K> unpack) {
+  public static <K> HeldWeights<K> get(ByteBuffer in, Function<K, byte[]> pack, Function<byte[], K> unpack) {
     HeldWeights<K> found = new HeldWeights<>(pack);
     for (int left = in.getInt(); left > 0; left--) {
       byte[] packed = Layout.get(in);
@@ -46,11 +46,11 @@ final class HeldWeights<K> implements Weights<K> {
   }
 
   /** Bytes that {@link #put} takes. */
-  long encodedSize() {
+  public long encodedSize() {
     return size;
   }
 
-  void put(ByteBuffer out) {
+  public void put(ByteBuffer out) {
     out.putInt(held.size());
     for (Held one : held.values()) {
       Layout.put(out, one.packed);
@@ -99,7 +99,7 @@ final class HeldWeights<K> implements Weights<K> {
   }
 
   /** Moves all of them to others. */
-  void moveTo(Weights<K> others) {
+  public void moveTo(Weights<K> others) {
     held.forEach((thing, one) -> others.set(thing, one.weight));
     held.clear();
     size = Integer.BYTES;

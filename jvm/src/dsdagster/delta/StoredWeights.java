@@ -8,7 +8,7 @@ import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Weights that are each a value of the state store. */
-final class StoredWeights<K, S> implements Weights<K> {
+public final class StoredWeights<K, S> implements Weights<K> {
   private final MapState<S, Long> stored;
   private final Function<K, S> write;
   private final Function<S, K> read;
@@ -17,7 +17,7 @@ final class StoredWeights<K, S> implements Weights<K> {
    * @param write what stands for a thing in the state store
    * @param read the inverse
    */
-  StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read) {
+  public StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read) {
     this.stored = stored;
     this.write = write;
     this.read = read;

@@ -10,11 +10,11 @@ import scala.collection.Iterator;
 import scala.collection.Seq;
 
 /** Values as Spark hands them to operators: a total order, and keys of hash maps. */
-final class Values {
+public final class Values {
   private Values() {}
 
   /** Something equal exactly when the values are; {@link #value} is its inverse. */
-  static Object key(Object value) {
+  public static Object key(Object value) {
     if (value instanceof Row row) {
       return new Parts(keys(row.toSeq()), row);
     }
@@ -24,7 +24,7 @@ final class Values {
     return value instanceof byte[] bytes ? ByteBuffer.wrap(bytes) : value;
   }
 
-  static Object value(Object key) {
+  public static Object value(Object key) {
     if (key instanceof Parts parts) {
       return parts.whole();
     }
@@ -53,13 +53,13 @@ final class Values {
     }
   }
 
-  static Row row(Object key) {
+  public static Row row(Object key) {
     return RowFactory.create(value(key));
   }
 
   /** Nulls first, texts by code point, bytes unsigned, arrays and structs by their parts, as Spark orders them. */
   @SuppressWarnings({"unchecked", "rawtypes"})
-  static int compare(Object left, Object right) {
+  public static int compare(Object left, Object right) {
     if (left == null || right == null) {
       return left == right ? 0 : left == null ? -1 : 1;
     }

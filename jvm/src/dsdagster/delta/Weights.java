@@ -8,7 +8,7 @@ import java.util.Map;
  *
  * @param <K> what is counted, with an identity of its own
  */
-interface Weights<K> {
+public interface Weights<K> {
   /** Zero for what is not there. */
   long get(K thing);
 

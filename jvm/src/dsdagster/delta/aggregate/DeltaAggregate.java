@@ -1,6 +1,7 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.Keyed;
+import dsdagster.delta.Expiry;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;

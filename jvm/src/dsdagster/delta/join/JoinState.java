@@ -1,6 +1,10 @@
-package dsdagster.delta;
+package dsdagster.delta.join;
 
 import dsdagster.Layout;
+import dsdagster.delta.Expiry;
+import dsdagster.delta.HeldWeights;
+import dsdagster.delta.StoredWeights;
+import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
 import java.nio.ByteBuffer;
 import java.util.Iterator;

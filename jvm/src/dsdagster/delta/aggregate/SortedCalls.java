@@ -1,5 +1,7 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
+import dsdagster.delta.Expiry;
+import dsdagster.delta.rank.SortKey;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;

@@ -1,6 +1,11 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.Expressions;
+import dsdagster.delta.Expiry;
+import dsdagster.delta.HeldWeights;
+import dsdagster.delta.StoredWeights;
+import dsdagster.delta.Values;
+import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

@@ -1,5 +1,7 @@
-package dsdagster.delta;
+package dsdagster.delta.over;
 
+import dsdagster.delta.Values;
+import dsdagster.delta.aggregate.Call;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
 import java.util.function.Function;

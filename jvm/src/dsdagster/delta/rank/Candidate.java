@@ -1,4 +1,4 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
 import org.apache.spark.sql.Row;
 

@@ -1,6 +1,9 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.Expressions;
+import dsdagster.delta.Expiry;
+import dsdagster.delta.rank.Ranking;
+import dsdagster.delta.rank.SortKey;
 import java.util.List;
 import java.util.function.BiPredicate;
 import java.util.function.Function;

@@ -1,7 +1,10 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.Keyed;
 import dsdagster.OperatorFault;
+import dsdagster.delta.Expiry;
+import dsdagster.delta.Values;
+import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -1,5 +1,6 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
+import dsdagster.delta.Values;
 import java.io.Serializable;
 import java.math.BigDecimal;
 import java.math.BigInteger;
@@ -38,20 +39,20 @@ import org.apache.spark.sql.types.TimestampType;
  * a digest of all of them. Keys whose begins differ are in the order of their values; those with one begin are in any
  * order.
  */
-final class SortKey implements Serializable {
+public final class SortKey implements Serializable {
   private static final long serialVersionUID = 1L;
 
   /** Numbers that hold the begin of the values, and the digest. */
   private static final int BEGIN = 4;
   private static final int DIGEST = 2;
   private static final int BYTES = BEGIN * Long.BYTES;
-  static final StructType TYPE = type();
+  public static final StructType TYPE = type();
 
   private final ArrayList<DataType> types;
   private final ArrayList<Ranking.Term> terms;
 
   /** @param terms how the value of each type is sorted */
-  SortKey(List<DataType> types, List<Ranking.Term> terms) {
+  public SortKey(List<DataType> types, List<Ranking.Term> terms) {
     this.types = new ArrayList<>(types);
     this.terms = new ArrayList<>(terms);
   }
@@ -65,13 +66,13 @@ final class SortKey implements Serializable {
   }
 
   /** Whether keys say anything of the order of such values. */
-  static boolean isOrdered(DataType type) {
+  public static boolean isOrdered(DataType type) {
     boolean begins = type instanceof StructType struct && struct.size() > 0 && isOrdered(struct.fields()[0].dataType());
     return begins || isExact(type) || type instanceof StringType || type instanceof BinaryType;
   }
 
   /** Whether different values have different begins. */
-  static boolean isExact(DataType type) {
+  public static boolean isExact(DataType type) {
     return type instanceof NumericType || type instanceof BooleanType || type instanceof DateType
         || type instanceof TimestampType || type instanceof TimestampNTZType;
   }
@@ -81,7 +82,7 @@ final class SortKey implements Serializable {
    *
    * @param identity different for keys that have to differ though their values begin alike; null where none do
    */
-  Row of(Row values, byte[] identity) {
+  public Row of(Row values, byte[] identity) {
     ByteBuffer begin = ByteBuffer.allocate(BYTES);
     boolean goesOn = true;
     for (int i = 0; i < types.size() && goesOn; i++) {
@@ -101,7 +102,7 @@ final class SortKey implements Serializable {
   }
 
   /** Whether two keys begin alike, so that their order says nothing. */
-  static boolean beginAlike(Row left, Row right) {
+  public static boolean beginAlike(Row left, Row right) {
     for (int i = 0; i < BEGIN; i++) {
       if (left.getLong(i) != right.getLong(i)) {
         return false;

@@ -1,10 +1,11 @@
-package dsdagster.delta;
+package dsdagster.delta.join;
 
 import static org.apache.spark.sql.functions.lit;
 import static org.apache.spark.sql.functions.when;
 
 import dsdagster.Expressions;
 import dsdagster.Keyed;
+import dsdagster.delta.Expiry;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -1,4 +1,4 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.OperatorFault;
 import java.io.DataInput;
@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.LongType;
  * beside the sum. Whole numbers are added as such and go into the decimal sum only when they leave their range, and
  * when the sum is asked for.
  */
-final class Total {
+public final class Total {
   private static final MathContext DIGITS = MathContext.DECIMAL128;
   private static final BigDecimal SMALLEST_LONG = BigDecimal.valueOf(Long.MIN_VALUE);
   private static final BigDecimal LARGEST_LONG = BigDecimal.valueOf(Long.MAX_VALUE);
@@ -33,7 +33,7 @@ final class Total {
   private long lowest;
 
   /** Adds a value that is not null {@code weight} times, or takes it back. */
-  void add(Call.Function function, Object value, long weight) {
+  public void add(Call.Function function, Object value, long weight) {
     count += weight;
     if (function == Call.Function.COUNT) {
       return;
@@ -100,7 +100,7 @@ final class Total {
   }
 
   /** The result in the call's type; null without values. Where rows are forgotten, more may go than came. */
-  Object result(Call call) {
+  public Object result(Call call) {
     if (call.function() == Call.Function.COUNT) {
       return Math.max(count, 0);
     }
@@ -158,7 +158,7 @@ final class Total {
     return value.doubleValue();
   }
 
-  void write(DataOutput out, Call call) throws IOException {
+  public void write(DataOutput out, Call call) throws IOException {
     out.writeLong(count);
     if (call.function() == Call.Function.COUNT) {
       return;
@@ -176,7 +176,7 @@ final class Total {
     }
   }
 
-  static Total read(DataInput in, Call call) throws IOException {
+  public static Total read(DataInput in, Call call) throws IOException {
     Total found = new Total();
     found.count = in.readLong();
     if (call.function() == Call.Function.COUNT) {

@@ -1,4 +1,4 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
 import java.util.ArrayList;
 import java.util.Iterator;

@@ -1,9 +1,10 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.OperatorFault;
+import dsdagster.delta.Values;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -19,7 +20,7 @@ import org.apache.spark.sql.Row;
  * <p>Rule: rows that are equal in ORDER BY are told apart by their bytes, so that the same rows have the same numbers
  * however they came.
  */
-final class Ranking implements Comparator<Candidate>, Serializable {
+public final class Ranking implements Comparator<Candidate>, Serializable {
   private static final long serialVersionUID = 1L;
 
   /** What numbers a row: its place, the place of the first of its equals, or how many different ones go before. */
@@ -30,7 +31,7 @@ final class Ranking implements Comparator<Candidate>, Serializable {
   }
 
   /** One term of ORDER BY. */
-  record Term(boolean descending, boolean nullsFirst) implements Serializable {}
+  public record Term(boolean descending, boolean nullsFirst) implements Serializable {}
 
   /** A row that counts, its number, and how many copies of it have that number. */
   record Shown(Candidate candidate, long rank, long copies) {}

@@ -1,6 +1,9 @@
-package dsdagster.delta;
+package dsdagster.delta.join;
 
 import dsdagster.OperatorFault;
+import dsdagster.delta.Expiry;
+import dsdagster.delta.Packed;
+import dsdagster.delta.Weights;
 import dsdagster.state.Parts;
 import java.nio.ByteBuffer;
 import java.util.Collections;

@@ -1,7 +1,8 @@
-package dsdagster.delta;
+package dsdagster.delta.over;
 
 import dsdagster.Layout;
 import dsdagster.OperatorFault;
+import dsdagster.delta.aggregate.Total;
 import dsdagster.state.Buckets;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;

@@ -1,4 +1,4 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -17,9 +17,9 @@ import org.apache.spark.sql.types.DataType;
  * @param distinct each value counts once
  * @param type of the result
  */
-record Call(Function function, int argument, boolean distinct, DataType type) implements Serializable {
+public record Call(Function function, int argument, boolean distinct, DataType type) implements Serializable {
   /** An aggregate's computation over the values of its argument that are not null. */
-  enum Function {
+  public enum Function {
     COUNT,
     SUM,
     AVG,
@@ -31,7 +31,7 @@ record Call(Function function, int argument, boolean distinct, DataType type) im
     STDDEV_SAMP,
     ARRAY_AGG;
 
-    boolean isExtreme() {
+    public boolean isExtreme() {
       return this == MIN || this == MAX;
     }
 

@@ -1,4 +1,6 @@
-package dsdagster.delta;
+package dsdagster.delta.join;
+
+import dsdagster.delta.Lonely;
 
 /** Which rows a join of changelogs shows. */
 enum JoinKind {

@@ -1,7 +1,8 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
 import dsdagster.Expressions;
 import dsdagster.Keyed;
+import dsdagster.delta.Expiry;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;

@@ -1,6 +1,7 @@
-package dsdagster.delta;
+package dsdagster.delta.aggregate;
 
 import dsdagster.OperatorFault;
+import dsdagster.delta.HeldWeights;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;

@@ -1,6 +1,7 @@
-package dsdagster.delta;
+package dsdagster.delta.rank;
 
 import dsdagster.OperatorFault;
+import dsdagster.delta.Expiry;
 import dsdagster.state.Buckets;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

@@ -1,4 +1,4 @@
-package dsdagster.delta;
+package dsdagster.delta.over;
 
 import dsdagster.Expressions;
 import dsdagster.alarm.AlarmedProcessor;

@@ -1,9 +1,10 @@
-package dsdagster.delta;
+package dsdagster.delta.over;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.OperatorFault;
+import dsdagster.delta.aggregate.Call;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
