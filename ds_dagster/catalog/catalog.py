@@ -20,8 +20,8 @@ from ds_dagster.names import QualifiedName, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Stores, secrets, schema registries, descriptor sources and compute pools by folded name, relations by qualified name,
-    databases and schemas that were created or are defaults."""
+    """Stores, secrets, schema registries, descriptor sources and compute pools by folded name, relations by qualified
+    name, databases and schemas that were created or are defaults."""
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
     relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))

@@ -18,7 +18,6 @@ from ds_dagster.plan.nodes.static import StaticScan, static_scans
 from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
-
 POOL = "compute_pool"
 """Property of QUERY WITH."""
 

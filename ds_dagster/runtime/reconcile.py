@@ -19,7 +19,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over
 from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.identity import Identity
-from ds_dagster.runtime.deciding.placing import engine_name, held_in, placed_in, pool_of
+from ds_dagster.runtime.deciding.placing import held_in, needs_engine, placed_in, pool_of, whole
 from ds_dagster.runtime.deciding.round import Effect, Round, Situation, is_over
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.handing import HandOvers
@@ -101,7 +101,7 @@ class Reconciler:
             for name in self._statuses:
                 decided.take_over(name)
             self._write(connection, decided)
-            if any(placed_in(jobs[name], jobs) != self.pool for name in self._statuses if name in jobs):
+            if any(placed_in(jobs[name], jobs) != self.lease.pool for name in self._statuses if name in jobs):
                 bump_revision(connection)  # another engine may have them from here on
         self._keep(decided)
 
@@ -135,7 +135,9 @@ class Reconciler:
             self._keep(decided)
         for effect in decided.effects:
             self._act(effect)
-        if not self.draining and self._hand_overs.tick(self._whole(), self._specs, self._statuses):
+        if not self.draining and self._hand_overs.tick(
+            whole(self._jobs, self._all, self._leaving), self._specs, self._statuses
+        ):
             self._revision = ""
 
     def ended_by(self, failure: DsError) -> None:
@@ -160,13 +162,24 @@ class Reconciler:
 
     def is_needed(self) -> bool:
         """Whether a job of ours is wanted, has a query, or has an open run. By what the last tick has read."""
-        wanted = any(job.desired == "RUNNING" for name, job in self._jobs.items() if name not in self._leaving)
-        return wanted or not self.is_idle() or bool(self._requests)
+        staying = (job for name, job in self._jobs.items() if name not in self._leaving)
+        return not self.is_idle() or any(needs_engine(job, self._requests) for job in staying)
 
-    @property
-    def pool(self) -> str:
-        """Compute pool of this engine."""
-        return self.lease.pool
+    def leave(self) -> bool:
+        """Say in the journal that the engine ends because nothing is left in its pool; False where something is.
+
+        Raises:
+            DsError: JOURNAL_…, ENGINE_LEASE_LOST.
+        """
+        with self.journal.write() as connection:
+            jobs, open_runs = rows.jobs(connection), rows.open_requests(connection)
+            placed = (job for job in jobs.values() if placed_in(job, jobs) == self.lease.pool)
+            if any(needs_engine(job, open_runs) for job in placed):
+                self._revision = ""
+                return False
+            self.lease.tell("STOPPING")
+            self.lease.renew(connection)
+        return True
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +203,7 @@ class Reconciler:
         own = {name: job for name, job in jobs.items() if name in ours}
         self._specs = sources_first({name: self._spec(job) for name, job in own.items()})
         self._others = {name: row for name, row in written.items() if name in jobs and name not in ours}
-        self._leaving = frozenset(name for name in own if placed_in(own[name], jobs) != self.pool)
+        self._leaving = frozenset(name for name in own if placed_in(own[name], jobs) != self.lease.pool)
         self._jobs, self._all, self._gone, self._revision, self._looked = own, jobs, gone, revision, now
 
     def _is_ours(
@@ -198,22 +211,17 @@ class Reconciler:
     ) -> bool:
         """By :mod:`ds_dagster.runtime.deciding.placing`. ``gone``: pools whose engines have ended."""
         if name not in jobs:
-            return status is not None and status.pool == self.pool
-        is_adopted = held_in(status) in gone and placed_in(jobs[name], jobs) == self.pool
-        return is_adopted or pool_of(jobs[name], jobs, status) == self.pool
+            return status is not None and status.pool == self.lease.pool
+        is_adopted = held_in(status) in gone and placed_in(jobs[name], jobs) == self.lease.pool
+        return is_adopted or pool_of(jobs[name], jobs, status) == self.lease.pool
 
     def _gone_engines(
         self, connection: Connection, jobs: Mapping[str, JobRow], written: Mapping[str, StatusRow]
     ) -> Mapping[str, EngineRow]:
         """Pools whose engines have ended while they had a query of a job that is placed here: pool → its lease."""
-        placed = (name for name, job in jobs.items() if placed_in(job, jobs) == self.pool)
-        holders = {held for name in placed if (held := held_in(written.get(name))) not in (None, self.pool)}
-        gone: dict[str, EngineRow] = {}
-        for pool in holders:
-            heard = rows.heard(connection, engine_name(pool or ""), self.clock.now())
-            if heard.row is not None and self.lease.is_over(self.journal, heard, replace(self.places, pool=pool or "")):
-                gone[pool or ""] = heard.row
-        return gone
+        placed = (name for name, job in jobs.items() if placed_in(job, jobs) == self.lease.pool)
+        holders = {held for name in placed if (held := held_in(written.get(name))) is not None} - {self.lease.pool}
+        return self.lease.ended(connection, self.journal, self.places, holders)
 
     def _may_write(self, connection: Connection, decided: Round) -> bool:
         """Whether what was read still holds, where something is decided from it: a job may be placed in another engine
@@ -226,13 +234,6 @@ class Reconciler:
             return True
         self._revision = ""
         return False
-
-    def _whole(self) -> Mapping[str, JobRow]:
-        """Jobs of ours, without those of queries of which another engine has a version."""
-        if len(self._all) == len(self._jobs) and not self._leaving:
-            return self._jobs
-        split = {job.of for name, job in self._all.items() if name not in self._jobs or name in self._leaving}
-        return {name: job for name, job in self._jobs.items() if job.of not in split}
 
     def _drop_strangers(self, observed: Mapping[str, Observation]) -> None:
         """End queries of jobs that another engine has by now."""
@@ -312,7 +313,7 @@ class Reconciler:
     def _write(self, connection: Connection, decided: Round) -> None:
         self.lease.renew(connection)
         token = self.lease.row.token
-        rows.save_statuses(connection, decided.statuses.values(), writer=token, pool=self.pool)
+        rows.save_statuses(connection, decided.statuses.values(), writer=token, pool=self.lease.pool)
         rows.save_requests(connection, decided.requests.values())
         rows.add_transitions(connection, decided.transitions)
 
@@ -320,7 +321,7 @@ class Reconciler:
         """After the commit: apply the decisions to our own copy of the state."""
         self._written = self.clock.monotonic()
         token = self.lease.row.token
-        self._statuses |= {n: replace(row, writer=token, pool=self.pool) for n, row in decided.statuses.items()}
+        self._statuses |= {n: replace(row, writer=token, pool=self.lease.pool) for n, row in decided.statuses.items()}
         self._requests |= decided.requests
         self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING", "STEP")}
         self._retry_at |= decided.retry_at

@@ -27,9 +27,9 @@ from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.statements import (
     Application,
     CreateAsSelect,
+    CreateComputePool,
     CreateDescriptorSource,
     CreateFunction,
-    CreateComputePool,
     CreateFunctionSource,
     CreateRelation,
     InsertInto,

@@ -49,8 +49,8 @@ class Declared:
         refused_stores: the same of stores.
         secrets, registries: by folded name.
         functions: user-defined functions.
-        descriptors, pools: descriptor sources and compute pools by folded name, None for refused ones. ``pools`` is None where
-            they are not known: in the slice of a job.
+        descriptors, pools: descriptor sources and compute pools by folded name, None for refused ones. ``pools`` is
+            None where they are not known: in the slice of a job.
         applications: in the order of files.
     """
 

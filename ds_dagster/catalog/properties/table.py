@@ -7,6 +7,7 @@ below belong to it (:func:`specs`); a property that some kinds list is refused o
 
 from __future__ import annotations
 
+from ds_dagster.catalog.properties.compute_pools import COMPUTE_POOL
 from ds_dagster.catalog.properties.kafka import KAFKA
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import Place, PropertySpec
@@ -40,7 +41,10 @@ STORE: tuple[PropertySpec, ...] = (
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
     PropertySpec(
-        "description", "text", (*_CONNECTION, "secret", "descriptor_source", "function_source", "function", "compute_pool"), "free text"
+        "description",
+        "text",
+        (*_CONNECTION, "secret", "descriptor_source", "function_source", "function", "compute_pool"),
+        "free text",
     ),
     PropertySpec(
         "file",
@@ -508,22 +512,6 @@ FUNCTION: tuple[PropertySpec, ...] = (
     ),
 )
 
-POOL: tuple[PropertySpec, ...] = (
-    PropertySpec(
-        "compute_pool.cores",
-        "integer",
-        ("compute_pool",),
-        "Spark slots of its engine; default `engine.cores` of the settings",
-        minimum=1,
-    ),
-    PropertySpec(
-        "compute_pool.memory",
-        "text",
-        ("compute_pool",),
-        "heap of its engine's Spark driver, as 512m or 2g; default `engine.memory` of the settings",
-    ),
-)
-
 QUERY: tuple[PropertySpec, ...] = (
     PropertySpec(
         "query.name", "name", ("query",), "name of the query; required where two INSERT INTO fill one relation"
@@ -579,7 +567,8 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *POOL, *QUERY,
+    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION,
+    *COMPUTE_POOL, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

@@ -6,7 +6,7 @@ belongs to the engine of the compute pool it is placed in. So a job that moves i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.journals.schema import STEP
@@ -22,6 +22,12 @@ def engine_name(pool: str) -> str:
 def shown_pool(pool: str) -> str:
     """The engine of a pool, for people. ``pool``: empty for the project's own engine."""
     return f"compute pool {pool}" if pool else "the project's own engine"
+
+
+def needs_engine(job: JobRow, open_runs: Collection[str]) -> bool:
+    """Whether an engine has something to do for a job. ``open_runs``: jobs with a finite run that is not over."""
+    is_changing = job.role in ("promoting", "dropping") or bool(job.becomes)
+    return job.desired == "RUNNING" or is_changing or job.name in open_runs
 
 
 def placed_in(job: JobRow, jobs: Mapping[str, JobRow]) -> str:
@@ -40,3 +46,16 @@ def pool_of(job: JobRow, jobs: Mapping[str, JobRow], status: StatusRow | None) -
     """Pool whose engine alone acts on the job now."""
     held = held_in(status)
     return placed_in(job, jobs) if held is None else held
+
+
+def whole(own: Mapping[str, JobRow], jobs: Mapping[str, JobRow], leaving: Collection[str]) -> Mapping[str, JobRow]:
+    """Jobs of an engine, without those of queries of which another engine has a version, or will have one.
+
+    Args:
+        own, jobs: of the engine, and all of them.
+        leaving: those of the engine that move to another one.
+    """
+    if len(jobs) == len(own) and not leaving:
+        return own
+    split = {job.of for name, job in jobs.items() if name not in own or name in leaving}
+    return {name: job for name, job in own.items() if job.of not in split}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -66,6 +67,25 @@ class Lease:
         if heard.row is not None and self._is_elsewhere(journal, heard.row):
             return not _beats(heard)
         return not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock)
+
+    def has_neighbour(self, journal: Journal, places: Places) -> bool:
+        """Whether another engine of the project lives. ``places``: of this one."""
+        with journal.read() as connection:
+            names = [name for name in rows.engine_names(connection) if name != self.row.name]
+            heard = {name: rows.heard(connection, name, self.clock.now()) for name in names}
+        pools = {name: "" if name == DEFAULT_ENGINE else name for name in names}
+        return not all(self.is_over(journal, heard[name], replace(places, pool=pools[name])) for name in names)
+
+    def ended(
+        self, connection: Connection, journal: Journal, places: Places, pools: Iterable[str]
+    ) -> Mapping[str, EngineRow]:
+        """Engines of these pools that have ended: pool → its lease. ``places``: of this engine."""
+        gone: dict[str, EngineRow] = {}
+        for pool in pools:
+            heard = rows.heard(connection, pool or DEFAULT_ENGINE, self.clock.now())
+            if heard.row is not None and self.is_over(journal, heard, replace(places, pool=pool)):
+                gone[pool] = heard.row
+        return gone
 
     def _is_elsewhere(self, journal: Journal, other: EngineRow) -> bool:
         return journal.local is None and other.host != self.row.host

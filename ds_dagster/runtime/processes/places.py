@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,11 @@ class Places:
     def checkpoints(self) -> Path:
         """All checkpoints."""
         return self.state / "checkpoints"
+
+    def pools(self) -> Iterator[Places]:
+        """Places of the engines of compute pools that ever ran here."""
+        for folder in sorted((self.state / "engine" / "pools").glob("*")):
+            yield Places(self.state, folder.name)
 
     def job_log(self, name: str) -> Path:
         """Log of one job."""
