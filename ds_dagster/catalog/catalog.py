@@ -48,8 +48,7 @@ class Catalog:
         was refused."""
         pools = self.pools or {}
         if name not in pools:
-            nearest = did_you_mean(name, pools) if pools else "none is declared"
-            raise error("COMPUTE_POOL_UNKNOWN", span=span, name=name, nearest=nearest)
+            raise error("COMPUTE_POOL_UNKNOWN", span=span, name=name, nearest=did_you_mean(name, pools))
         definition = pools[name]
         if definition is None:
             raise error("COMPUTE_POOL_REFUSED", span=span, name=name)

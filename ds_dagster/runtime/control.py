@@ -385,10 +385,10 @@ class Control:
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
-    def ensure_engines(self, wait: float = 60.0) -> Sequence[EngineStatus]:
-        """:meth:`ensure_engine` for each engine that jobs need, for the project's own one where none does. All are
-        started before one is waited for, and one that does not start keeps no other one from it."""
-        return self.fleet.ensure_needed(wait)
+    def ensure_engines(self, names: Collection[str], wait: float = 60.0) -> None:
+        """:meth:`ensure_engine` for each engine that jobs need, for the project's own one where none does. Those of the
+        named jobs have to start and are waited for; others are started too, if they can be."""
+        self.fleet.ensure_needed(wait, names)
 
     def ensure_engine(self, wait: float = 60.0, pool: str = "") -> EngineStatus:
         """Make sure an engine runs: the local launcher starts it when it is gone, ``external`` only looks.

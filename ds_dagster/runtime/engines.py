@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -49,18 +49,19 @@ class Engines:
         runs = [name for name, request in requests.items() if request.state != "STEP"]
         return frozenset(placed_in(job, jobs) for job in jobs.values() if needs_engine(job, runs))
 
-    def ensure_needed(self, wait: float) -> Sequence[EngineStatus]:
+    def ensure_needed(self, wait: float, names: Collection[str]) -> None:
         """See :meth:`ds_dagster.runtime.control.Control.ensure_engines`."""
-        pools = sorted(self.needed() or {""})
-        if len(pools) == 1:
-            return (self.ensure(wait, pools[0]),)
-        is_local = self.launcher.name == "local"
-        statuses, problem = self._each(pools, 0.0 if is_local else wait)
-        if problem is None and is_local and wait:
-            statuses, problem = self._each(pools, wait)
-        if problem is not None:
-            raise problem
-        return statuses
+        needed = self.needed() or {""}
+        if len(needed) == 1:
+            self.ensure(wait, *needed)
+            return
+        with self.journal.read() as connection:
+            jobs = rows.jobs(connection)
+        own = {placed_in(jobs[name], jobs) for name in names if name in jobs} & needed
+        self._each(sorted(needed - own), 0.0, is_heard=False)
+        if self.launcher.name == "local":
+            self._each(sorted(own), 0.0, is_heard=True)
+        self._each(sorted(own), wait, is_heard=True)
 
     def ensure(self, wait: float, pool: str) -> EngineStatus:
         """See :meth:`ds_dagster.runtime.control.Control.ensure_engine`."""
@@ -92,16 +93,16 @@ class Engines:
         engine = watch.status()
         return JobSurroundings(engine, self.journal.identity(), watch.silent_for(), self.clock.now(), held, pool)
 
-    def _each(self, pools: Sequence[str], wait: float) -> tuple[Sequence[EngineStatus], DsError | None]:
-        """Their engines, and the first failure."""
-        statuses: list[EngineStatus] = []
+    def _each(self, pools: Sequence[str], wait: float, *, is_heard: bool) -> None:
+        """Ensure all of these engines; the first failure is raised afterwards, if anybody hears it."""
         problems: list[DsError] = []
         for pool in pools:
             try:
-                statuses.append(self.ensure(wait, pool))
+                self.ensure(wait, pool)
             except DsError as problem:
                 problems.append(problem)
-        return statuses, next(iter(problems), None)
+        if problems and is_heard:
+            raise problems[0]
 
     def _heard(self, pool: str) -> Heard:
         """Of an engine of an older version too: a starter has to know whether one lives, the new one migrates."""

@@ -70,7 +70,7 @@ class Pools(House):
     def move(self, *names: str) -> None:
         """Apply the statements of today to running queries."""
         asked = self.control.ensure(self.project, names, "restart", "test")
-        self.control.ensure_engines(WAIT)
+        self.control.ensure_engines(names, WAIT)
         found = self.control.wait(names, {one.name: one.generation for one in asked}, WAIT)
         bad = [(s.name, s.state, s.condition, s.message, s.detail) for s in found if s.state != "RUNNING"]
         assert not bad, bad
@@ -142,7 +142,7 @@ def lose_one(house: Pools, numbers: Numbers) -> None:
     shown = called(house.root, "ps", "--json").json
     engines = {engine["name"]: engine["state"] for engine in shown["engines"]}
     assert engines == {"default": "RUNNING", "heavy": "GONE"}
-    house.control.ensure_engines(WAIT)
+    house.control.ensure_engines(FAR, WAIT)
     until(lambda: {s.state for s in house.control.statuses(FAR)} == {"RUNNING"}, "it resumes its queries")
     assert house.incarnations(*NEAR) == before
     assert house.python("") == own

@@ -367,9 +367,12 @@ def test_a_missing_engine_of_one_pool_keeps_no_other_from_starting(control: Cont
 
     control = Control.open(control.settings, clock=clock, environment={}, launcher=Launcher())  # type: ignore[arg-type]
     want(control, placed("a", "broken"), placed("b", "heavy"))
+    control.ensure_engines(["b"], 0.0)
+    assert started[:2] == ["broken", "heavy"]
+    started.clear()
     with pytest.raises(DsError, match="ENGINE_START_FAILED"):
-        control.ensure_engines(0.0)
-    assert started == ["broken", "heavy"]
+        control.ensure_engines(["a"], 0.0)
+    assert started == ["heavy", "broken"]
 
 
 def test_each_pool_has_locks_logs_and_sizes_of_its_own(settings: Settings, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class Repair:
         """The job when the engine has answered."""
         name, by = self.query.name, f"ds repair ({self.status.condition})"
         (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=by)
-        self.control.ensure_engines()
+        self.control.ensure_engines([name])
         (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
         return after
 

@@ -185,7 +185,7 @@ class Restore:
             allow=(RESTORED,),
             made_by=self.savepoint.definition,
         )
-        self.control.ensure_engines()
+        self.control.ensure_engines([name])
         (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
         return after
 
