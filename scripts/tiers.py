@@ -101,9 +101,8 @@ class Track(NamedTuple):
 FIRST = ("unit",)
 """Tiers that run before all tracks: their answer comes after a minute."""
 TRACKS = (
-    # two at a time made local servers drop connections: on two cores they compete for all of the processors.
-    # End-to-end tests wait for engines to start, so they come while cases take what they leave; spark keeps both busy
-    Track(("e2e", "browser", "spark", "conformance"), 0),
+    # two at a time made local servers drop connections: on two cores they compete for all of the processors
+    Track(("spark", "conformance", "e2e", "browser"), 0),
     # one process that computes and waits for nobody: it takes what time of the processors the others leave
     Track(("cases",), ROOM, 19),
 )
@@ -143,9 +142,7 @@ def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
     tracks = [(track, [name for name in rest if name in track.tiers]) for track in TRACKS]
     free = _available()
     beside = [(track, chosen) for track, chosen in tracks if chosen and free > track.room][1:]
-    order = [name for track in TRACKS for name in track.tiers]
     waiting = [name for name in rest if not any(name in chosen for _, chosen in beside)]
-    waiting.sort(key=lambda name: order.index(name) if name in order else len(order))
     with ThreadPoolExecutor(len(TRACKS)) as pool, ExitStack() as outputs:
         begun: list[tuple[Future[list[Result]], IO[str]]] = []
         for track, chosen in beside:

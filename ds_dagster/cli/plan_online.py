@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.io_spec import RegistrySpec, open_loader
-from ds_dagster.catalog.reading.changed_tables import TellsTables
+from ds_dagster.catalog.reading.changed_tables import TellsTables, shape_of
 from ds_dagster.catalog.reading.extent import TellsExtents
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
@@ -134,8 +134,8 @@ class OnlinePlan:
         with self._admin(relation.store) as admin, closing(admin.operations()) as operations:
             tables = operations.tables_read(relation) if isinstance(operations, TellsTables) else {}
             for table, columns in tables.items():
-                names = {column.name for column in operations.columns_of(relation, table)}
-                gone = [column.name for column in columns if names and column.name not in names]
+                shape = shape_of(operations.columns_of(relation, table))
+                gone = shape.unknown([column.name for column in columns])
                 lines += [f"{_shown(relation)}: the table {table} has no {name}" for name in gone]
         return lines
 

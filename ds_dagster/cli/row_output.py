@@ -82,3 +82,14 @@ ROW_WRITERS: Mapping[str, Callable[[Sequence[str], TextIO], RowWriter]] = Mappin
 )
 """Format → from the names of the columns and a stream what writes one row. NULL is an empty field in csv and tsv."""
 FORMATS = ("table", "json", *ROW_WRITERS)
+
+
+def signed_line(row: Mapping[str, object]) -> str:
+    """A row of a stream or changelog for people, as JSON; with its sign where rows come and go."""
+    from ds_dagster.questions.following import OPERATION
+    from ds_dagster.questions.values import line
+
+    operation = row.get(OPERATION)
+    values = {name: value for name, value in row.items() if name != OPERATION}
+    sign = ("- " if operation == "delete" else "+ ") if operation else ""
+    return sign + visible(line(values))

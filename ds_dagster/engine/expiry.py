@@ -7,19 +7,15 @@ back, and keeps tables right for those who read them without us.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from ds_dagster.catalog.io_spec import ExpiringLoader
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.rounds import Rounds
-from ds_dagster.errors import DsError
 
 ROUND_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
 """Rows go at most so long after their time, or a tenth of the retention where that is less, but at least a round."""
-
-_LOG = logging.getLogger(__name__)
 
 
 class ExpiryRounds(Rounds):
@@ -31,11 +27,10 @@ class ExpiryRounds(Rounds):
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
-        super().__init__("ds-expiry", ROUND_SECONDS)
+        super().__init__("ds-expiry", ROUND_SECONDS, "old rows of its view stay for now")
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[ExpiringLoader, float] = {}
-        self._told: set[str] = set()
 
     def round(self) -> None:
         """Every view that is due, once. One that cannot be reached is reported once; its query is not touched."""
@@ -45,13 +40,8 @@ class ExpiryRounds(Rounds):
             if now < self._due.get(loader, now) or self.is_closing:
                 continue
             self._due[loader] = now + pause_seconds(loader.target.retention_millis)
-            try:
+            with self.guarded(name):
                 loader.expire()
-                self._told.discard(name)
-            except DsError as problem:
-                if name not in self._told:
-                    self._told.add(name)
-                    _LOG.warning("%s: old rows of its view stay for now: %s", name, problem)
         current = {loader for _, loader in views}
         self._due = {loader: due for loader, due in self._due.items() if loader in current}
 

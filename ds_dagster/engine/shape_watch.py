@@ -4,7 +4,6 @@ version of the schema of their records, other columns of a table. It never waits
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -19,8 +18,6 @@ ROUND_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
 """Pause between two looks at the sources of one query: one request for each."""
 
-_LOG = logging.getLogger(__name__)
-
 
 class ShapeWatch(Rounds):
     """Looks at the shapes of sources.
@@ -31,11 +28,10 @@ class ShapeWatch(Rounds):
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
-        super().__init__("ds-shapes", ROUND_SECONDS)
+        super().__init__("ds-shapes", ROUND_SECONDS, "whether it has a new version is not known")
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[str, float] = {}
-        self._told: set[str] = set()
 
     def round(self) -> None:
         """Look at the sources of every query that is due. A connection that fails is reported once, and is not used
@@ -55,18 +51,15 @@ class ShapeWatch(Rounds):
 
     def _look(self, job: HostedQuery, watched: WatchedShape, clients: dict[object, Any], stack: ExitStack) -> None:
         place = watched.connection
-        try:
+        if place in clients and clients[place] is None:
+            return
+        with self.guarded(watched.key):
             if place not in clients:
                 clients[place] = None
                 clients[place] = stack.enter_context(closing(watched.connect()))
-            if clients[place] is not None:
+            try:
                 job.look_at(watched, clients[place])
-                self._told.discard(watched.key)
-        except DsError as problem:
-            clients[place] = clients[place] if problem.fault.domain == "user" else None
-            self._tell(watched, str(problem))
-
-    def _tell(self, watched: WatchedShape, text: str) -> None:
-        if watched.key not in self._told:
-            self._told.add(watched.key)
-            _LOG.warning("%s: whether it has a new version is not known: %s", watched.key, text)
+            except DsError as problem:
+                if problem.fault.domain != "user":
+                    clients[place] = None
+                raise

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ds_dagster.catalog.io_spec import Resolver, SchemaPart, SchemaSpec
 from ds_dagster.catalog.properties.values import PropertyValue
-from ds_dagster.catalog.reading.changed_tables import TellsTables
+from ds_dagster.catalog.reading.changed_tables import TellsTables, shape_of
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.schemas.evolution import Evolution, RecordShape, described
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
@@ -172,9 +172,7 @@ class WatchedTable:
         columns = client.columns_of(self.relation, self.table)
         if not columns:
             return None
-        shape = RecordShape(
-            {c.name: c.native for c in columns}, {c.name: c.type for c in columns if c.type is not None}
-        )
+        shape = shape_of(columns)
         text = json.dumps(dict(shape.fields), ensure_ascii=False)
         version = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
         before = version if previous is None else previous.version

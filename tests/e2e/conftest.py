@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # for the helpers in tests.e2e, however pytest was started
 
+from ds_dagster.errors import DsError
 from tests.e2e.feeding import House
 
 MADE: list[House] = []
@@ -29,6 +31,35 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     yield made
     if not kept:
         made.close()
+
+
+LINES = 60
+"""Of the engine's log, with a test that failed."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """What the jobs and the engine had to say when a test failed: nothing else is left of them."""
+    report = yield
+    for house in MADE if report.failed else ():
+        report.sections += [("Jobs", jobs_of(house)), ("The end of engine.log", log_of(house))]
+    return report
+
+
+def jobs_of(house: House) -> str:
+    try:
+        rows = [
+            f"{s.name} v{s.version} {s.role} {s.desired} {s.state} {s.condition} {s.message} {s.detail[-500:]}"
+            for s in house.control.statuses()
+        ]
+    except DsError as problem:
+        return f"the journal does not answer: {problem}"
+    return "\n".join(rows)
+
+
+def log_of(house: House) -> str:
+    log = house.state / "logs" / "engine.log"
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LINES:]) if log.is_file() else "there is no log"
 
 
 @pytest.fixture(scope="module", autouse=True)

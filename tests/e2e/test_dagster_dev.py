@@ -156,9 +156,12 @@ def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
     until_outcomes(studio, {**GOOD, **NOT_KNOWN, "running": "WARN"})
     materializations = studio.dev.asset("desktop_clicks")["assetMaterializations"]
     assert stopping["runId"] not in {event["runId"] for event in materializations}, "a stop is no new data"
-    told = studio.dev.verdicts("desktop_clicks")
-    assert told["running"][1] == "stopped on request"
-    assert told["fresh"][1] == "stopped: no new data comes"
+    until(  # a look at a query that is stopping says so, as a warning too
+        lambda: studio.dev.verdicts("desktop_clicks")["running"][1] == "stopped on request",
+        "the check says so",
+        pause=1.0,
+    )
+    assert studio.dev.verdicts("desktop_clicks")["fresh"][1] == "stopped: no new data comes"
     assert studio.dev.freshness("desktop_clicks") == "HEALTHY", "Dagster asks for the age of a materialization alone"
     until(lambda: ("STOPPING", "STOPPED") in studio.dev.incidents("desktop_clicks"), "the stop is an event", pause=1.0)
     assert studio.dev.asset("desktop_clicks")["assetMaterializations"] == materializations, "no heartbeat while stopped"

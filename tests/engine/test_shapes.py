@@ -26,6 +26,7 @@ from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.host import KnownShape, SourceShape
 from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.schema_registry import SchemaRegistry
 from tests.avro_registry import AvroRegistry
 from tests.protobuf_files import proto_file, text_of
 from tests.runtime.fakes import FakeClock, settings_in
@@ -279,6 +280,31 @@ def test_a_subject_of_another_type_is_told_once(bench: Bench, caplog: pytest.Log
     (entry,) = caplog.records
     assert "SCHEMA_OF_OTHER_TYPE" in entry.getMessage()
     assert job.observation().shapes == ()
+
+
+def test_a_look_that_fails_in_an_unknown_way_does_not_end_the_watch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy's page instead of an answer, a schema that nobody thought of: the other sources are looked at."""
+    bench.registry.register("clicks-value", record(ID, URL))
+    bench.registry.register("views-value", record(ID, URL))
+    job = bench.start(CLICKS + CLICKS.replace("clicks", "views"))
+
+    def latest(registry: SchemaRegistry, subject: str, type_: str) -> Any:
+        if subject == "clicks-value":
+            raise ValueError("s3cret <html>")
+        return own(registry, subject, type_)
+
+    own = SchemaRegistry.latest
+    monkeypatch.setattr(SchemaRegistry, "latest", latest)
+    bench.look()
+    bench.look()
+    assert [shape.key for shape in job.observation().shapes] == ["r/views-value"]
+    (entry,) = caplog.records
+    assert "ValueError" in entry.getMessage() and "s3cret" not in entry.getMessage()
+    monkeypatch.setattr(SchemaRegistry, "latest", own)
+    bench.look()
+    assert {shape.key for shape in job.observation().shapes} == {SUBJECT, "r/views-value"}
 
 
 def test_a_subject_that_does_not_exist_is_nothing(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from ds_dagster.catalog.entity_operations import EntityColumn
 from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.schemas.evolution import RecordShape
 
 
 @runtime_checkable
@@ -22,3 +23,9 @@ class TellsTables(Protocol):
         Raises:
             DsError: of the store.
         """
+
+
+def shape_of(columns: Sequence[EntityColumn]) -> RecordShape:
+    """The columns of a table as the shape of its rows."""
+    types = {column.name: column.type for column in columns if column.type is not None}
+    return RecordShape({column.name: column.native for column in columns}, types)

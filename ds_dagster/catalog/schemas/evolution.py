@@ -72,9 +72,14 @@ class Evolution:
             ruled=tuple(name for name in rules if old.rules.get(name) != new.rules.get(name)),
         )
 
+    @property
+    def _differing(self) -> frozenset[str]:
+        """Fields that are not as they were, under their names of both times."""
+        return frozenset((*self.added, *self.removed, *self.renamed, *self.renamed.values(), *self.retyped))
+
     def affected(self, columns: Sequence[Column]) -> tuple[str, ...]:
         """Declared columns that are read in another way from here on."""
-        touched = {*self.added, *self.removed, *self.renamed, *self.renamed.values(), *self.retyped, *self.ruled}
+        touched = self._differing.union(self.ruled)
         return tuple(column.name for column in columns if column.name in touched)
 
     def text(self) -> str:
@@ -83,8 +88,8 @@ class Evolution:
         parts += [f"{name} is gone" for name in self.removed]
         parts += [f"{before} is called {name}" for name, before in self.renamed.items()]
         parts += [f"{name} was {was}, is {is_}" for name, (was, is_) in self.retyped.items()]
-        named = {*self.added, *self.removed, *self.renamed, *self.renamed.values(), *self.retyped}
-        parts += [f"{name} has another alias, default or number" for name in self.ruled if name not in named]
+        ruled = (name for name in self.ruled if name not in self._differing)
+        parts += [f"{name} has another alias, default or number" for name in ruled]
         return "; ".join(parts) or "its fields are the same"
 
     def fixes(self, columns: Sequence[Column], relation: str, gone: str) -> Iterator[str]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ds_dagster.cli.output import json_text, note, visible
+from ds_dagster.cli.output import json_text, note
 from ds_dagster.cli.results.file import ROW_BY_ROW, growing, write_result
 from ds_dagster.cli.results.freshness import tell_freshness
 from ds_dagster.cli.results.pager import show_text
 from ds_dagster.cli.results.watching import tell_time, timed, until_interrupted, watch
-from ds_dagster.cli.row_output import ROW_WRITERS, rows_document, rows_text
+from ds_dagster.cli.row_output import ROW_WRITERS, rows_document, rows_text, signed_line
 from ds_dagster.datatypes import VARCHAR, DataType
 from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject
@@ -187,11 +187,4 @@ def _row_writer(shape: str, names: Sequence[str], out: TextIO) -> Callable[[Row]
 
 
 def _signed(row: Row) -> None:
-    """A row for people, as JSON; with its sign where rows come and go."""
-    from ds_dagster.questions.following import OPERATION
-    from ds_dagster.questions.values import line
-
-    operation = row.get(OPERATION)
-    values = {name: value for name, value in row.items() if name != OPERATION}
-    sign = ("- " if operation == "delete" else "+ ") if operation else ""
-    click.echo(sign + visible(line(values)))
+    click.echo(signed_line(row))

@@ -40,17 +40,17 @@ def select(session: Session, statement: Interactive) -> None:
 
 
 def _follow(session: Session, question: Any) -> None:
-    from ds_dagster.cli.output import note, visible
+    from ds_dagster.cli.output import note
     from ds_dagster.cli.results.watching import until_interrupted
+    from ds_dagster.cli.row_output import signed_line
     from ds_dagster.questions.following import OPERATION, follow
-    from ds_dagster.questions.values import line
 
     with until_interrupted():
         for row in follow(session.project(), question, None, note):
+            text = signed_line(row)
             operation = row.pop(OPERATION, None)
-            sign = {"delete": "- ", "upsert": "+ "}.get(str(operation), "")
             marks = {"operation": operation} if operation else {}
-            session.output.line({"kind": "ROW", **marks, "row": row}, sign + visible(line(row)))
+            session.output.line({"kind": "ROW", **marks, "row": row}, text)
 
 
 def control_query(session: Session, statement: ControlQuery) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 NEAR = 10_000
 """Offsets that are read through; over a larger gap the consumer seeks."""
 SILENT_SECONDS = 30.0
-POLL_SECONDS = 0.2
 
 
 def find(admin: KafkaAdmin, topic: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
@@ -50,22 +49,16 @@ def _read(admin: KafkaAdmin, consumer: Any, part: Any, run: Sequence[int]) -> It
     """The records at these offsets, read in one go; the offset of one that is gone holds a later record, or none."""
     from confluent_kafka import TopicPartition
 
-    from ds_dagster.stores.kafka.admin import _raw
+    wanted, heard = {str(offset) for offset in run}, time.monotonic()
 
-    wanted, action = set(run), f"read records of {part.topic} by their offsets"
+    def is_silent() -> bool:
+        return time.monotonic() - heard > SILENT_SECONDS
+
     consumer.assign([TopicPartition(part.topic, part.partition, run[0])])
-    ends = time.monotonic() + SILENT_SECONDS
-    while time.monotonic() < ends:
-        message = consumer.poll(POLL_SECONDS)
-        if message is None:
-            continue
-        if message.error() is not None and message.error().name() == "_PARTITION_EOF":
-            return
-        if message.error() is not None:
-            raise admin._failure(message.error(), action)
-        ends = time.monotonic() + SILENT_SECONDS
-        if message.offset() in wanted:
-            yield _raw(message)
-        if message.offset() >= run[-1]:
-            return
-    raise error("STORE_CALL_FAILED", store=admin.store, action=action)
+    for record in admin._polled(consumer, part.topic, {part.partition: run[-1] + 1}, None, is_silent):
+        heard = time.monotonic()
+        if record.position in wanted:
+            yield record
+    if is_silent():
+        action = f"read records of {part.topic} by their offsets"
+        raise error("STORE_CALL_FAILED", store=admin.store, action=action)

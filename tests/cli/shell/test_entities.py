@@ -234,6 +234,6 @@ def test_what_queries_use_is_kept(sql: Sql, root: Path, name: str, monkeypatch: 
     monkeypatch.setattr(Control, "ensure_engines", lambda *_: None)  # an engine that never comes up
     assert refused(sql(f"RESTART QUERY {name}_2")) == "QUERY_NOT_SETTLED"
     (told,) = sql(f"TERMINATE QUERY {name}_2")
-    assert (told["kind"], told["state"]) == ("TERMINATE_QUERY", "ABSENT")
+    assert (told["kind"], told["state"]) == ("TERMINATE_QUERY", "STOPPED")
     assert [line["kind"] for line in sql(f"DROP ENTITY {name}")] == ["DROP_ENTITY"]
     (root / "sql" / "used.sql").unlink()

@@ -100,6 +100,8 @@ final class InputClock {
     long leastTime = brokerTime ? claimed() : HELD;
     boolean hasRows = false;
     boolean areFirstRows = false;
+    long wall = look.wall(); // claims stay for long: they keep these two, not the positions of all partitions
+    long steady = look.steady();
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
       String start = look.starts().get(key);
@@ -118,7 +120,7 @@ final class InputClock {
         areFirstRows |= partition.isBrokerUnknown;
         if (stable != null && !look.incomplete()) {
           partition.mark(start, stable, look.steady());
-          partition.promise(batchEnd, stable, () -> skew.claim(look.wall(), look.steady(), bound, leastBound));
+          partition.promise(batchEnd, stable, () -> skew.claim(wall, steady, bound, leastBound));
         }
       } else {
         lookReported(partition, start, entry.getValue(), look.reports().path(key));
