@@ -109,10 +109,10 @@ def python_tests() -> list[tuple[str, ast.Module]]:
 
 def sleeps(tree: ast.Module) -> Iterator[int]:
     """Lines that wait for a fixed time; inside a ``while`` it is a poll, whose deadline ends it."""
-    polled = {id(inner) for loop in nodes_of(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    for node in nodes_of(tree):
-        if isinstance(node, ast.Call) and name_of(node) in ("time.sleep", "sleep") and id(node) not in polled:
-            yield node.lineno
+    calls = [node for node in nodes_of(tree) if isinstance(node, ast.Call) and name_of(node) in ("time.sleep", "sleep")]
+    loops = [node for node in nodes_of(tree) if isinstance(node, ast.While)] if calls else []
+    polled = {id(inner) for loop in loops for inner in ast.walk(loop)}
+    yield from (node.lineno for node in calls if id(node) not in polled)
 
 
 def test_tests_do_not_sleep() -> None:

@@ -14,7 +14,7 @@ VERBS = frozenset(("asked", "found", "given", "kept", "known", "made", "one", "s
 def names_bound(module: Module) -> Iterator[tuple[int, str]]:
     """Line and name of arguments, captured patterns, exceptions and all else that is assigned, but for fields."""
     fields = {id(node.target) for class_ in module.classes() for node in class_.body if isinstance(node, ast.AnnAssign)}
-    for node in ast.walk(module.tree):
+    for node in module.nodes():
         if isinstance(node, ast.arg):
             yield node.lineno, node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:

@@ -13,7 +13,7 @@ import pytest
 
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.stores.registry import KINDS
-from tests.architecture.trees import Module, code_of, docstring_of, lines_of, modules, name_of, texts
+from tests.architecture.trees import Module, code_of, docstring_of, lines_of, modules, name_of, nodes_of, texts
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ RAISES_BUILT_IN: Mapping[str, str] = {
 
 def raised_built_in(found: Module) -> Iterator[str]:
     for function in found.functions():
-        for node in ast.walk(function):
+        for node in nodes_of(function):
             if isinstance(node, ast.Raise) and node.exc is not None and name_of(node.exc) in BUILT_IN:
                 yield f"{found.path}:{function.name}"
 
@@ -216,7 +216,7 @@ BROAD: Mapping[str, str] = {
 
 def broad_excepts(found: Module) -> Iterator[str]:
     for function in found.functions():
-        for node in ast.walk(function):
+        for node in nodes_of(function):
             if not isinstance(node, ast.ExceptHandler):
                 continue
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
@@ -392,7 +392,7 @@ TOTAL = ("plan/", "spark/")
 
 def asserted_types(module: Module) -> Iterator[int]:
     """Lines that assert the type of a value."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes():
         if isinstance(node, ast.Assert) and "isinstance(" in ast.unparse(node.test):
             yield node.lineno
 

@@ -56,7 +56,7 @@ class Module:
         return self.path.split("/")[0].removesuffix(".py")
 
     def imports(self) -> tuple[Import, ...]:
-        return tuple(_imports(self.tree.body, "load"))
+        return imports_of(self.tree)
 
     def nodes(self) -> tuple[ast.AST, ...]:
         return nodes_of(self.tree)
@@ -69,9 +69,16 @@ class Module:
 
 
 @cache
-def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All nodes of a file. A dozen rules look at them, and to walk over the package takes half a second."""
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a file or of a part of it. A dozen rules look at them, and to walk over the package takes half a
+    second."""
     return tuple(ast.walk(tree))
+
+
+@cache
+def imports_of(tree: ast.Module) -> tuple[Import, ...]:
+    """What a file imports, in its order."""
+    return tuple(_imports(tree.body, "load"))
 
 
 @lru_cache(maxsize=1)

@@ -68,7 +68,13 @@ class JobRow:
     @property
     def writes_as(self) -> str:
         """Name that checkpoint, ledger and transactions of this version have for life."""
-        return self.identity or (version_name(self.of, self.version) if self.version > 1 else self.of)
+        return lasting_name(self.name, self.query, self.version, self.identity)
+
+
+def lasting_name(name: str, query: str, version: int, identity: str) -> str:
+    """See :attr:`JobRow.writes_as`; the arguments are its fields."""
+    of = query or name
+    return identity or (version_name(of, version) if version > 1 else of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,16 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 from ds_dagster.errors import error
 from ds_dagster.runtime.journals import schema
 from ds_dagster.runtime.journals.journal import database_now
-from ds_dagster.runtime.journals.records import EngineRow, JobRow, RequestRow, StatusRow, Transition, record, values
+from ds_dagster.runtime.journals.records import (
+    EngineRow,
+    JobRow,
+    RequestRow,
+    StatusRow,
+    Transition,
+    lasting_name,
+    record,
+    values,
+)
 from ds_dagster.runtime.processes.liveness import Heard
 from ds_dagster.runtime.status import FiniteResult
 
@@ -62,7 +71,9 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
 
 def _with_own_identity(connection: Connection, row: JobRow) -> JobRow:
     """A new job never gets the checkpoint and the ledger of one that had its name before."""
-    taken = {job.writes_as for job in jobs(connection).values()}
+    column = schema.JOBS.c
+    names = connection.execute(select(column.name, column.query, column.version, column.identity))
+    taken = {lasting_name(*fields) for fields in names}
     wanted, number = row.writes_as, 1
     while (identity := wanted if number == 1 else f"{wanted}~{number}") in taken:
         number += 1

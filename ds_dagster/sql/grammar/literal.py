@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -15,7 +15,7 @@ INTERVAL_UNITS = {
     for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
     for name in (unit.lower(), unit.lower() + "s")
 }
-_TYPES_OF_WORDS: dict[tuple[str, ...], str] = {
+_TYPES_OF_WORDS: Mapping[tuple[str, ...], str] = {
     ("timestamp", "with", "time", "zone"): "TIMESTAMP_LTZ",
     ("timestamp", "with", "local", "time", "zone"): "TIMESTAMP_LTZ",
     ("timestamp", "without", "time", "zone"): "TIMESTAMP",
@@ -25,6 +25,10 @@ _TYPES_OF_WORDS: dict[tuple[str, ...], str] = {
     **{(word,): name for word, name in OF_OTHER_DIALECTS.items()},
 }
 """Words of a type of another dialect → the one of ours that holds its values."""
+_BEGINNING: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    first: tuple(words for words in _TYPES_OF_WORDS if words[0] == first) for first, *_ in _TYPES_OF_WORDS
+}
+"""First word → those types: every term of an expression is looked up."""
 IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
     "null": exp.Null,
     "true": lambda: exp.Boolean(this=True),
@@ -50,11 +54,12 @@ class LiteralParser(CallParser):
             return placed(exp.Cast(this=self._text_literal(), to=type_), token)
         if token.text == "x" and behind is TokenType.STRING:
             raise self.refuse("FORM_INSTEAD", token, written="a literal of bytes", instead="UNHEX('48692E')")
-        for words, name in _TYPES_OF_WORDS.items():
+        for words in _BEGINNING.get(token.text, ()):
             if self.at_words(*words) and self.ahead(len(words)).token_type is TokenType.STRING:
                 text = self.ahead(len(words)).text.replace("'", "''")
                 written = f"a literal of type {' '.join(words).upper()}"
-                raise self.refuse("FORM_INSTEAD", token, written=written, instead=f"CAST('{text}' AS {name})")
+                instead = f"CAST('{text}' AS {_TYPES_OF_WORDS[words]})"
+                raise self.refuse("FORM_INSTEAD", token, written=written, instead=instead)
         return None
 
     def _type_length(self) -> int:
