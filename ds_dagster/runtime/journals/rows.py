@@ -219,7 +219,7 @@ def close_requests(connection: Connection, name: str, now: float) -> bool:
 
 def result(row: RequestRow) -> FiniteResult | None:
     """The outcome, None while it is open."""
-    if row.state == "WAITING" or row.state == "RUNNING":
+    if row.state not in ENDED:
         return None
     return FiniteResult(
         name=row.name,
