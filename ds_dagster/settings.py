@@ -116,6 +116,8 @@ class Settings:
             relation that was renamed since. Of one job, never of a project.
         ordered_state: results of aggregates lie in the state in the order of the plan; False: in that of Spark, as
             checkpoints of earlier versions have them. Of one job, never of a project.
+        pool: compute pool whose engine this process is or looks at, with its cores and memory in ``engine``; empty: the
+            project's own engine. Of one engine, never of a project.
     """
 
     root: Path
@@ -134,6 +136,7 @@ class Settings:
     store_values: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     source_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ordered_state: bool = True
+    pool: str = ""
 
 
 _TEXT = ("database", "schema", "store", "views", "journal", "environment")

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.properties.compute_pools import COMPUTE_POOL
 from ds_dagster.catalog.properties.kafka import KAFKA
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import PLACES, PropertySpec
@@ -242,6 +243,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
         "`CREATE FUNCTION … WITH`, see [functions of your own](../how-to/functions-of-your-own.md)",
         FUNCTION,
     ),
+    ("Compute pools", "`CREATE COMPUTE_POOL … WITH`, see [compute pools](../how-to/compute-pools.md)", COMPUTE_POOL),
     ("Queries", "`QUERY WITH` behind the SELECT", QUERY),
 )
 SHORT_PLACES: Mapping[str, str] = {
@@ -251,6 +253,7 @@ SHORT_PLACES: Mapping[str, str] = {
     "descriptor_source": "descriptor source",
     "function_source": "function source",
     "function": "CREATE FUNCTION",
+    "compute_pool": "compute pool",
     "relation": "declaration",
     "sink": "CREATE … AS",
     "source": "source",
@@ -397,7 +400,7 @@ VARIABLES: Mapping[str, str] = {
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""
-NOT_WRITTEN = ("root", "file", "overlay", "store_values", "source_names", "ordered_state", "engine", "spark")
+NOT_WRITTEN = ("root", "file", "overlay", "store_values", "source_names", "ordered_state", "pool", "engine", "spark")
 PATHS: Mapping[str, str] = {"sql": "sql", "state": ".ds"}
 EXAMPLE = """```toml
 [tool.ds-dagster]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ds_dagster.catalog.compute_pool import ComputePool
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.descriptors import DescriptorSource
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
@@ -19,8 +20,8 @@ from ds_dagster.names import QualifiedName, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Stores, secrets, schema registries and descriptor sources by folded name, relations by qualified name,
-    databases and schemas that were created or are defaults."""
+    """Stores, secrets, schema registries, descriptor sources and compute pools by folded name, relations by qualified
+    name, databases and schemas that were created or are defaults."""
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
     relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))
@@ -30,6 +31,8 @@ class Catalog:
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
     functions: UserCode = NO_CODE
+    pools: Mapping[str, ComputePool | None] | None = field(default_factory=lambda: MappingProxyType({}))
+    """None in the slice of a job, where they are not known."""
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""
@@ -38,6 +41,17 @@ class Catalog:
             raise error("STORE_REFUSED", span=span, name=name)
         if definition is None:
             raise error("UNKNOWN_STORE", span=span, name=name, nearest=did_you_mean(name, self.stores))
+        return definition
+
+    def pool(self, name: str, span: Span | None = None) -> ComputePool:
+        """Raises: UserError COMPUTE_POOL_UNKNOWN with the nearest names, COMPUTE_POOL_REFUSED where its own statement
+        was refused."""
+        pools = self.pools or {}
+        if name not in pools:
+            raise error("COMPUTE_POOL_UNKNOWN", span=span, name=name, nearest=did_you_mean(name, pools))
+        definition = pools[name]
+        if definition is None:
+            raise error("COMPUTE_POOL_REFUSED", span=span, name=name)
         return definition
 
     def relation(self, name: QualifiedName, span: Span | None = None) -> Relation:

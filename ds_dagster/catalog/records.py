@@ -28,7 +28,13 @@ from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
-CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "SECRET_REFUSED", "DESCRIPTOR_SOURCE_REFUSED")
+CAUSED = (
+    "STORE_REFUSED",
+    "SCHEMA_REGISTRY_REFUSED",
+    "SECRET_REFUSED",
+    "DESCRIPTOR_SOURCE_REFUSED",
+    "COMPUTE_POOL_REFUSED",
+)
 """Conditions that follow from a refused statement; ``name`` is its."""
 VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType(
     {

@@ -87,7 +87,7 @@ def converge(
     taking_over = _take_over(project, control, beside, refused)
     began = control.clock.monotonic()
     if generations or taking_over:
-        control.ensure_engine(timeout if wait else 0.0)
+        control.ensure_engines([*generations, *taking_over.values()], timeout if wait else 0.0)
     statuses = {}
     if wait and generations:
         on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")

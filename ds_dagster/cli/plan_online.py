@@ -151,7 +151,12 @@ class OnlinePlan:
         self, query: BoundQuery, relation: Relation, facts: EntityFacts | None, status: JobStatus
     ) -> Iterator[str]:
         """Whether it is another entity of the same name than the one that the checkpoint knows."""
-        if facts is None or not facts.identity or not self.control.shares_host() or not self.control.journal.exists():
+        if (
+            facts is None
+            or not facts.identity
+            or not self.control.fleet.shares_host()
+            or not self.control.journal.exists()
+        ):
             return
         place = self.control.checkpoints().path(status.writes_as, status.checkpoint_version)
         sources, targets = (_identities(place / name) for name in (SOURCES, TARGETS))

@@ -31,6 +31,7 @@ from ds_dagster.conditions import (
 from ds_dagster.conditions.base import Condition, render
 from ds_dagster.conditions.sql import (
     applications,
+    compute_pools,
     constants,
     constraints,
     functions,
@@ -45,8 +46,8 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
-    cdc, files, functions, secret, registry, row_logs, spark, cluster, runtime, renaming, savepoints, backfill,
-    orchestration, local, testing, command,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, renaming, savepoints,
+    backfill, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

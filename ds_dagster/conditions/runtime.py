@@ -237,14 +237,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_JVM_DIED",
         "external",
         "the Spark JVM has ended",
-        "the engine ends too and is started again; raise `memory` in [tool.ds-dagster.engine] if this repeats",
+        "the engine ends too and is started again; raise `memory` in [tool.ds-dagster.engine] (of a pool: "
+        "'compute_pool.memory') if this repeats",
     ),
     Condition(
         "ENGINE_OUT_OF_MEMORY",
         "external",
         "the engine's Spark JVM ran out of its {memory} of memory while it was in a batch of {jobs}",
-        "raise `memory` in [tool.ds-dagster.engine], or set 'max.records.per.batch'; the engine restarts, and "
-        "a job that was in the same batch at two such ends fails",
+        "raise `memory` in [tool.ds-dagster.engine] (of a pool: 'compute_pool.memory'), or set "
+        "'max.records.per.batch'; the engine restarts, and a job that was in the same batch at two such ends fails",
     ),
     Condition(
         "CHECKPOINT_MISSING",

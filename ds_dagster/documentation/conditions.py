@@ -43,6 +43,7 @@ HEADINGS: Mapping[str, str] = {
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "cluster": "Spark clusters",
+    "compute_pools": "Compute pools",
     "runtime": "Jobs, engine and journal",
     "renaming": "Other names",
     "savepoints": "Savepoints",

@@ -51,7 +51,7 @@ def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.J
                 allow=config.consents(),
             )
             if config.action != "stop" and answers:
-                control.ensure_engine()
+                control.ensure_engines([ensured.name for ensured in answers])
             generations = {ensured.name: ensured.generation for ensured in answers}
             statuses = control.wait(list(generations), generations, ds_control.start_timeout_seconds)
         except DsError as problem:

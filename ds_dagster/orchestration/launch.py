@@ -170,7 +170,7 @@ class Launch:
 
     def _wait(self, timeout: float, action: LaunchAction) -> Mapping[str, JobStatus]:
         if action != "stop":
-            self.control.ensure_engine(timeout)
+            self.control.ensure_engines(list(self.asked), timeout)
         elif all(engine.state == "GONE" for engine in self.control.engines()):
             return {}
         self._wait_for_versions(timeout)

@@ -149,7 +149,7 @@ def _session(run: _LoadRun) -> Any:
 
 def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
     control, config = run.control, run.config
-    control.ensure_engine()
+    control.ensure_engine(pool=query.pool)
     request = control.request_run(
         run.project.project,
         query.name,

@@ -18,6 +18,9 @@ from ds_dagster.plan.nodes.static import StaticScan, static_scans
 from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
+POOL = "compute_pool"
+"""Property of QUERY WITH."""
+
 
 class PlanReads(ABC):
     """The relations that a plan reads, and those it writes besides its result."""
@@ -108,6 +111,11 @@ class Part(PlanReads):
         return self.root.relation
 
     @property
+    def pool(self) -> str:
+        """Compute pool that QUERY WITH names; empty without."""
+        return str(self.settings.get(POOL, ""))
+
+    @property
     def error_logs(self) -> tuple[Relation, ...]:
         """Its error log, if it has one."""
         return () if self.error_log is None else (self.error_log,)
@@ -189,6 +197,11 @@ class BoundQuery(PlanReads):
         return ", ".join(
             dict.fromkeys(f"{relation.store}.{relation.entity}" for relation in (*self.inputs, *self.sinks))
         )
+
+    @property
+    def pool(self) -> str:
+        """Compute pool whose engine runs it; empty: the project's own engine."""
+        return self.parts[0].pool
 
     @property
     def error_logs(self) -> tuple[Relation, ...]:

@@ -189,7 +189,7 @@ def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> L
         texts.setdefault(statement.file, _placed(statement))
     if settings.sql.is_dir():
         files = list(with_own_connections(files, settings))
-    return _compile(files, settings, texts)
+    return _compile(files, settings, texts, of_job=True)
 
 
 # slices
@@ -272,8 +272,11 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
 # compiling
 
 
-def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> LoadedProject:
+def _compile(
+    files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str], *, of_job: bool = False
+) -> LoadedProject:
     declared = declare(files, settings, KINDS)
+    declared = replace(declared, pools=None) if of_job else declared
     unparsed = _unparsed(files, settings)
     assembled = assemble(declared, settings, KINDS, [broken.name for broken in unparsed])
     undeclared = _undeclared(files, declared, settings)

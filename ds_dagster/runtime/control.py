@@ -24,8 +24,10 @@ from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of
 from ds_dagster.runtime.deciding.desired import Answer, Request
+from ds_dagster.runtime.deciding.placing import pool_of
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_halted
+from ds_dagster.runtime.engines import Engines
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
@@ -36,10 +38,10 @@ from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.processes.environment import engine_environment
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import Action, Change, Consent, EngineStatus, Ensured, FiniteResult, JobStatus
-from ds_dagster.runtime.views import JobSurroundings, job_status
+from ds_dagster.runtime.views import job_status, not_running
 from ds_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,17 +60,17 @@ OnChange = Callable[[JobStatus], None]
 @dataclass(slots=True)
 class Control:
     """Desired and observed state of one project's jobs. Make it with :meth:`open`; one per reader, kept while it
-    reads."""
+    reads. ``fleet``: its engines."""
 
     settings: Settings
     journal: Journal
     clock: Clock
     launcher: Launcher
     places: Places
-    _watch: EngineWatch = field(init=False)
+    fleet: Engines = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watch = EngineWatch(self.places, self.clock, self.shares_host(), self._heard)
+        self.fleet = Engines(self.journal, self.clock, self.launcher, self.places)
 
     @classmethod
     def open(
@@ -99,8 +101,8 @@ class Control:
     # -- seeing ------------------------------------------------------------------------------------------------------
 
     def engines(self) -> Sequence[EngineStatus]:
-        """The engines of the project; one entry also when none ever ran."""
-        return (self._watch.status(),)
+        """The project's own engine, and those of compute pools that live or are needed; one entry at least."""
+        return self.fleet.statuses()
 
     def statuses(self, names: Sequence[str] | None = None) -> Sequence[JobStatus]:
         """Jobs by name; of all jobs the journal knows, or of the given ones (ABSENT where it knows nothing)."""
@@ -110,10 +112,10 @@ class Control:
             jobs = rows.jobs(connection)
             observed = rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
-        engine, identity = self._watch.status(), self.journal.identity()
-        surroundings = JobSurroundings(engine, identity, self._watch.silent_for(), self.clock.now(), held)
+        pools = {name: pool_of(job, jobs, observed.get(name)) for name, job in jobs.items()}
+        surroundings = {pool: self.fleet.surroundings(pool, held) for pool in sorted({"", *pools.values()})}
         return tuple(
-            job_status(jobs[name], observed.get(name), surroundings, self.log_place(name))
+            job_status(jobs[name], observed.get(name), surroundings[pools[name]], self.log_place(name))
             if name in jobs
             else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)
@@ -147,9 +149,9 @@ class Control:
         """The job's log file (it may not exist yet)."""
         return self.places.job_log(name)
 
-    def log_place(self, name: str = "") -> str:
-        """Where the log of a job, or of the engine, is read: below ``log_url`` of the settings, else its path."""
-        path = self.log_path(name) if name else self.places.engine_log
+    def log_place(self, name: str = "", *, engine: str = DEFAULT_ENGINE) -> str:
+        """Where the log of a job, or of an engine, is read: below ``log_url`` of the settings, else its path."""
+        path = self.log_path(name) if name else self.fleet.places_of(engine).engine_log
         base = self.settings.engine.log_url.rstrip("/")
         return f"{base}/{quote(str(path.relative_to(self.places.logs)))}" if base else str(path)
 
@@ -367,9 +369,10 @@ class Control:
             if result is not None:
                 return result
             now = self.clock.monotonic()
-            heard = heard if self._watch.status().state in ("GONE", "UNKNOWN") else now
+            pool = self.status(row.name).pool
+            heard = heard if self.fleet.watch(pool).status().state in ("GONE", "UNKNOWN") else now
             if now - heard > ENGINE_GRACE_SECONDS:
-                raise error("ENGINE_NOT_RUNNING")
+                raise not_running(pool)
             if now - start > timeout:
                 raise error("RUN_TIMED_OUT", name=row.name, request=request, seconds=int(timeout))
             self.clock.sleep(POLL_SECONDS)
@@ -382,20 +385,23 @@ class Control:
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
-    def ensure_engine(self, wait: float = 60.0) -> EngineStatus:
-        """Make sure the engine runs: the local launcher starts it when it is gone, ``external`` only looks.
+    def ensure_engines(self, names: Collection[str], wait: float = 60.0) -> None:
+        """:meth:`ensure_engine` for each engine that jobs need, for the project's own one where none does. Those of the
+        named jobs have to start and are waited for; others are started too, if they can be."""
+        self.fleet.ensure_needed(wait, names)
+
+    def ensure_engine(self, wait: float = 60.0, pool: str = "") -> EngineStatus:
+        """Make sure an engine runs: the local launcher starts it when it is gone, ``external`` only looks.
 
         Args:
             wait: seconds until it must be ready; 0: start it and return.
+            pool: compute pool of the engine; empty: the project's own.
 
         Raises:
             DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING; JOURNAL_OLDER: the engine that runs
                 is of an older version.
         """
-        status = self.launcher.ensure(self._watch.status, wait)
-        if status.state == "RUNNING":
-            self.journal.exists()
-        return status
+        return self.fleet.ensure(wait, pool)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -413,17 +419,6 @@ class Control:
         self.checkpoints().delete(checkpoint)
 
     # -- inside ------------------------------------------------------------------------------------------------------
-
-    def shares_host(self) -> bool:
-        """Whether the engine's files are on this machine."""
-        return self.journal.local is not None or self.launcher.shares_host
-
-    def _heard(self) -> Heard:
-        """Of an engine of an older version too: a starter has to know whether one lives, the new one migrates."""
-        if not self.journal.exists(older=True):
-            return Heard(None, 0.0)
-        with self.journal.read() as connection:
-            return rows.heard(connection, DEFAULT_ENGINE, self.clock.now())
 
     def _jobs(self) -> Mapping[str, JobRow]:
         if not self.journal.exists():

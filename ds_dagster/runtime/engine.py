@@ -1,5 +1,5 @@
-"""The engine: one process per project that holds the locks and the lease, hosts the jobs and reconciles until it is
-told to end.
+"""The engine: one process per project, and one per compute pool, that holds its locks and its lease, hosts the jobs
+placed in it and reconciles until it is told to end.
 
 ``ds engine run`` calls :func:`run_engine` in the foreground; ``python -m ds_dagster.runtime.engine`` is what the
 local launcher starts detached.
@@ -30,6 +30,7 @@ from ds_dagster.runtime.host import Host, HostContext, HostFactory
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.pools import pool_settings
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.runtime.processes.joblog import JobLog
@@ -50,6 +51,9 @@ people wait for it."""
 DRAIN_SECONDS = 60.0
 """How long jobs may take to end their batch after SIGTERM; then they are ended as they are, and resume from the
 checkpoint."""
+
+IDLE_SECONDS = 60.0
+"""How long the engine of a compute pool lives without anything to do."""
 
 LOCK_SECONDS = 2.0
 """A reader that looks at the lock holds it for a moment, so the first attempt may fail."""
@@ -83,6 +87,7 @@ class Engine:
     end: threading.Event = field(default_factory=threading.Event)
     _log: logging.Logger = field(default_factory=lambda: logging.getLogger("ds_dagster.engine"), init=False)
     _trouble: str = field(default="", init=False)
+    _needed: float = field(default=0.0, init=False)
     _heard: float = field(default=0.0, init=False)
     _state_checked: float = field(default=0.0, init=False)
 
@@ -94,11 +99,11 @@ class Engine:
                 cannot go on (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, what the host cannot live with).
         """
         places = Places.of(self.settings)
-        lease = Lease.new(self.clock)
+        lease = Lease.new(self.clock, self.settings.pool)
         with self._locked(places, lease) as lock:
             journal = Journal.open(self.settings, engine_environment(self.settings.root), keep=True)
             try:
-                self._migrate(journal)
+                self._migrate(journal, lease)
                 lease.take(journal)
                 self._serve(places, journal, lease, lock)
             finally:
@@ -130,12 +135,13 @@ class Engine:
                 raise failure()
             self.clock.sleep(0.05)
 
-    def _migrate(self, journal: Journal) -> None:
-        """We hold the locks, so no other engine uses the journal, and an older schema may be migrated."""
+    def _migrate(self, journal: Journal, lease: Lease) -> None:
+        """We hold the locks, so no other engine of this pool uses the journal. An older schema is migrated unless that
+        of another pool lives."""
         try:
             journal.create()
         except DsError as problem:
-            if problem.condition != "JOURNAL_OLDER":
+            if problem.condition != "JOURNAL_OLDER" or lease.has_neighbour(journal, Places.of(self.settings)):
                 raise
             self._log.info("migrating the journal: %s", problem.message)
             journal.migrate()
@@ -147,10 +153,10 @@ class Engine:
         job_log = JobLog(places, self.clock, self.redactor)
         checkpoints = Checkpoints(places.checkpoints, identity)
         host = self.make_host(HostContext(self.settings, places, self.clock, checkpoints, job_log, self.redactor))
-        reconciler = Reconciler(journal, identity, lease, host, self.clock, random.random, job_log)
-        self._heard = self.clock.monotonic()
+        reconciler = Reconciler(journal, identity, lease, host, self.clock, random.random, job_log, places=places)
+        self._heard = self._needed = self.clock.monotonic()
         try:
-            self._log.info("engine %s begins, journal %s", lease.row.pid, journal.shown)
+            self._log.info("engine %s (%s) begins, journal %s", lease.row.name, lease.row.pid, journal.shown)
             reconciler.take_over()
             self._loop(reconciler, lambda: self._check_state(lock, journal))
         except DsError as problem:
@@ -177,10 +183,29 @@ class Engine:
                 reconciler.draining, drain_until = True, begun + DRAIN_SECONDS
             self._tick(reconciler)
             check()
+            if self._is_left(reconciler):
+                return
             if reconciler.draining and (reconciler.is_idle() or self.clock.monotonic() > drain_until):
                 return
             interval = MOVING_SECONDS if reconciler.is_moving() else TICK_SECONDS
             rest(self.clock, reconciler.journal, begun + interval)
+
+    def _is_left(self, reconciler: Reconciler) -> bool:
+        """Whether the engine of a pool ends because nothing has been left in it for :data:`IDLE_SECONDS`. The journal
+        says so first: who places a job in the pool from then on starts an engine, and a job that is there already keeps
+        this one."""
+        now = self.clock.monotonic()
+        is_kept = not self.settings.pool or self.settings.engine.launcher != "local" or reconciler.draining
+        if is_kept or self._trouble or reconciler.is_needed():
+            self._needed = now
+            return False
+        if now - self._needed < IDLE_SECONDS:
+            return False
+        if not reconciler.leave():
+            self._needed = now
+            return False
+        self._log.info("nothing is left in compute pool %s", self.settings.pool)
+        return True
 
     def _tick(self, reconciler: Reconciler) -> None:
         """One tick; failures of the journal are tolerated, jobs keep running."""
@@ -237,7 +262,7 @@ def run_engine(
     """Run the engine in this process until SIGTERM or SIGINT; returns the exit code.
 
     Args:
-        settings: of the project.
+        settings: of the project, or of one of its pools (:func:`ds_dagster.runtime.pools.pool_settings`).
         make_host, clock: instead of Spark and the machine's clock.
         terminal: also log to standard error.
 
@@ -275,10 +300,10 @@ def start_engine(settings: Settings, wait: float = 60.0, *, clock: Clock | None 
 def stop_engine(
     settings: Settings, timeout: float = DRAIN_SECONDS + 30.0, *, kill: bool = False, clock: Clock | None = None
 ) -> bool:
-    """End the engine of this machine and wait until both its locks are free.
+    """End an engine of this machine and wait until both its locks are free.
 
     Args:
-        settings: of the project.
+        settings: of the project; ``pool`` says which engine.
         timeout: seconds to wait.
         kill: end it at once instead of after the jobs' batches.
         clock: for waiting.
@@ -309,13 +334,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--environment", required=True)
+    parser.add_argument("--pool", default="")
     parser.add_argument("--ended", type=int, default=0, help="times in a row that its JVM has ended")
     chosen = parser.parse_args(arguments)
     clock = SystemClock()
     began = clock.monotonic()
     try:
         settings = load_settings(chosen.root, state=chosen.state, environment=chosen.environment)
-        code = run_engine(settings, terminal=False)
+        code = run_engine(pool_settings(settings, chosen.pool), terminal=False)
     except DsError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
@@ -329,7 +355,8 @@ def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
     first."""
     clock.sleep(min(AGAIN_SECONDS, 2.0**ended))
     places = ("--root", str(chosen.root), "--state", str(chosen.state), "--environment", chosen.environment)
-    command = [sys.executable, "-m", "ds_dagster.runtime.engine", *places, "--ended", str(ended + 1)]
+    pool = ("--pool", chosen.pool) if chosen.pool else ()
+    command = [sys.executable, "-m", "ds_dagster.runtime.engine", *places, *pool, "--ended", str(ended + 1)]
     os.execv(sys.executable, command)
 
 

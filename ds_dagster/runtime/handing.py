@@ -133,7 +133,7 @@ class HandOvers:
             if row is not None:
                 rows.mark_job(connection, row)
                 bump_revision(connection)
-            rows.save_statuses(connection, [status], writer=self.lease.row.token)
+            rows.save_statuses(connection, [status], writer=self.lease.row.token, pool=self.lease.pool)
             rows.add_transitions(connection, [history])
         statuses[status.name] = status
         return row is not None
@@ -169,7 +169,7 @@ class HandOvers:
             rows.delete_job(connection, turn.other.name)
             rows.delete_job(connection, turn.job.name)
             rows.insert_jobs(connection, jobs)
-            rows.save_statuses(connection, changed, writer=self.lease.row.token)
+            rows.save_statuses(connection, changed, writer=self.lease.row.token, pool=self.lease.pool)
             rows.add_transitions(connection, [_served(turn, now)])
             bump_revision(connection)
         statuses.pop(turn.other.name, None)
@@ -204,7 +204,7 @@ class HandOvers:
             rows.delete_job(connection, former)
             rows.rename_history(connection, former, row.name)
             rows.insert_jobs(connection, [row])
-            rows.save_statuses(connection, [status], writer=self.lease.row.token)
+            rows.save_statuses(connection, [status], writer=self.lease.row.token, pool=self.lease.pool)
             rows.add_transitions(connection, [_renamed(turn, row, now)])
             bump_revision(connection)
         statuses.pop(former, None)

@@ -7,8 +7,9 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -18,17 +19,20 @@ from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over
 from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.identity import Identity
-from ds_dagster.runtime.deciding.round import Effect, Round, Situation
+from ds_dagster.runtime.deciding.placing import held_in, needs_engine, placed_in, pool_of, whole
+from ds_dagster.runtime.deciding.round import Effect, Round, Situation, is_over
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.handing import HandOvers
 from ds_dagster.runtime.host import Host, KnownShape, Observation, SourceShape, StartOrder
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.journal import Journal, meta
+from ds_dagster.runtime.journals.journal import Journal, bump_revision, meta
 from ds_dagster.runtime.journals.lease import Lease
-from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.journals.records import EngineRow, JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
 from ds_dagster.runtime.journals.told import NOTHING, told
 from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import RESTORED
 
 BEAT_SECONDS = 1.0
@@ -49,6 +53,7 @@ class Reconciler:
         log: log files of jobs.
         backoff: delays between starts.
         draining: set it to end all queries after their batches without changing what is wanted.
+        places: of the engine; those of other engines of the project follow from it.
     """
 
     journal: Journal
@@ -60,11 +65,17 @@ class Reconciler:
     log: JobLog
     backoff: Backoff = field(default_factory=Backoff)
     draining: bool = False
+    places: Places = field(default_factory=lambda: Places(Path()))
     _revision: str = field(default="", init=False)
     _jobs: Mapping[str, JobRow] = field(default_factory=dict, init=False)
     _specs: Mapping[str, JobSpec] = field(default_factory=dict, init=False)
     _requests: dict[str, RequestRow] = field(default_factory=dict, init=False)
     _statuses: dict[str, StatusRow] = field(default_factory=dict, init=False)
+    _all: Mapping[str, JobRow] = field(default_factory=dict, init=False)
+    _others: Mapping[str, StatusRow] = field(default_factory=dict, init=False)
+    _leaving: frozenset[str] = field(default=frozenset(), init=False)
+    _gone: Mapping[str, EngineRow] = field(default_factory=dict, init=False)
+    _looked: float = field(default=float("-inf"), init=False)
     _retry_at: dict[str, float] = field(default_factory=dict, init=False)
     _healthy_since: dict[str, float] = field(default_factory=dict, init=False)
     _shapes: dict[str, dict[str, Transition]] = field(default_factory=dict, init=False)
@@ -81,14 +92,17 @@ class Reconciler:
         )
 
     def take_over(self) -> None:
-        """Once, before the first tick: settle what a former engine left behind. Every row is written again, so that it
-        is this engine's word from here on."""
+        """Once, before the first tick: settle what a former engine of this pool left behind. Every row is written
+        again, so that it is this engine's word from here on."""
         with self.journal.write() as connection:
-            self._statuses = dict(rows.statuses(connection))
+            jobs, written = rows.jobs(connection), rows.statuses(connection)
+            self._statuses = {name: row for name, row in written.items() if self._is_ours(name, jobs, row)}
             decided = Round(self._situation(), statuses=dict(self._statuses))
             for name in self._statuses:
                 decided.take_over(name)
             self._write(connection, decided)
+            if any(placed_in(jobs[name], jobs) != self.lease.pool for name in self._statuses if name in jobs):
+                bump_revision(connection)  # another engine may have them from here on
         self._keep(decided)
 
     def tick(self) -> None:
@@ -101,19 +115,29 @@ class Reconciler:
         self.host.ready()
         self._look()
         observed = self._observed = self.host.observe()
+        self._drop_strangers(observed)
         decided = Round(self._situation())
         for name in self._specs:
+            if held_in(self._statuses.get(name)) in self._gone:
+                decided.take_over(name)
             decided.decide(name, observed.get(name))
         decided.transitions += self._new_shapes(decided, observed)
         beat_due = self.clock.monotonic() - self._written >= BEAT_SECONDS
         if decided.transitions or decided.requests or decided.statuses or beat_due:
             self._add_figures(decided, observed)
+            released = [name for name in self._leaving if decided.status(name).state not in ACTIVE]
             with self.journal.write() as connection:
+                if not self._may_write(connection, decided):
+                    return
                 self._write(connection, decided)
+                if released:
+                    bump_revision(connection)
             self._keep(decided)
         for effect in decided.effects:
             self._act(effect)
-        if not self.draining and self._hand_overs.tick(self._jobs, self._specs, self._statuses):
+        if not self.draining and self._hand_overs.tick(
+            whole(self._jobs, self._all, self._leaving), self._specs, self._statuses
+        ):
             self._revision = ""
 
     def ended_by(self, failure: DsError) -> None:
@@ -136,27 +160,99 @@ class Reconciler:
         """Whether a job is on its way to another state."""
         return any(status.state in ("STARTING", "STOPPING") for status in self._statuses.values())
 
+    def is_needed(self) -> bool:
+        """Whether a job of ours is wanted, has a query, or has an open run. By what the last tick has read."""
+        staying = (job for name, job in self._jobs.items() if name not in self._leaving)
+        return not self.is_idle() or any(needs_engine(job, self._requests) for job in staying)
+
+    def leave(self) -> bool:
+        """Say in the journal that the engine ends because nothing is left in its pool; False where something is.
+
+        Raises:
+            DsError: JOURNAL_…, ENGINE_LEASE_LOST.
+        """
+        with self.journal.write() as connection:
+            jobs, open_runs = rows.jobs(connection), rows.open_requests(connection)
+            placed = (job for job in jobs.values() if placed_in(job, jobs) == self.lease.pool)
+            if any(needs_engine(job, open_runs) for job in placed):
+                self._revision = ""
+                return False
+            self.lease.tell("STOPPING")
+            self.lease.renew(connection)
+        return True
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read desired state if it has changed."""
+        """Read desired state if it has changed; what other engines do every second, where there are some."""
+        now = self.clock.monotonic()
+        are_others_due = len(self._all) > len(self._jobs) and now - self._looked >= BEAT_SECONDS
         with self.journal.read() as connection:
             revision = meta(connection, "revision")
-            if revision == self._revision:
+            if revision == self._revision and not are_others_due:
                 return
-            jobs = rows.jobs(connection)
-            self._requests = dict(rows.open_requests(connection))
-            self._statuses |= self._of_steps(rows.statuses(connection))
-            self._shapes = {name: dict(last) for name, last in rows.shapes(connection).items()}
-        self._specs = sources_first({name: self._spec(job) for name, job in jobs.items()})
-        self._jobs, self._revision = jobs, revision
+            jobs, written = rows.jobs(connection), rows.statuses(connection)
+            requests = rows.open_requests(connection)
+            if revision != self._revision:
+                self._shapes = {name: dict(last) for name, last in rows.shapes(connection).items()}
+            gone = self._gone_engines(connection, jobs, written)
+        ours = {name for name in jobs if self._is_ours(name, jobs, written.get(name), gone)}
+        self._statuses = {name: row for name, row in self._statuses.items() if name in ours}
+        self._statuses |= self._of_others({name: row for name, row in written.items() if name in ours})
+        self._requests = {name: request for name, request in requests.items() if name in ours}
+        own = {name: job for name, job in jobs.items() if name in ours}
+        self._specs = sources_first({name: self._spec(job) for name, job in own.items()})
+        self._others = {name: row for name, row in written.items() if name in jobs and name not in ours}
+        self._leaving = frozenset(name for name in own if placed_in(own[name], jobs) != self.lease.pool)
+        self._jobs, self._all, self._gone, self._revision, self._looked = own, jobs, gone, revision, now
 
-    def _of_steps(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
-        """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on)."""
+    def _is_ours(
+        self, name: str, jobs: Mapping[str, JobRow], status: StatusRow | None, gone: Collection[str] = ()
+    ) -> bool:
+        """By :mod:`ds_dagster.runtime.deciding.placing`. ``gone``: pools whose engines have ended."""
+        if name not in jobs:
+            return status is not None and status.pool == self.lease.pool
+        is_adopted = held_in(status) in gone and placed_in(jobs[name], jobs) == self.lease.pool
+        return is_adopted or pool_of(jobs[name], jobs, status) == self.lease.pool
+
+    def _gone_engines(
+        self, connection: Connection, jobs: Mapping[str, JobRow], written: Mapping[str, StatusRow]
+    ) -> Mapping[str, EngineRow]:
+        """Pools whose engines have ended while they had a query of a job that is placed here: pool → its lease."""
+        placed = (name for name, job in jobs.items() if placed_in(job, jobs) == self.lease.pool)
+        holders = {held for name in placed if (held := held_in(written.get(name))) is not None} - {self.lease.pool}
+        return self.lease.ended(connection, self.journal, self.places, holders)
+
+    def _may_write(self, connection: Connection, decided: Round) -> bool:
+        """Whether what was read still holds, where something is decided from it: a job may be placed in another engine
+        since then. Engines whose jobs are taken over can write nothing any more."""
+        if not decided.transitions:
+            return True
+        is_current = meta(connection, "revision") == self._revision
+        if is_current and all(rows.end_lease(connection, row) for row in self._gone.values()):
+            self._gone = {}
+            return True
+        self._revision = ""
+        return False
+
+    def _drop_strangers(self, observed: Mapping[str, Observation]) -> None:
+        """End queries of jobs that another engine has by now."""
+        for name in [name for name in observed if name in self._all and name not in self._jobs]:
+            if is_over(observed[name]):
+                self.host.forget(name)
+            else:
+                self.host.stop(name)
+
+    def _of_others(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
+        """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on), and
+        the last word of another engine on jobs that are ours since now."""
         ours = ACTIVE | PENDING
         own = self._statuses
         resting = (row for name, row in written.items() if name not in own or own[name].state not in ours)
-        return {row.name: row for row in resting if row.state not in ours}
+        return {row.name: row for row in resting if row.state not in ours or self._is_word_of_other(row)}
+
+    def _is_word_of_other(self, row: StatusRow) -> bool:
+        return row.name not in self._statuses and row.writer not in (STEP, self.lease.row.token)
 
     def _spec(self, job: JobRow) -> JobSpec:
         before = self._jobs.get(job.name)
@@ -174,6 +270,9 @@ class Reconciler:
             draining=self.draining,
             backoff=self.backoff,
             random=self.random,
+            leaving=self._leaving,
+            others=self._others,
+            wanted_elsewhere=frozenset(name for name in self._others if self._all[name].desired == "RUNNING"),
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -213,14 +312,16 @@ class Reconciler:
 
     def _write(self, connection: Connection, decided: Round) -> None:
         self.lease.renew(connection)
-        rows.save_statuses(connection, decided.statuses.values(), writer=self.lease.row.token)
+        token = self.lease.row.token
+        rows.save_statuses(connection, decided.statuses.values(), writer=token, pool=self.lease.pool)
         rows.save_requests(connection, decided.requests.values())
         rows.add_transitions(connection, decided.transitions)
 
     def _keep(self, decided: Round) -> None:
         """After the commit: apply the decisions to our own copy of the state."""
         self._written = self.clock.monotonic()
-        self._statuses |= decided.statuses
+        token = self.lease.row.token
+        self._statuses |= {n: replace(row, writer=token, pool=self.lease.pool) for n, row in decided.statuses.items()}
         self._requests |= decided.requests
         self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING", "STEP")}
         self._retry_at |= decided.retry_at

@@ -94,6 +94,7 @@ class JobStatus(Figures):
         query, version, role: which version of which query it is; see ``JobRow``.
         identity: see ``JobRow``.
         log: where its log is read: a path on the engine's machine, or an address.
+        pool: compute pool whose engine it belongs to now; empty: the project's own engine.
     """
 
     name: str
@@ -122,6 +123,7 @@ class JobStatus(Figures):
     role: Role = "serving"
     identity: str = ""
     log: str = ""
+    pool: str = ""
 
     @property
     def of(self) -> str:

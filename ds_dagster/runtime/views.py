@@ -23,11 +23,12 @@ class JobSurroundings:
     """Facts for a job's status that are not in its rows.
 
     Attributes:
-        engine: who holds the lease, and whether it lives.
+        engine: the engine that the job belongs to: who holds its lease, and whether it lives.
         identity: whose jobs they are.
         silent: seconds since the engine's last beat.
         now: epoch seconds.
         held: jobs whose open run is held by a step that lives.
+        pool: compute pool of the engine; empty: the project's own.
     """
 
     engine: EngineStatus
@@ -35,6 +36,7 @@ class JobSurroundings:
     silent: float
     now: float
     held: frozenset[str] = frozenset()
+    pool: str = ""
 
 
 def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings, log: str = "") -> JobStatus:
@@ -48,7 +50,9 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
     values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     values["reported_generation"] = values.pop("generation")
     values["since"] = values["since"] or None
-    writer, _ = values.pop("writer"), values.pop("streak")
+    writer = values.pop("writer")
+    del values["streak"], values["pool"]
+    values["pool"] = pool = surroundings.pool
     lives = (
         job.name in surroundings.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     )
@@ -56,9 +60,9 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         state = "FINISHED" if status.state == "FINISHED" else "STOPPED"
         values |= {"state": state, "reported_generation": job.generation}
     elif not lives and status.state in ACTIVE | PENDING:
-        values |= _unheard(engine, silent, state="UNKNOWN")
+        values |= _unheard(engine, silent, pool, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
-        values |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
+        values |= _said(error("ENGINE_STOPPED") if status.incarnation and not pool else not_running(pool), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
         values |= _lag_since(status, surroundings.now)
     return JobStatus(
@@ -76,13 +80,18 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
     )
 
 
-def _unheard(engine: EngineStatus, silent: float, state: str) -> dict[str, str]:
+def not_running(pool: str) -> DsError:
+    """No engine runs. ``pool``: of the one that is missing; empty: the project's own."""
+    return error("POOL_ENGINE_NOT_RUNNING", pool=pool) if pool else error("ENGINE_NOT_RUNNING")
+
+
+def _unheard(engine: EngineStatus, silent: float, pool: str, state: str) -> dict[str, str]:
     problem: DsError
     if engine.state == "UNKNOWN":
         problem = error("ENGINE_SILENT", pid=engine.pid, host=engine.host, seconds=int(silent))
     else:
         gone = engine.state == "GONE" or (engine.state == "STOPPING" and not engine.token)
-        problem = error("ENGINE_NOT_RUNNING" if gone else "ENGINE_TAKES_OVER")
+        problem = not_running(pool) if gone else error("ENGINE_TAKES_OVER")
     return _said(problem, state)
 
 

@@ -4,6 +4,7 @@ name."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from sqlglot import exp
@@ -19,6 +20,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     ConstraintDefinition,
     CreateAsSelect,
+    CreateComputePool,
     CreateDatabase,
     CreateDescriptorSource,
     CreateEntity,
@@ -41,6 +43,14 @@ from ds_dagster.sql.statements import (
     WrittenName,
 )
 
+_Named = (
+    CreateStore
+    | CreateSchemaRegistry
+    | CreateSecret
+    | CreateDescriptorSource
+    | CreateFunctionSource
+    | CreateComputePool
+)
 USABLE: tuple[Literal["database", "schema", "store"], ...] = ("database", "schema", "store")
 UPDATABLE: tuple[Literal["store", "schema_registry"], ...] = ("store", "schema_registry")
 RELATION_KINDS: dict[tuple[str, ...], RelationKind] = {
@@ -139,33 +149,12 @@ class DeltaStreamParser(ConstraintParser):
         self.need("if", "not", "exists")
         return True
 
-    def _create_store(self, origin: Origin) -> Statement:
+    def _create_named(self, origin: Origin, record: type[_Named], what: str) -> Statement:
+        """A name with properties alone."""
         if_not_exists = self._if_not_exists()
-        name = self.simple_name("a store's name")
-        return CreateStore(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
-
-    def _create_schema_registry(self, origin: Origin) -> Statement:
-        if_not_exists = self._if_not_exists()
-        name = self.simple_name("a schema registry's name")
-        properties = self.with_properties()
-        return CreateSchemaRegistry(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
-
-    def _create_secret(self, origin: Origin) -> Statement:
-        if_not_exists = self._if_not_exists()
-        name = self.simple_name("a secret's name")
-        return CreateSecret(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
-
-    def _create_descriptor_source(self, origin: Origin) -> Statement:
-        if_not_exists = self._if_not_exists()
-        name = self.simple_name("a descriptor source's name")
-        properties = self.with_properties()
-        return CreateDescriptorSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
-
-    def _create_function_source(self, origin: Origin) -> Statement:
-        if_not_exists = self._if_not_exists()
-        name = self.simple_name("a function source's name")
-        properties = self.with_properties()
-        return CreateFunctionSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
+        name = self.simple_name(what)
+        properties = self._optional_with() if record is CreateComputePool else self.with_properties()
+        return record(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
     def _create_function(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -388,12 +377,19 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "describe": DeltaStreamParser._question,
 }
 _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
-    "store": DeltaStreamParser._create_store,
-    "schema_registry": DeltaStreamParser._create_schema_registry,
-    "secret": DeltaStreamParser._create_secret,
-    "descriptor_source": DeltaStreamParser._create_descriptor_source,
-    "function_source": DeltaStreamParser._create_function_source,
+    "store": partial(DeltaStreamParser._create_named, record=CreateStore, what="a store's name"),
+    "schema_registry": partial(
+        DeltaStreamParser._create_named, record=CreateSchemaRegistry, what="a schema registry's name"
+    ),
+    "secret": partial(DeltaStreamParser._create_named, record=CreateSecret, what="a secret's name"),
+    "descriptor_source": partial(
+        DeltaStreamParser._create_named, record=CreateDescriptorSource, what="a descriptor source's name"
+    ),
+    "function_source": partial(
+        DeltaStreamParser._create_named, record=CreateFunctionSource, what="a function source's name"
+    ),
     "function": DeltaStreamParser._create_function,
+    "compute_pool": partial(DeltaStreamParser._create_named, record=CreateComputePool, what="a compute pool's name"),
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

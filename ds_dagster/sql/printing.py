@@ -13,6 +13,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     ConstraintDefinition,
     CreateAsSelect,
+    CreateComputePool,
     CreateDatabase,
     CreateDescriptorSource,
     CreateEntity,
@@ -60,7 +61,12 @@ def _unless_there(if_not_exists: bool) -> str:
 
 
 def _outside(
-    statement: CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | CreateFunctionSource,
+    statement: CreateStore
+    | CreateSchemaRegistry
+    | CreateSecret
+    | CreateDescriptorSource
+    | CreateFunctionSource
+    | CreateComputePool,
 ) -> str:
     return _words(
         _CREATE_WORDS[type(statement)],
@@ -164,6 +170,7 @@ _CREATE_WORDS: dict[type, str] = {
     CreateSecret: "CREATE SECRET",
     CreateDescriptorSource: "CREATE DESCRIPTOR_SOURCE",
     CreateFunctionSource: "CREATE FUNCTION_SOURCE",
+    CreateComputePool: "CREATE COMPUTE_POOL",
 }
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateStore: _outside,
@@ -171,6 +178,7 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateSecret: _outside,
     CreateDescriptorSource: _outside,
     CreateFunctionSource: _outside,
+    CreateComputePool: _outside,
     CreateFunction: _function,
     UpdateConnection: _update,
     CreateDatabase: _database,

@@ -176,6 +176,16 @@ class CreateFunctionSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateComputePool:
+    """CREATE COMPUTE_POOL [IF NOT EXISTS] name [WITH (…)]."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFunction:
     """CREATE FUNCTION [IF NOT EXISTS] name (argument TYPE, …) RETURNS TYPE LANGUAGE word WITH (…). ``language`` is
     lower case."""
@@ -302,7 +312,7 @@ class Interactive:
 
 Statement = (
     CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | UpdateConnection
-    | CreateFunctionSource | CreateFunction
+    | CreateFunctionSource | CreateFunction | CreateComputePool
     | CreateDatabase | CreateSchema | CreateEntity
     | CreateRelation | CreateAsSelect | InsertInto | Application | Use | Interactive
 )  # fmt: skip

@@ -206,6 +206,6 @@ def as_schema_4(journal: Journal) -> None:
         connection.exec_driver_sql(STATUS_4)
         for added in ("ds_transitions DROP COLUMN parameters", "ds_requests DROP COLUMN parameters"):
             connection.exec_driver_sql(f"ALTER TABLE {added}")
-        for added in ("skips", "begins", "query", "version", "role", "latest", "identity", "becomes"):
+        for added in ("skips", "begins", "query", "version", "role", "latest", "identity", "becomes", "pool"):
             connection.exec_driver_sql(f"ALTER TABLE ds_jobs DROP COLUMN {added}")
         connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="4"))

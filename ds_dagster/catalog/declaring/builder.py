@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.compute_pool import declare_pools
 from ds_dagster.catalog.declaring.declared import Declared, NamedQuery, check_schema, qualify
 from ds_dagster.catalog.declaring.endpoints import declare_endpoints
 from ds_dagster.catalog.declaring.relations import Ground, declared_relation
@@ -26,6 +27,7 @@ from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.statements import (
     Application,
     CreateAsSelect,
+    CreateComputePool,
     CreateDescriptorSource,
     CreateFunction,
     CreateFunctionSource,
@@ -78,6 +80,8 @@ class _DeclarationPass:
         descriptors, diagnostics = declare_sources(written, self.settings, index)
         self.findings.extend(diagnostics)
         functions = self._functions(index)
+        pools = [statement for statement in self.statements if isinstance(statement, CreateComputePool)]
+        declared_pools = declare_pools(pools, self.settings, index, self.findings)
         catalog = Catalog(endpoints.stores, refused_stores=endpoints.refused, descriptors=descriptors)
         ground = Ground(self.settings, self.kinds, index, catalog, endpoints.entities, [])
         named = self._named()
@@ -101,6 +105,7 @@ class _DeclarationPass:
             descriptors=MappingProxyType(dict(descriptors)),
             applications=tuple(schema for schema in self.statements if isinstance(schema, Application)),
             functions=functions,
+            pools=MappingProxyType(dict(declared_pools)),
         )
         return declared, tuple(ground.recorded)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.compute_pool import ComputePool
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.descriptors import DescriptorSource
@@ -48,7 +49,8 @@ class Declared:
         refused_stores: the same of stores.
         secrets, registries: by folded name.
         functions: user-defined functions.
-        descriptors: descriptor sources by folded name, None for refused ones.
+        descriptors, pools: descriptor sources and compute pools by folded name, None for refused ones. ``pools`` is
+            None where they are not known: in the slice of a job.
         applications: in the order of files.
     """
 
@@ -64,6 +66,7 @@ class Declared:
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
     applications: tuple[Application, ...] = ()
     functions: UserCode = NO_CODE
+    pools: Mapping[str, ComputePool | None] | None = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def catalog(self) -> Catalog:
@@ -77,6 +80,7 @@ class Declared:
             self.registries,
             self.descriptors,
             self.functions,
+            self.pools,
         )
 
 

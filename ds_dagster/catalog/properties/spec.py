@@ -27,7 +27,7 @@ PropertyType = Literal[
     "text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file", "ratio"
 ]
 Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source",
-              "function_source", "function"]  # fmt: skip
+              "function_source", "function", "compute_pool"]  # fmt: skip
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
@@ -42,6 +42,7 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
         "function_source": "CREATE FUNCTION_SOURCE … WITH",
         "function": "CREATE FUNCTION … WITH",
+        "compute_pool": "CREATE COMPUTE_POOL … WITH",
     }
 )
 
@@ -60,7 +61,7 @@ class PropertySpec:
             list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
         places: where it may be. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
             after a source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
-            ``function_source``, ``function``.
+            ``function_source``, ``function``, ``compute_pool``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
         minimum: of integers and millis.

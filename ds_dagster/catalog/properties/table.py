@@ -7,6 +7,7 @@ below belong to it (:func:`specs`); a property that some kinds list is refused o
 
 from __future__ import annotations
 
+from ds_dagster.catalog.properties.compute_pools import COMPUTE_POOL
 from ds_dagster.catalog.properties.kafka import KAFKA
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import Place, PropertySpec
@@ -40,7 +41,10 @@ STORE: tuple[PropertySpec, ...] = (
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
     PropertySpec(
-        "description", "text", (*_CONNECTION, "secret", "descriptor_source", "function_source", "function"), "free text"
+        "description",
+        "text",
+        (*_CONNECTION, "secret", "descriptor_source", "function_source", "function", "compute_pool"),
+        "free text",
     ),
     PropertySpec(
         "file",
@@ -551,8 +555,7 @@ QUERY: tuple[PropertySpec, ...] = (
         "compute_pool",
         "name",
         ("query",),
-        "engine that hosts the query",
-        not_yet="all queries run in the project's engine",
+        "compute pool whose engine runs the query; default: the project's own engine",
     ),
     PropertySpec(
         "resume.from.query.id",
@@ -564,7 +567,8 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *QUERY,
+    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION,
+    *COMPUTE_POOL, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.placing import engine_name
+from ds_dagster.runtime.pools import pool_settings
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
+from ds_dagster.runtime.status import EngineStatus
+from ds_dagster.settings import Settings
 
 
 @click.group("engine")
@@ -15,21 +21,28 @@ def engine_command() -> None:
     """The process that hosts the jobs."""
 
 
+pool_option = click.option("--pool", default="", help="Compute pool; without it the project's own engine.")
+
+
 @engine_command.command("run")
+@pool_option
 @project_option
-def run(project: Path | None) -> int:
+def run(pool: str, project: Path | None) -> int:
     """Host the jobs in the foreground, until SIGTERM or Ctrl-C; jobs stop after their batch."""
     from ds_dagster.runtime.engine import run_engine
 
-    return run_engine(settings_of(project))
+    return run_engine(pool_settings(settings_of(project), pool.lower()))
 
 
 @engine_command.command("start")
+@pool_option
 @project_option
 @json_option
-def start(project: Path | None, as_json: bool) -> int:
+def start(pool: str, project: Path | None, as_json: bool) -> int:
     """Host the jobs in a detached process; does nothing when one runs."""
-    engine = Control.open(settings_of(project, quiet=as_json)).ensure_engine()
+    settings = settings_of(project, quiet=as_json)
+    pool_settings(settings, pool.lower())
+    engine = Control.open(settings).ensure_engine(pool=pool.lower())
     if as_json:
         emit_json({"name": engine.name, "pid": engine.pid, "state": engine.state})
     else:
@@ -39,31 +52,51 @@ def start(project: Path | None, as_json: bool) -> int:
 
 @engine_command.command("stop")
 @click.option("--kill", is_flag=True, help="End at once; the batches under way are repeated at the next start.")
+@pool_option
+@click.option("--all", "everything", is_flag=True, help="The engines of all compute pools, too.")
 @project_option
 @json_option
-def stop(kill: bool, project: Path | None, as_json: bool) -> int:
+def stop(kill: bool, pool: str, everything: bool, project: Path | None, as_json: bool) -> int:
     """End the engine; jobs stop after their batch and go on when an engine starts again."""
-    from ds_dagster.runtime.engine import stop_engine
-
+    if pool and everything:
+        raise click.UsageError("either --pool or --all")
     settings = settings_of(project, quiet=as_json)
-    engine = Control.open(settings).engines()[0]
-    if not as_json and engine.state != "GONE":
-        how = "at once" if kill else "jobs end their batch first"
-        note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; {how}")
-    stopped = stop_engine(settings, kill=kill)
+    control = Control.open(settings)
+    engines = [engine for engine in control.engines() if everything or engine.name == engine_name(pool.lower())]
+    if not engines:
+        pool_settings(settings, pool.lower())
+    stopped = [_stop(settings, engine, kill, as_json) for engine in engines]
     if as_json:
-        emit_json({"stopped": stopped})
-    else:
-        note(f"engine {engine.name}: stopped" if stopped else "no engine runs here")
+        emit_json({"stopped": any(stopped)})
+    elif not any(stopped):
+        note("no engine runs here")
     return 0
 
 
+def _stop(settings: Settings, engine: EngineStatus, kill: bool, as_json: bool) -> bool:
+    from ds_dagster.runtime.engine import stop_engine
+
+    if not as_json and engine.state != "GONE":
+        how = "at once" if kill else "jobs end their batch first"
+        note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; {how}")
+    pool = "" if engine.name == DEFAULT_ENGINE else engine.name
+    stopped = stop_engine(replace(settings, pool=pool), kill=kill)
+    if stopped and not as_json:
+        note(f"engine {engine.name}: stopped")
+    return stopped
+
+
 @engine_command.command("status")
+@pool_option
 @project_option
 @json_option
-def status(project: Path | None, as_json: bool) -> int:
-    """Show whether an engine runs, since when, and its version."""
-    engines = Control.open(settings_of(project, quiet=as_json)).engines()
+def status(pool: str, project: Path | None, as_json: bool) -> int:
+    """Show which engines run, since when, and their versions; with --pool one of them."""
+    settings = settings_of(project, quiet=as_json)
+    engines = Control.open(settings).engines()
+    if pool:
+        engines = [engine for engine in engines if engine.name == engine_name(pool.lower())]
+        pool_settings(settings, "" if engines else pool.lower())
     rows = [
         {
             "name": e.name,

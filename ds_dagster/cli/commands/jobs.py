@@ -26,6 +26,7 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.placing import engine_name
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.runtime.versioning import Versions
@@ -49,18 +50,22 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
     code = 1 if exit_code and any(status.is_down for status in statuses) else 0
     if as_json:
         jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
-        emit_json({"engines": [_engine_json(e) | {"log": control.log_place()} for e in engines], "jobs": jobs})
+        logs = {engine.name: control.log_place(engine=engine.name) for engine in engines}
+        emit_json({"engines": [_engine_json(e) | {"log": logs[e.name]} for e in engines], "jobs": jobs})
         return code
     for engine in engines:
+        log = control.log_place(engine=engine.name)
         note(
             f"engine {engine.name}: {'not running' if engine.state == 'GONE' else engine.state.lower()}"
-            + (f", pid {engine.pid} on {engine.host}, log {control.log_place()}" if engine.pid else "")
+            + (f", pid {engine.pid} on {engine.host}, log {log}" if engine.pid else "")
         )
     now = control.clock.now()
-    headers = ["query", "state", *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
-    numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), 2) if figure.unit != "moment")
-    rows = [_row(status, now, ORPHAN if status.name in orphans else "") for status in statuses]
-    table(headers, rows, right=(*numbers, len(COLUMNS) + 2))
+    has_pools = any(status.pool for status in statuses)
+    names = ["query", "pool", "state"] if has_pools else ["query", "state"]
+    headers = [*names, *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
+    numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), len(names)) if figure.unit != "moment")
+    rows = [_row(status, now, ORPHAN if status.name in orphans else "", has_pools) for status in statuses]
+    table(headers, rows, right=(*numbers, len(COLUMNS) + len(names)))
     return code
 
 
@@ -73,7 +78,7 @@ def _orphans(settings: Settings, control: Control) -> frozenset[str]:
     return frozenset() if loaded.errors else frozenset(status.name for status in control.orphans(loaded))
 
 
-def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
+def _row(status: JobStatus, now: float, remark: str = "", has_pools: bool = False) -> Sequence[object]:
     again = outlook(status.state, status.next_retry, now)
     parts = (remark, progress_of(status), again, status.message, unknown_columns_of(status))
     reason = ": ".join(part for part in parts if part)
@@ -81,7 +86,8 @@ def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
     state = "STOPPED (engine)" if ended_with_engine(status) else state
     values = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
     figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in values)
-    return (status.name, state, *figures, f"v{status.checkpoint_version}", reason or None)
+    pool = (status.pool or None,) if has_pools else ()
+    return (status.name, *pool, state, *figures, f"v{status.checkpoint_version}", reason or None)
 
 
 def _engine_json(engine: object) -> dict[str, object]:
@@ -103,6 +109,7 @@ def _job_json(status: JobStatus) -> dict[str, object]:
         "query": status.of,
         "version": status.version,
         "role": status.role,
+        "pool": status.pool,
         "fingerprint": status.fingerprint,
         "next_retry": status.next_retry,
         "log": status.log,
@@ -113,15 +120,17 @@ def _job_json(status: JobStatus) -> dict[str, object]:
 @click.argument("query", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
 @click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
+@click.option("--pool", default="", help="Compute pool whose engine's log is shown, without QUERY.")
 @project_option
-def logs_command(query: str | None, follow: bool, lines: int, project: Path | None) -> int:
+def logs_command(query: str | None, follow: bool, lines: int, pool: str, project: Path | None) -> int:
     """Show the log of QUERY, or of the engine."""
     from ds_dagster.cli.follow import follow_file
 
     control = Control.open(settings_of(project))
     if query is not None and query not in (names := [status.name for status in control.statuses()]):
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
-    path = control.log_path(query) if query is not None else control.places.engine_log
+    engine = control.fleet.places_of(engine_name(pool.lower()))
+    path = control.log_path(query) if query is not None else engine.engine_log
     for line in tail_lines(path, lines):
         _show_line(line)
     if follow:

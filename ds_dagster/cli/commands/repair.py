@@ -113,7 +113,7 @@ class Repair:
         if self.status.state not in ENDED or self.status.condition not in GOES_ON or not is_answered:
             return None
         reason = needs_its_checkpoint(self.query)
-        if not reason and not self.control.shares_host():
+        if not reason and not self.control.fleet.shares_host():
             reason = "its checkpoint is on the engine's machine: run it there"
         if reason:
             return FromSink(reason=reason)
@@ -124,7 +124,7 @@ class Repair:
         """The job when the engine has answered."""
         name, by = self.query.name, f"ds repair ({self.status.condition})"
         (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=by)
-        self.control.ensure_engine()
+        self.control.ensure_engines([name])
         (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
         return after
 

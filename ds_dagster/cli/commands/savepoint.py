@@ -185,7 +185,7 @@ class Restore:
             allow=(RESTORED,),
             made_by=self.savepoint.definition,
         )
-        self.control.ensure_engine()
+        self.control.ensure_engines([name])
         (after,) = self.control.wait([name], {name: ensured.generation}, WAIT_SECONDS)
         return after
 
@@ -234,7 +234,7 @@ def _job(control: Control, identity: str) -> str:
 
 
 def _check_host(control: Control, name: str) -> None:
-    if not control.shares_host():
+    if not control.fleet.shares_host():
         raise error("SAVEPOINT_REFUSED", name=name, reason="its checkpoint is on the engine's machine: run it there")
 
 

@@ -34,7 +34,7 @@ def skip_command(
     ensured = skip(control, job, partition, position, requested_by=by, reason=reason)
     status = control.status(job)
     if ensured.outcome == "requested" and status.desired == "RUNNING":
-        control.ensure_engine(WAIT_SECONDS if wait else 0.0)
+        control.ensure_engines([job], WAIT_SECONDS if wait else 0.0)
         if wait:
             on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
             (status,) = control.wait([job], {job: ensured.generation}, WAIT_SECONDS, on_change)

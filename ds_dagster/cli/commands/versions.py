@@ -111,7 +111,7 @@ def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[
     outcomes: list[VersionOutcome] = []
     problems: list[DsError] = []
     if names:
-        control.ensure_engine(WAIT_SECONDS)
+        control.ensure_engines(names, WAIT_SECONDS)
     elif not as_json:
         note("nothing to do")
     for name in names:

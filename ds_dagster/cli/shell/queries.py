@@ -70,7 +70,7 @@ def control_query(session: Session, statement: ControlQuery) -> None:
         (ensured,) = control.stop([name], requested_by=REQUESTED_BY) or (None,)
     else:
         (ensured,) = control.ensure(project, [name], action="restart", requested_by=REQUESTED_BY)
-        control.ensure_engine()
+        control.ensure_engines([name])
     generations = {name: ensured.generation} if ensured is not None else {}
     status = next(iter(control.wait([name], generations, WAIT_SECONDS)), control.status(name))
     if status.state not in SETTLED[statement.verb]:

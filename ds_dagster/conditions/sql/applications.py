@@ -121,6 +121,13 @@ QUERIES: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "APPLICATION_POOLS",
+        "user",
+        "one engine runs an application, and {queries} name different compute pools",
+        "write it once for all of them: END APPLICATION WITH ('compute_pool' = 'name')",
+        "0A000",
+    ),
+    Condition(
         "APPLICATION_TABLE_FINITE",
         "unsupported",
         "table {relation} is loaded in batches, an application never ends",

@@ -55,10 +55,17 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "COMPUTE_POOL_NOT_YET",
-        "not_yet",
-        "{statement} is not built yet",
-        "all jobs run in the project's one engine; its size is in the settings: [tool.ds-dagster.engine]",
+        "COMPUTE_POOL_COMMAND",
+        "unsupported",
+        "{statement} is a command, not a statement",
+        "run `ds engine start --pool NAME`, `ds engine stop --pool NAME` or `ds engine status`",
+        "0A000",
+    ),
+    Condition(
+        "COMPUTE_POOL_USE",
+        "unsupported",
+        "{statement} is not supported: a query names its own compute pool",
+        "write QUERY WITH ('compute_pool' = 'name') after the SELECT, or END APPLICATION WITH (…)",
         "0A000",
     ),
     Condition(

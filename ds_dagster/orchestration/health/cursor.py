@@ -1,7 +1,9 @@
 """The health sensor's memory between ticks: the last report on each relation, versioned JSON."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
 
 CURSOR_VERSION = 3
 
@@ -36,7 +38,8 @@ class Cursor:
         said: by asset key as a slash-separated path.
         journal, since, seen: uuid of the journal, the time its transitions are reported from, and the id of the last
             one that became an event.
-        starts: how often in a row the engine was started and did not come up; next_start: not before.
+        starts: how often in a row the project's own engine was started and did not come up; next_start: not before.
+        pools: the same of engines of compute pools: name → (starts, next start).
     """
 
     said: dict[str, Said] = field(default_factory=dict)
@@ -45,6 +48,18 @@ class Cursor:
     seen: int = 0
     starts: int = 0
     next_start: float = 0.0
+    pools: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def tries(self, engine: str) -> tuple[int, float]:
+        """How often in a row an engine was started and did not come up, and when it may be started next."""
+        return (self.starts, self.next_start) if engine == DEFAULT_ENGINE else self.pools.get(engine, (0, 0.0))
+
+    def with_tries(self, engine: str, starts: int, next_start: float) -> "Cursor":
+        """After a look at an engine, see :meth:`tries`."""
+        if engine == DEFAULT_ENGINE:
+            return replace(self, starts=starts, next_start=next_start)
+        others = {name: tries for name, tries in self.pools.items() if name != engine}
+        return replace(self, pools={**others, engine: (starts, next_start)} if starts else others)
 
     def of(self, key: str) -> Said:
         """What was said of one asset."""
@@ -61,6 +76,8 @@ class Cursor:
             values = json.loads(text or "{}")
             if values.pop("version", None) != CURSOR_VERSION:
                 return cls()
-            return cls(**{**values, "said": {key: Said(**said) for key, said in values["said"].items()}})
+            said = {key: Said(**said) for key, said in values["said"].items()}
+            pools = {name: (int(starts), float(later)) for name, (starts, later) in values.get("pools", {}).items()}
+            return cls(**{**values, "said": said, "pools": pools})
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls()

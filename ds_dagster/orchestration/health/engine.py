@@ -13,6 +13,7 @@ from ds_dagster.orchestration.health.report import Event
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.placing import engine_name
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 ENGINE_NAME = "ds_engine"
@@ -26,31 +27,38 @@ AGAIN_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """The engine at one moment.
+    """The engine at one moment; with compute pools all engines.
 
     Attributes:
         status: of the engine that is there, or was last.
         is_needed: some job shall run, or a load was asked for.
         orphans: names of jobs that run without a definition.
         log: where its log is read: a path on its machine, or an address.
+        others: engines of compute pools, each without orphans and others.
     """
 
     status: EngineStatus
     is_needed: bool
     orphans: Sequence[str]
     log: str
+    others: Sequence["EngineHealth"] = ()
 
     @classmethod
     def read(cls, control: Control, orphans: Sequence[JobStatus]) -> "EngineHealth":
         """Read the journal. ``orphans``: of the project."""
-        names = tuple(orphan.name for orphan in orphans)
-        return cls(control.engines()[0], is_needed(control), names, control.log_place())
+        needed = {engine_name(pool) for pool in control.fleet.needed()}
+        first, *others = (
+            cls(engine, engine.name in needed, (), control.log_place(engine=engine.name))
+            for engine in control.engines()
+        )
+        return replace(first, orphans=tuple(orphan.name for orphan in orphans), others=tuple(others))
 
     @property
     def mark(self) -> str:
         """Changes with everything an observation is worth for."""
-        status = self.status
-        return "|".join((status.state, str(status.pid), str(status.started), str(self.is_needed), *self.orphans))
+        status, others = self.status, (other.mark for other in self.others)
+        own = (status.state, str(status.pid), str(status.started), str(self.is_needed), *self.orphans)
+        return "|".join((*own, *others))
 
     def verdict(self, name: str) -> Verdict:
         """One of :data:`CHECKS`."""
@@ -70,9 +78,24 @@ class EngineHealth:
             "condition": status.condition,
             "message": status.message,
         }
+        values |= {f"engine/{engine.status.name}": engine._one_up().reason for engine in self._all() if self.others}
         return {f"{PREFIX}/{name}": value for name, value in values.items() if value not in (None, "")}
 
+    def _all(self) -> Sequence["EngineHealth"]:
+        return (self, *self.others)
+
     def _up(self) -> Verdict:
+        """With several engines the worst of their verdicts, with what each of them is."""
+        if not self.others:
+            return self._one_up()
+        verdicts = {engine.status.name: engine._one_up() for engine in self._all()}
+        failed = [verdict for verdict in verdicts.values() if not verdict.passed]
+        worst = next((verdict for verdict in failed if verdict.severity == ERROR), next(iter(failed), None))
+        reason = "; ".join(f"{name}: {verdict.reason}" for name, verdict in verdicts.items())
+        mark = ",".join(verdict.mark for verdict in verdicts.values())
+        return Verdict(not failed, reason, ERROR if worst is None else worst.severity, mark)
+
+    def _one_up(self) -> Verdict:
         status = self.status
         where = f"pid {status.pid} on {status.host}" if status.pid else "no process"
         if status.state == "RUNNING":
@@ -89,15 +112,6 @@ class EngineHealth:
             return Verdict(True, "none", WARN)
         reason = f"run without a definition: {', '.join(self.orphans)}; ds apply --prune stops them"
         return Verdict(False, reason, WARN, ",".join(self.orphans))
-
-
-def is_needed(control: Control) -> bool:
-    """Whether some job shall run, or a load was asked for."""
-    statuses = control.statuses()
-    if any(status.desired == "RUNNING" for status in statuses):
-        return True
-    finite = (status.name for status in statuses if status.desired == "FINISHED")
-    return any(outcome is None for name in finite for outcome in control.requests(name, 1))
 
 
 def engine_events(engine: EngineHealth, key: dg.AssetKey, said: Said, now: float) -> tuple[Said, tuple[Event, ...]]:

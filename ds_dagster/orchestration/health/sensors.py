@@ -10,7 +10,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.health.checks import Health
 from ds_dagster.orchestration.health.cursor import Cursor
-from ds_dagster.orchestration.health.engine import EngineHealth, engine_events, engine_key, is_needed
+from ds_dagster.orchestration.health.engine import EngineHealth, engine_events, engine_key
 from ds_dagster.orchestration.health.history import transitions_told
 from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter, is_checked_source
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
@@ -18,6 +18,8 @@ from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, obser
 from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.placing import shown_pool
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 TICK_SECONDS = 15
@@ -98,32 +100,41 @@ def kept_of_sources(reported: Cursor, before: Cursor, watch: SourceWatch) -> Cur
 
 
 def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:
-    """Start the engine again when the journal wants something done and nobody does it.
+    """Start the engines again that the journal wants something from and that are gone.
 
     An engine that lives but is silent (UNKNOWN) is left alone: a second one is never started.
 
     Returns:
         The cursor with the count of starts, and a sentence for people.
     """
-    engines: Sequence[EngineStatus] = control.engines()
-    alive = next((engine for engine in engines if engine.state in ALIVE), None)
-    if alive is not None:
-        calm = cursor if alive.state == "STARTING" else replace(cursor, starts=0, next_start=0.0)
-        return calm, f"engine {alive.state.lower()}" + (f" (pid {alive.pid})" if alive.pid else "")
-    if not is_needed(control):
+    needed = control.fleet.needed()
+    sentences: list[str] = []
+    for engine in control.engines():
+        cursor, sentence = _heal_one(control, cursor, engine, needed)
+        sentences.append(sentence)
+    return cursor, "; ".join(sentences)
+
+
+def _heal_one(control: Control, cursor: Cursor, engine: EngineStatus, needed: frozenset[str]) -> tuple[Cursor, str]:
+    name, pool = engine.name, "" if engine.name == DEFAULT_ENGINE else engine.name
+    shown = f"engine of {shown_pool(pool)}" if pool else "engine"
+    if engine.state in ALIVE:
+        calm = cursor if engine.state == "STARTING" else cursor.with_tries(name, 0, 0.0)
+        return calm, f"{shown} {engine.state.lower()}" + (f" (pid {engine.pid})" if engine.pid else "")
+    if pool not in needed:
         return cursor, "no engine, none needed"
-    if any(engine.state == "UNKNOWN" for engine in engines):
-        return cursor, "engine does not answer; waiting, a second one is never started"
-    now = control.clock.now()
-    if now < cursor.next_start:
-        return cursor, f"engine is gone, {cursor.starts} starts failed, next one in {cursor.next_start - now:.0f} s"
-    delay = min(START_DELAY * 2**cursor.starts, LONGEST_START_DELAY)
-    tried = replace(cursor, starts=cursor.starts + 1, next_start=now + delay)
+    if engine.state == "UNKNOWN":
+        return cursor, f"{shown} does not answer; waiting, a second one is never started"
+    now, (starts, next_start) = control.clock.now(), cursor.tries(name)
+    if now < next_start:
+        return cursor, f"{shown} is gone, {starts} starts failed, next one in {next_start - now:.0f} s"
+    delay = min(START_DELAY * 2**starts, LONGEST_START_DELAY)
+    tried = cursor.with_tries(name, starts + 1, now + delay)
     try:
-        started = control.ensure_engine(wait=0)
+        started = control.ensure_engine(wait=0, pool=pool)
     except DsError as problem:
-        return tried, f"engine is gone and could not be started: {problem.message} [{problem.condition}]"
-    return tried, "engine was gone, started again" + (f" (pid {started.pid})" if started.pid else "")
+        return tried, f"{shown} is gone and could not be started: {problem.message} [{problem.condition}]"
+    return tried, f"{shown} was gone, started again" + (f" (pid {started.pid})" if started.pid else "")
 
 
 def summary_of(health: Health, orphans: Sequence[JobStatus]) -> str:

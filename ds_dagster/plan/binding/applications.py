@@ -49,7 +49,7 @@ def together(
         store_kinds: folded store name → kind.
 
     Raises:
-        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED.
+        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED, APPLICATION_POOLS.
         UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_TABLE_FINITE.
     """
     name = str(statement.name)
@@ -62,6 +62,7 @@ def together(
     merged = _one_output_mode(name, merged, spans)
     merged = _one_state(merged, statement)
     _check_row_errors(merged, spans)
+    _check_pools(merged, spans)
     earlier = zip(*(earlier_signatures(part.root, store_kinds=store_kinds) for part in merged), strict=True)
     names = [part.name for part in merged]
     return BoundQuery(
@@ -176,6 +177,19 @@ def _check_row_errors(parts: Iterable[Part], spans: Mapping[str, Span]) -> None:
                 names = [query.sink.name.name for query in (other, part)]
                 shown = node.name.rpartition(".")[2]
                 raise error("APPLICATION_ROW_ERRORS", span=spans[part.name], relation=shown, queries=names)
+
+
+def _check_pools(parts: Sequence[Part], spans: Mapping[str, Span]) -> None:
+    """One engine runs an application.
+
+    Raises:
+        UserError: APPLICATION_POOLS.
+    """
+    first = parts[0]
+    for part in parts:
+        if part.pool != first.pool:
+            names = [query.sink.name.name for query in (first, part)]
+            raise error("APPLICATION_POOLS", span=spans[part.name], queries=names)
 
 
 def _on_error(part: Part) -> tuple[bool, str]:

@@ -42,7 +42,7 @@ from ds_dagster.plan.nodes.delta import Fold
 from ds_dagster.plan.nodes.node import BoundExpression, Named
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.plan.query import POOL, BoundQuery, Part
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -273,6 +273,7 @@ class _Binder:
     def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery | None:
         relation = root.relation
         settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
+        meaning = {name: value for name, value in settings.items() if name != POOL}
         refresh = _refresh(relation)
         late = self.findings.collect(lambda: keeps_late(root, choices, self.statement.origin.context, self.world))
         root = rewrite(late or root)
@@ -280,6 +281,8 @@ class _Binder:
             self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
         self._check_stores(root, refresh)
+        execution = str(relation.option("execution") or "engine")
+        self.findings.collect(lambda: self._check_pool(settings, execution))
         if self.findings.failed:
             return None
         store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
@@ -288,14 +291,25 @@ class _Binder:
             statement=self.statement,
             root=root,
             refresh=refresh,
-            fingerprint=fingerprint(root, refresh=refresh, settings=settings, store_kinds=store_kinds),
+            fingerprint=fingerprint(root, refresh=refresh, settings=meaning, store_kinds=store_kinds),
             state_signature=state_signature(root, store_kinds=store_kinds),
             earlier_signatures=earlier_signatures(root, store_kinds=store_kinds),
             lineage=MappingProxyType(dict(root.all_lineage())),
             settings=MappingProxyType(settings),
             error_log=log,
         )
-        return BoundQuery.of(part, execution=str(relation.option("execution") or "engine"))
+        return BoundQuery.of(part, execution=execution)
+
+    def _check_pool(self, settings: Mapping[str, object], execution: str) -> None:
+        """The compute pool is declared, and an engine runs the query (COMPUTE_POOL_UNKNOWN, COMPUTE_POOL_REFUSED,
+        COMPUTE_POOL_OF_STEP)."""
+        pools = self.world.catalog.pools
+        if POOL not in settings or pools is None:
+            return
+        written = next(p for p in self.statement.body.query_properties if p.name == POOL)
+        self.world.catalog.pool(str(settings[POOL]), written.value_span)
+        if execution == "step":
+            raise error("COMPUTE_POOL_OF_STEP", span=written.span, relation=self.target.name)
 
     def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
         """What stores refuse to read or to write is known before a query starts."""

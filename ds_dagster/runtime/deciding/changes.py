@@ -24,6 +24,7 @@ from ds_dagster.project.load import (
     kind_of_store,
 )
 from ds_dagster.runtime.deciding.beside import why_not_beside
+from ds_dagster.runtime.deciding.placing import shown_pool
 from ds_dagster.runtime.deciding.renaming import Renaming, former_names, renaming_of, why_not
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.journals.records import JobRow
@@ -89,7 +90,18 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
         return _renamed(project, renaming, [row.name for row in jobs.values() if row.of == renaming.job.name])
     job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
-    return with_doubles(compare(job, bound, project.settings), project, query, job)
+    return with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, job)
+
+
+def _moving(change: Change, job: JobRow | None, query: BoundQuery) -> Change:
+    """The same change of a query that another engine is to run."""
+    if job is None or job.pool == query.pool:
+        return change
+    moves = f"it moves from {shown_pool(job.pool)} to {shown_pool(query.pool)}"
+    if change.verdict != "unchanged":
+        return replace(change, rule=f"{change.rule}; {moves}")
+    hint = "`restart` stops it in its present engine and goes on in the other one, exactly where it stopped"
+    return replace(change, verdict="keeps_checkpoint", rule=moves, hint=hint)
 
 
 def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]) -> Change:

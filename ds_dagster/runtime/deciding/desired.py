@@ -161,6 +161,7 @@ def taken_over(job: JobRow) -> JobRow:
         identity="" if spec.name == job.writes_as else job.writes_as,
         query="",
         becomes="",
+        pool=spec.pool,
     )
 
 
@@ -242,6 +243,7 @@ def _first(request: Asked) -> JobRow:
         fingerprint=spec.fingerprint,
         checkpoint_version=1,
         begins=request.begins,
+        pool=spec.pool,
     )
 
 

@@ -26,6 +26,9 @@ WAIT_SECONDS = 60.0
 MOST_STEPS = 4
 """More transitions than this of one job in one round would be a loop (a restart takes three)."""
 
+MOVES = "it moves to the engine of another compute pool"
+"""Reason of the steps of a job that is placed in another engine now."""
+
 _CLEAR: Mapping[str, Any] = {**NOTHING, "next_retry": None}
 
 
@@ -49,6 +52,8 @@ class Situation:
         now, monotonic: the clocks.
         draining: the engine ends.
         backoff, random: delays.
+        leaving: jobs of ours that are placed in the engine of another compute pool.
+        others, wanted_elsewhere: statuses of the jobs of other engines, and those of them that are wanted.
     """
 
     jobs: Mapping[str, JobRow]
@@ -61,6 +66,9 @@ class Situation:
     draining: bool
     backoff: Backoff
     random: Callable[[], float]
+    leaving: frozenset[str] = frozenset()
+    others: Mapping[str, StatusRow] = field(default_factory=dict)
+    wanted_elsewhere: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -99,7 +107,8 @@ class Round:
 
     def status(self, name: str) -> StatusRow:
         """As decided so far."""
-        return self.statuses.get(name) or self.situation.statuses.get(name) or StatusRow(name)
+        situation = self.situation
+        return self.statuses.get(name) or situation.statuses.get(name) or situation.others.get(name) or StatusRow(name)
 
     def ended_by(self, observations: Mapping[str, Observation], failure: DsError) -> None:
         """The engine ends because of this failure; jobs that were in a batch may be its cause. One that was so in the
@@ -119,7 +128,7 @@ class Round:
         status = self.status(name)
         if status.state not in ACTIVE:
             if observation is not None:
-                self.effects.append(Effect("forget" if _is_over(observation) else "stop", name))
+                self.effects.append(Effect("forget" if is_over(observation) else "stop", name))
         elif observation is None or observation.incarnation != status.incarnation:
             self._move(name, "ABSENT", "its query is gone")
         elif observation.phase == "running" and status.state == "STARTING":
@@ -185,6 +194,9 @@ class Round:
         if self.situation.draining:
             self._move(name, "ABSENT", "the engine ends")
             return
+        if name in self.situation.leaving:
+            self._move(name, "ABSENT", MOVES)
+            return
         answered = {} if self._is_wanted(name) else {"generation": self.situation.jobs[name].generation}
         self._move(name, "STOPPED", reason, **_CLEAR, **answered)
 
@@ -201,7 +213,8 @@ class Round:
                 self._start(name, newer)
             return False
         if status.state in ("STARTING", "RUNNING"):
-            self._stop(name, "the engine ends" if self.situation.draining else self._asked(name))
+            leaves = MOVES if name in self.situation.leaving else self._asked(name)
+            self._stop(name, "the engine ends" if self.situation.draining else leaves)
         elif self.situation.draining and status.state in PENDING:
             self._move(name, "ABSENT", "the engine ends", next_retry=None)
         elif status.state != "STOPPING" and not self.situation.draining:
@@ -210,7 +223,7 @@ class Round:
 
     def _is_wanted(self, name: str) -> bool:
         desired = self.situation.jobs[name].desired
-        if self.situation.draining or desired == "STOPPED":
+        if self.situation.draining or desired == "STOPPED" or name in self.situation.leaving:
             return False
         if desired == "RUNNING":
             return True
@@ -278,8 +291,10 @@ class Round:
         request = self.situation.requests.get(name)
         if request is None or request.state != "WAITING" or self.situation.draining:
             return
-        wanted = {other for other, job in self.situation.jobs.items() if job.desired == "RUNNING"}
-        moved = advance(request, self.situation.statuses, wanted, self.situation.now)
+        situation = self.situation
+        wanted = {other for other, job in situation.jobs.items() if job.desired == "RUNNING"}
+        statuses = {**situation.others, **situation.statuses}
+        moved = advance(request, statuses, wanted | situation.wanted_elsewhere, situation.now)
         if moved != request:
             self.requests[name] = moved
 
@@ -330,5 +345,6 @@ def _is_suspect(status: StatusRow) -> bool:
     return bool(status.streak) and json.loads(status.streak)[0] in ENDS
 
 
-def _is_over(observation: Observation) -> bool:
+def is_over(observation: Observation) -> bool:
+    """Whether an incarnation has ended."""
     return observation.phase in ("stopped", "finished", "failed")

@@ -42,6 +42,7 @@ class JobSpec:
             them, see ``plan.identity.held``; empty: its own.
         ordered_state: see ``Settings.ordered_state``; specs of earlier versions of the package do not have it.
         in_turn: versions of it write one place, each from where the version before it stopped.
+        pool: compute pool whose engine runs it; empty: the project's own engine. Not a part of the meaning.
         unread: names of what a later version of the package wrote and this one does not know; never written. Such a
             job keeps its place in every list, and is refused where its definition matters: :meth:`check_readable`.
     """
@@ -61,6 +62,7 @@ class JobSpec:
     state_slice: tuple[SliceStatement, ...] = ()
     ordered_state: bool = False
     in_turn: bool = False
+    pool: str = ""
     unread: tuple[str, ...] = ()
 
     @property
@@ -92,6 +94,8 @@ class JobSpec:
         self.check_readable()
         values = asdict(self)
         del values["unread"]
+        if not self.pool:
+            del values["pool"]  # earlier versions of the package read specs of projects without pools
         return json.dumps({"version": SPEC_VERSION, **values}, sort_keys=True, ensure_ascii=False)
 
     @classmethod
@@ -149,6 +153,7 @@ def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
         store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
         ordered_state=True,
         in_turn=is_written_in_turn(query),
+        pool=query.pool,
     )
 
 

@@ -114,6 +114,7 @@ def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> St
         query=query,
         version=number,
         role="staged",
+        pool=spec.pool,
     )
     return Staged(row.name, (row, replace(serving, latest=number)))
 

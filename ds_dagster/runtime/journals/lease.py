@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -13,7 +14,9 @@ from ds_dagster.errors import error
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import EngineRow
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, SILENT_SECONDS
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, SILENT_SECONDS, Heard
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.processes.process import ProcessId
 from ds_dagster.runtime.status import EngineState
 from ds_dagster.version import __version__
@@ -21,17 +24,18 @@ from ds_dagster.version import __version__
 
 @dataclass(slots=True)
 class Lease:
-    """Held by one engine. ``row`` is what the next :meth:`renew` writes."""
+    """Held by one engine. ``row`` is what the next :meth:`renew` writes; ``pool``: of the engine."""
 
     clock: Clock
     row: EngineRow
+    pool: str = ""
 
     @classmethod
-    def new(cls, clock: Clock) -> Lease:
-        """For this process; nothing is written yet."""
+    def new(cls, clock: Clock, pool: str = "") -> Lease:
+        """For this process; nothing is written yet. ``pool``: of the engine; empty for the project's own."""
         process, now = ProcessId.current(), clock.now()
         row = EngineRow(
-            name=DEFAULT_ENGINE,
+            name=pool or DEFAULT_ENGINE,
             token=uuid.uuid4().hex,
             state="STARTING",
             pid=process.pid,
@@ -41,7 +45,7 @@ class Lease:
             started=now,
             beat=now,
         )
-        return cls(clock, row)
+        return cls(clock, row, pool)
 
     def take(self, journal: Journal) -> None:
         """Become the holder. The caller holds both locks, so nobody lives on this machine; with a journal on a server
@@ -53,10 +57,38 @@ class Lease:
         with journal.write() as connection:
             heard = rows.heard(connection, self.row.name, self.clock.now())
             other = heard.row
-            elsewhere = journal.local is None and other is not None and other.host != self.row.host
-            if other is not None and elsewhere and other.state != "GONE" and heard.age < SILENT_SECONDS:
+            if other is not None and self._is_elsewhere(journal, other) and _beats(heard):
                 raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
             rows.take_lease(connection, self.row)
+
+    def is_over(self, journal: Journal, heard: Heard, places: Places) -> bool:
+        """Whether another engine of the project has ended, its JVM too: by its locks where it shares our host, by its
+        beats otherwise. ``places``: of that engine."""
+        if heard.row is not None and self._is_elsewhere(journal, heard.row):
+            return not _beats(heard)
+        return not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock)
+
+    def has_neighbour(self, journal: Journal, places: Places) -> bool:
+        """Whether another engine of the project lives. ``places``: of this one."""
+        with journal.read() as connection:
+            names = [name for name in rows.engine_names(connection) if name != self.row.name]
+            heard = {name: rows.heard(connection, name, self.clock.now()) for name in names}
+        pools = {name: "" if name == DEFAULT_ENGINE else name for name in names}
+        return not all(self.is_over(journal, heard[name], replace(places, pool=pools[name])) for name in names)
+
+    def ended(
+        self, connection: Connection, journal: Journal, places: Places, pools: Iterable[str]
+    ) -> Mapping[str, EngineRow]:
+        """Engines of these pools that have ended: pool → its lease. ``places``: of this engine."""
+        gone: dict[str, EngineRow] = {}
+        for pool in pools:
+            heard = rows.heard(connection, pool or DEFAULT_ENGINE, self.clock.now())
+            if heard.row is not None and self.is_over(journal, heard, replace(places, pool=pool)):
+                gone[pool] = heard.row
+        return gone
+
+    def _is_elsewhere(self, journal: Journal, other: EngineRow) -> bool:
+        return journal.local is None and other.host != self.row.host
 
     def renew(self, connection: Connection) -> None:
         """Beat, inside the transaction of a tick: nothing is written without the right to.
@@ -72,3 +104,7 @@ class Lease:
     def tell(self, state: EngineState, condition: str = "", message: str = "") -> None:
         """What the next beat says of the engine."""
         self.row = replace(self.row, state=state, condition=condition, message=message)
+
+
+def _beats(heard: Heard) -> bool:
+    return heard.row is not None and heard.row.state != "GONE" and heard.age < SILENT_SECONDS

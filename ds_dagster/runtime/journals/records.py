@@ -32,6 +32,7 @@ class JobRow:
         becomes: spec of the query that takes it over under another name, as soon as it rests; empty: none does. With
             the action ``rename`` nothing has changed yet. With others its tables may have their new names: it becomes
             that query in any case, and rests then if the action is ``stop``.
+        pool: compute pool of its definition, see :mod:`ds_dagster.runtime.deciding.placing`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class JobRow:
     latest: int = 1
     identity: str = ""
     becomes: str = ""
+    pool: str = ""
 
     @property
     def of(self) -> str:
@@ -98,6 +100,7 @@ class StatusRow(Figures):
     writer: str = ""
     streak: str = ""
     parameters: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -113,9 +114,10 @@ def versions(connection: Connection, query: str) -> Mapping[str, JobRow]:
     return {row.name: record(JobRow, row) for row in connection.execute(select(schema.JOBS).where(matches))}
 
 
-def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, writer: str) -> None:
-    """Replace the status rows of these jobs. ``writer``: the token of the engine's lease, or ``schema.STEP``."""
-    rows = [{**values(status), "writer": writer} for status in changed]
+def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, writer: str, pool: str = "") -> None:
+    """Replace the status rows of these jobs. ``writer``: the token of the engine's lease, or ``schema.STEP``; ``pool``:
+    of that engine."""
+    rows = [{**values(status), "writer": writer, "pool": pool} for status in changed]
     if rows:
         names = [row["name"] for row in rows]
         connection.execute(delete(schema.STATUS).where(schema.STATUS.c.name.in_(names)))
@@ -217,7 +219,7 @@ def close_requests(connection: Connection, name: str, now: float) -> bool:
 
 def result(row: RequestRow) -> FiniteResult | None:
     """The outcome, None while it is open."""
-    if row.state == "WAITING" or row.state == "RUNNING":
+    if row.state not in ENDED:
         return None
     return FiniteResult(
         name=row.name,
@@ -247,6 +249,11 @@ def engine(connection: Connection, name: str) -> EngineRow | None:
     return None if row is None else record(EngineRow, row)
 
 
+def engine_names(connection: Connection) -> Sequence[str]:
+    """Names of all engines that ever had a lease."""
+    return tuple(connection.execute(select(schema.ENGINES.c.name).order_by(schema.ENGINES.c.name)).scalars())
+
+
 def heard(connection: Connection, name: str, now: float) -> Heard:
     """The engine's row and the age of its last beat, by the server's clock where there is one."""
     row = engine(connection, name)
@@ -258,6 +265,15 @@ def take_lease(connection: Connection, row: EngineRow) -> None:
     stamped = replace(row, beat=database_now(connection, row.beat))
     connection.execute(delete(schema.ENGINES).where(schema.ENGINES.c.name == row.name))
     connection.execute(insert(schema.ENGINES).values(values(stamped)))
+
+
+def end_lease(connection: Connection, row: EngineRow) -> bool:
+    """End the lease of an engine that is gone, so that it can write nothing any more; False if it has another holder
+    now."""
+    table = schema.ENGINES
+    its = (table.c.name == row.name) & (table.c.token == row.token)
+    ended = {"state": "GONE", "token": uuid.uuid4().hex}
+    return connection.execute(update(table).where(its).values(ended)).rowcount == 1
 
 
 def beat(connection: Connection, row: EngineRow) -> bool:

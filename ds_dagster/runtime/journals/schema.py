@@ -24,7 +24,7 @@ from sqlalchemy import (
     table,
 )
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 metadata = MetaData()
 
@@ -79,12 +79,14 @@ JOBS = Table(
     Column("latest", Integer, nullable=False),
     Column("identity", String(255), nullable=False),
     Column("becomes", Text, nullable=False),
+    Column("pool", String(64), nullable=False),
 )
 """What is wanted. Written by people and Dagster, by compare-and-set on ``generation``; of a query with several versions
 also by the engine, which hands the public name from one to the other. ``query`` … ``becomes``: see
 :class:`ds_dagster.runtime.journals.records.JobRow`. ``skips``: JSON list of
 :class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
-:data:`ds_dagster.runtime.status.Consent` with commas between them."""
+:data:`ds_dagster.runtime.status.Consent` with commas between them. ``pool``: compute pool that it is placed in; empty:
+the project's own engine."""
 
 STATUS = Table(
     "ds_status",
@@ -108,12 +110,14 @@ STATUS = Table(
     Column("writer", String(32), nullable=False),
     Column("streak", Text, nullable=False),
     Column("parameters", Text, nullable=False),
+    Column("pool", String(64), nullable=False),
 )
 """What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
 lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
 :class:`ds_dagster.figures.Figures`, so that a new figure is not a new schema. ``streak``: JSON of
 :class:`ds_dagster.runtime.deciding.decide.Streak`. ``parameters``: JSON of those of ``condition``, here and in the
-tables below; ``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.journals.told`."""
+tables below; ``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.journals.told`. ``pool``: of the
+engine that wrote it."""
 
 STEP = "step"
 
@@ -249,6 +253,18 @@ def _add_identity(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+_ADDED_9 = (
+    "ALTER TABLE ds_jobs ADD COLUMN pool VARCHAR(64) NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_status ADD COLUMN pool VARCHAR(64) NOT NULL DEFAULT ''",
+)
+
+
+def _add_pools(connection: Connection) -> None:
+    """Version 9: compute pools; every job is in the project's own engine."""
+    for statement in _ADDED_9:
+        connection.exec_driver_sql(statement)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     1: _add_lost_records,
     2: _add_writer,
@@ -257,6 +273,7 @@ MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     5: _add_parameters_and_skips,
     6: _add_versions,
     7: _add_identity,
+    8: _add_pools,
 }
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""

@@ -19,6 +19,9 @@ class Launcher(Protocol):
     def shares_host(self) -> bool:
         """Whether locks and log files of the engine are on this machine."""
 
+    def for_pool(self, pool: str, /) -> Launcher:
+        """The same for the engine of a compute pool."""
+
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
         """Make sure an engine runs.
 

@@ -19,6 +19,10 @@ class ExternalLauncher:
     name: str = "external"
     shares_host: bool = False
 
+    def for_pool(self, _: str) -> ExternalLauncher:
+        """Nothing of it is about one engine."""
+        return self
+
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
         """Raises: ExternalError ENGINE_NOT_ANSWERING when no engine answers within ``seconds``."""
         end = self.clock.monotonic() + seconds

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.processes.environment import inherited
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
 from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import EngineStatus
@@ -41,6 +42,10 @@ class LocalLauncher:
     shares_host: bool = True
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
+    def for_pool(self, pool: str) -> LocalLauncher:
+        """Starts the engine of a compute pool."""
+        return LocalLauncher(replace(self.settings, pool=pool), self.clock, self.command)
+
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
         """Start it when it is gone and wait until it is ready; one that lives and is slow is reported as STARTING. See
         :class:`Launcher`."""
@@ -55,7 +60,7 @@ class LocalLauncher:
             self.clock.sleep(0.1)
             status = watch()
         if status.state == "GONE" and self._child is not None and self._child.poll() is None:
-            return EngineStatus("default", "STARTING", self._child.pid, socket.gethostname())
+            return EngineStatus(self._engine, "STARTING", self._child.pid, socket.gethostname())
         if status.state == "GONE" and seconds > 0:
             raise error("ENGINE_START_SLOW", seconds=int(seconds), log=str(Places.of(self.settings).engine_output))
         return status
@@ -64,7 +69,7 @@ class LocalLauncher:
         places = Places.of(self.settings)
         lock = FileLock(places.start_lock)
         if not lock.acquire({"pid": os.getpid()}):
-            return EngineStatus("default", "STARTING")
+            return EngineStatus(self._engine, "STARTING")
         try:
             status = watch()
             if status.state == "GONE":
@@ -73,6 +78,10 @@ class LocalLauncher:
             return status
         finally:
             lock.release()
+
+    @property
+    def _engine(self) -> str:
+        return self.settings.pool or DEFAULT_ENGINE
 
     def _until_visible(self, watch: Callable[[], EngineStatus]) -> EngineStatus:
         """Hold the start lock until the engine holds its own, so that the next starter sees it."""
@@ -135,6 +144,7 @@ def _command(settings: Settings) -> list[str]:
     """Places and identity are passed on, so that a starter with overrides and its engine mean the same journal."""
     arguments = [
         "--root", str(settings.root), "--state", str(settings.state), "--environment", settings.environment,
+        *(("--pool", settings.pool) if settings.pool else ()),
     ]  # fmt: skip
     return [sys.executable, "-m", "ds_dagster.runtime.engine", *arguments]
 

@@ -47,14 +47,19 @@ class EngineWatch:
     _beats: tuple[str, int] = field(default=("", -1), init=False)
     _moved: float = field(default=0.0, init=False)
 
+    @property
+    def name(self) -> str:
+        """Of the engine."""
+        return self.places.pool or DEFAULT_ENGINE
+
     def status(self) -> EngineStatus:
         """Judge now. May take up to 2.5 s when the wall clock makes a first look doubtful."""
         heard = self.listen()
         if self.shares_host:
             return self._by_locks(heard)
         if heard.row is None or heard.row.state == "GONE" or heard.age > SILENT_SECONDS:
-            return shown(heard.row, "GONE" if heard.row is None or heard.row.state == "GONE" else "UNKNOWN")
-        return shown(heard.row, heard.row.state)
+            return self._shown(heard.row, "GONE" if heard.row is None or heard.row.state == "GONE" else "UNKNOWN")
+        return self._shown(heard.row, heard.row.state)
 
     def silent_for(self) -> float:
         """Seconds since its counter was last seen to move (0 before the first look)."""
@@ -63,12 +68,15 @@ class EngineWatch:
     def _by_locks(self, heard: Heard) -> EngineStatus:
         if not locks.is_held(self.places.python_lock):
             state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
-            return replace(shown(heard.row, state), token="")  # this lease has no live holder any more
+            return replace(self._shown(heard.row, state), token="")  # this lease has no live holder any more
         holder = locks.holder(self.places.python_lock)
         if heard.row is None or ("token" in holder and holder["token"] != heard.row.token):
             pid = holder.get("pid")
-            return EngineStatus(DEFAULT_ENGINE, "STARTING", pid if isinstance(pid, int) else None, socket.gethostname())
-        return shown(heard.row, "UNKNOWN" if self._is_silent(heard) else heard.row.state)
+            return EngineStatus(self.name, "STARTING", pid if isinstance(pid, int) else None, socket.gethostname())
+        return self._shown(heard.row, "UNKNOWN" if self._is_silent(heard) else heard.row.state)
+
+    def _shown(self, row: EngineRow | None, state: EngineState) -> EngineStatus:
+        return EngineStatus(self.name, state) if row is None else shown(row, state)
 
     def _is_silent(self, heard: Heard) -> bool:
         first = self._beats[0] != self._counter(heard)[0]
@@ -98,10 +106,8 @@ class EngineWatch:
         return ("", -1) if heard.row is None else (heard.row.token, heard.row.beats)
 
 
-def shown(row: EngineRow | None, state: EngineState) -> EngineStatus:
+def shown(row: EngineRow, state: EngineState) -> EngineStatus:
     """The public record of an engine."""
-    if row is None:
-        return EngineStatus(DEFAULT_ENGINE, state)
     return EngineStatus(
         name=row.name,
         state=state,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,29 +12,31 @@ from ds_dagster.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """``state`` is the state folder of the settings."""
+    """``state`` is the state folder of the settings; ``pool`` the compute pool of an engine, empty for the project's
+    own engine."""
 
     state: Path
+    pool: str = ""
 
     @classmethod
     def of(cls, settings: Settings) -> Places:
         """The places of a project."""
-        return cls(settings.state)
+        return cls(settings.state, settings.pool)
 
     @property
     def python_lock(self) -> Path:
         """Held by the engine's Python."""
-        return self.state / "engine" / "python.lock"
+        return self._locks / "python.lock"
 
     @property
     def jvm_lock(self) -> Path:
         """Held by the engine's JVM."""
-        return self.state / "engine" / "jvm.lock"
+        return self._locks / "jvm.lock"
 
     @property
     def start_lock(self) -> Path:
         """Held by whoever is starting an engine, so that several starters start one."""
-        return self.state / "engine" / "start.lock"
+        return self._locks / "start.lock"
 
     @property
     def logs(self) -> Path:
@@ -43,18 +46,32 @@ class Places:
     @property
     def engine_log(self) -> Path:
         """What the engine says."""
-        return self.logs / "engine.log"
+        return self.logs / f"{self._log_name}.log"
 
     @property
     def engine_output(self) -> Path:
         """Standard output and error of a detached engine, its JVM's included."""
-        return self.logs / "engine.out"
+        return self.logs / f"{self._log_name}.out"
 
     @property
     def checkpoints(self) -> Path:
         """All checkpoints."""
         return self.state / "checkpoints"
 
+    def pools(self) -> Iterator[Places]:
+        """Places of the engines of compute pools that ever ran here."""
+        for folder in sorted((self.state / "engine" / "pools").glob("*")):
+            yield Places(self.state, folder.name)
+
     def job_log(self, name: str) -> Path:
         """Log of one job."""
         return self.logs / "jobs" / f"{safe_name(name)}.log"
+
+    @property
+    def _locks(self) -> Path:
+        folder = self.state / "engine"
+        return folder / "pools" / safe_name(self.pool) if self.pool else folder
+
+    @property
+    def _log_name(self) -> str:
+        return f"engine-{safe_name(self.pool)}" if self.pool else "engine"

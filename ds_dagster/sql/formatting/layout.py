@@ -21,7 +21,9 @@ _LISTS = frozenset({"select", "group", "order", "partition", "values"})
 _SIMPLE = frozenset({"select", "from", "where"})
 _QUERIES = frozenset({"select", "with", "values"})
 _RELATIONS = frozenset({"stream", "changelog", "table", "view"})
-_ONE_PER_LINE = frozenset({"store", "schema_registry", "secret", "descriptor_source", "function_source"})
+_ONE_PER_LINE = frozenset(
+    {"store", "schema_registry", "secret", "descriptor_source", "function_source", "compute_pool"}
+)
 
 
 class Layout:

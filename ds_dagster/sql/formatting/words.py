@@ -12,8 +12,8 @@ from ds_dagster.sql.typetext import NESTED, SCALARS
 
 _HEAD_WORDS = """
     create virtual store stream changelog table materialized view database schema schema_registry secret function
-    descriptor_source function_source entity if not exists insert into use update begin end application print list show
-    describe drop terminate restart query
+    descriptor_source function_source compute_pool entity if not exists insert into use update begin end application
+    print list show describe drop terminate restart query
 """
 _HEAD = frozenset(_HEAD_WORDS.split())
 """Words a statement begins with, before its name."""

@@ -52,7 +52,7 @@ REFUSED_LISTS: dict[str, str] = {
     "api_tokens": "HOSTED_TOKEN",
     "metrics": "HOSTED_INTEGRATION",
     "security": "HOSTED_INTEGRATION",
-    "compute_pools": "COMPUTE_POOL_NOT_YET",
+    "compute_pools": "COMPUTE_POOL_COMMAND",
     "descriptors": "DESCRIPTOR_NOT_YET",
     "descriptor_sources": "DESCRIPTOR_NOT_YET",
     "secrets": "SECRET_NOT_YET",
@@ -62,7 +62,7 @@ QUERY_PARTS: tuple[QueryPart, ...] = ("metrics", "events", "state")
 DESCRIBED_STATEMENTS = ("create", "insert")
 DEFINING = (
     "stream", "changelog", "table", "materialized", "relation", "store", "database", "schema", "schema_registry",
-    "function", "function_source",
+    "function", "function_source", "compute_pool",
 )  # fmt: skip
 """What DROP and UPDATE of the dialect take away or change in a project's definition."""
 FROM_BEGINNING, LIMIT, KEY, SAMPLES = "from_beginning", "limit", "key", "samples"

@@ -14,7 +14,6 @@ _HOSTED_OBJECTS: dict[str, str] = {
     "security integration": "HOSTED_INTEGRATION",
     "integration": "HOSTED_INTEGRATION",
     "sandbox": "HOSTED_SANDBOX",
-    "compute_pool": "COMPUTE_POOL_NOT_YET",
 }
 _LATER_OBJECTS: dict[str, str] = {
     "descriptor": "DESCRIPTOR_NOT_YET",
@@ -31,7 +30,7 @@ _CREATE_ONLY: dict[str, str] = {
 _OWN_OBJECTS = (
     "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
     "query", "application", "view", "schema_registry", "secret",
-    "descriptor_source", "function", "function_source",
+    "descriptor_source", "function", "function_source", "compute_pool",
 )  # fmt: skip
 _UPDATABLE = ("store", "schema_registry")
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")
@@ -90,6 +89,9 @@ def _pairs() -> Iterable[tuple[str, str]]:
 REFUSED: dict[tuple[str, ...], str] = {tuple(words.split()): condition for words, condition in _pairs()} | {
     ("update", "entity"): "STATEMENT_OF_SHELL",
     ("drop", "entity"): "STATEMENT_OF_SHELL",
+    **dict.fromkeys((("start", "compute_pool"), ("stop", "compute_pool")), "COMPUTE_POOL_COMMAND"),
+    **dict.fromkeys((("describe", "compute_pool"), ("list", "compute_pools")), "COMPUTE_POOL_COMMAND"),
+    ("use", "compute_pool"): "COMPUTE_POOL_USE",
 }
 LONGEST = max(map(len, REFUSED))
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ds_dagster.catalog.declaring.builder import declare
 from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.names import QualifiedName
-from ds_dagster.settings import Settings
+from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS
 
@@ -58,6 +59,13 @@ REFUSED = [
     ("CREATE STORE s WITH ('uris'='x');", "STORE_TYPE_MISSING", "KAFKA"),
     ("CREATE STORE s WITH ('type'=ICEBERG_GLUE, 'uris'='x');", "STORE_TYPE_NOT_YET", "DELTA"),
     ("CREATE STORE s WITH ('type'=KAFKA);", "STORE_PROPERTY_MISSING", "uris"),
+    ("CREATE COMPUTE_POOL default;", "COMPUTE_POOL_NAME", "project's own engine"),
+    (f"CREATE COMPUTE_POOL {'p' * 49};", "COMPUTE_POOL_NAME", "48 characters"),
+    ("CREATE COMPUTE_POOL p WITH ('compute_pool.size'='small');", "COMPUTE_POOL_PROPERTY", "'compute_pool.cores' = 2"),
+    ("CREATE COMPUTE_POOL p WITH ('compute_pool.timeout_min'=5);", "COMPUTE_POOL_PROPERTY", "remove it"),
+    ("CREATE COMPUTE_POOL p WITH ('compute_pool.cores'=0);", "PROPERTY_INVALID", "a whole number ≥ 1"),
+    ("CREATE COMPUTE_POOL p WITH ('compute_pool.memory'='2.5g');", "PROPERTY_INVALID", "512m or 2g"),
+    ("CREATE COMPUTE_POOL p WITH ('topic'='x');", "PROPERTY_MISPLACED", "WITH"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=SHA512);", "STORE_PROPERTY_MISSING", "${NAME}"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=AWS_MSK_IAM);", "STORE_PROPERTY_MISSING", "us-east-1"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','postgres.username'='y');", "PROPERTY_OF_OTHER_STORE", "POSTGRESQL"),
@@ -107,6 +115,7 @@ def test_order_of_files_does_not_matter(settings: Settings) -> None:
         ("CREATE STREAM s (a BIGINT);\nCREATE STREAM s AS SELECT * FROM clicks;", "DUPLICATE_RELATION"),
         ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x');\nCREATE STORE s WITH ('type'=KAFKA,'uris'='x');", "DUPLICATE_STORE"),
         ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x');\nCREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x');", "DUPLICATE_SCHEMA_REGISTRY"),
+        ("CREATE COMPUTE_POOL p;\nCREATE COMPUTE_POOL p;", "DUPLICATE_COMPUTE_POOL"),
         ("CREATE DATABASE d;\nCREATE DATABASE d;", "DUPLICATE_DATABASE"),
         ("CREATE SCHEMA x IN DATABASE db;\nCREATE SCHEMA x IN DATABASE db;", "DUPLICATE_SCHEMA"),
     ],
@@ -116,6 +125,23 @@ def test_duplicates_name_both_places(declared: Run, text: str, condition: str) -
     assert found.condition == condition
     assert found.span is not None and found.span.line == 2
     assert [span.line for span in found.related] == [1]
+
+
+def test_compute_pools(declared: Run) -> None:
+    found = declared(
+        "CREATE COMPUTE_POOL Heavy WITH ('compute_pool.cores' = 3, 'compute_pool.memory' = '2g', 'description' = 'x');"
+        "CREATE COMPUTE_POOL IF NOT EXISTS heavy WITH ('description' = 'x', 'compute_pool.memory' = '2g', "
+        "'compute_pool.cores' = 3); CREATE COMPUTE_POOL light;"
+    )
+    assert not found.diagnostics
+    pools = {name: (pool.cores, pool.memory) for name, pool in (found.pools or {}).items() if pool is not None}
+    assert pools == {"heavy": (3, "2g"), "light": (2, "1g")}
+
+
+def test_compute_pools_are_no_engines_of_a_cluster(settings: Settings) -> None:
+    on_cluster = replace(settings, engine=EngineSettings(master="spark://host:7077"))
+    (found,) = declare([parse_file("a.sql", "CREATE COMPUTE_POOL p;")], on_cluster, KINDS).diagnostics
+    assert found.condition == "COMPUTE_POOL_ON_CLUSTER"
 
 
 def test_databases_and_schemas(declared: Run) -> None:

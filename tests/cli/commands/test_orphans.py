@@ -32,7 +32,7 @@ def renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     settings = load_settings(tmp_path)
     Control.open(settings).ensure(load_project(tmp_path, settings=settings), ["old_name", "kept"])
     file.write_text(SQL.replace("old_name", "new_name"))
-    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: None)
     return settings
 
 

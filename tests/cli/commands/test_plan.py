@@ -123,7 +123,7 @@ def test_what_is_no_state_file_is_refused(project: Path, ds: Ds, text: str) -> N
 
 
 def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: None)
     refused = ds("apply", "--no-wait")
     assert refused.code == 1
     assert "`ds apply --allow restart` applies all such changes" in refused.err
@@ -144,7 +144,7 @@ def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.Mo
 def test_jobs_of_a_later_version_are_planned_and_refused_alone(
     applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: None)
     control = Control.open(load_project(applied).settings)
     with control.journal.write() as connection:
         for name, more in (("a", {"field": 1}), ("b", {"version": 2}), ("counts", {"version": 2})):

@@ -25,7 +25,7 @@ def control(project: Path, monkeypatch: pytest.MonkeyPatch) -> Control:
     made.ensure(loaded, ["copy", "visits", "paid"])
     gone = {"condition": "TARGET_GONE", "message": "it is gone", "generation": 1, "checkpoint_version": 1}
     engine_says(made, StatusRow("copy", "FAILED", **gone), StatusRow("visits", "FAILED", **gone))
-    monkeypatch.setattr(Control, "ensure_engine", lambda _: None)
+    monkeypatch.setattr(Control, "ensure_engines", lambda *_: None)
     monkeypatch.setattr(Control, "wait", lambda self, names, *_: self.statuses(names))
     return made
 

@@ -33,7 +33,7 @@ def control(project: Path, monkeypatch: pytest.MonkeyPatch) -> Control:
     made.ensure(loaded, ["copy", "opened"])
     works = {"generation": 1, "checkpoint_version": 1, "batch": 3}
     engine_says(made, StatusRow("copy", "RUNNING", **works), StatusRow("opened", "RUNNING", **works))
-    monkeypatch.setattr(Control, "ensure_engine", lambda self, wait=0.0: None)
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: None)
     return made
 
 

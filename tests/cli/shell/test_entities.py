@@ -231,7 +231,7 @@ def test_what_queries_use_is_kept(sql: Sql, root: Path, name: str, monkeypatch: 
     control.ensure(project, [f"{name}_2"], requested_by="test")
     assert refused(sql(f"DROP ENTITY {name}")) == "ENTITY_IN_USE"
     monkeypatch.setattr(sql_queries, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(Control, "ensure_engine", lambda _: None)  # an engine that never comes up
+    monkeypatch.setattr(Control, "ensure_engines", lambda *_: None)  # an engine that never comes up
     assert refused(sql(f"RESTART QUERY {name}_2")) == "QUERY_NOT_SETTLED"
     (told,) = sql(f"TERMINATE QUERY {name}_2")
     assert (told["kind"], told["state"]) == ("TERMINATE_QUERY", "STOPPED")

@@ -1,0 +1,21 @@
+"""Properties of CREATE COMPUTE_POOL."""
+
+from __future__ import annotations
+
+from ds_dagster.catalog.properties.spec import PropertySpec
+
+COMPUTE_POOL: tuple[PropertySpec, ...] = (
+    PropertySpec(
+        "compute_pool.cores",
+        "integer",
+        ("compute_pool",),
+        "Spark slots of its engine; default `engine.cores` of the settings",
+        minimum=1,
+    ),
+    PropertySpec(
+        "compute_pool.memory",
+        "text",
+        ("compute_pool",),
+        "heap of its engine's Spark driver, as 512m or 2g; default `engine.memory` of the settings",
+    ),
+)

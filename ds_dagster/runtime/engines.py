@@ -1,0 +1,128 @@
+"""The engines of a project as a reader sees them: the project's own one, and one per compute pool."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ds_dagster.clock import Clock
+from ds_dagster.errors import DsError
+from ds_dagster.runtime.deciding.placing import engine_name, needs_engine, placed_in
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.launchers.base import Launcher
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
+from ds_dagster.runtime.processes.places import Places
+from ds_dagster.runtime.status import EngineStatus
+from ds_dagster.runtime.views import JobSurroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Looks at engines and starts them. ``places``: of the project's own engine; ``launcher``: starts that one, and
+    makes those that start the others."""
+
+    journal: Journal
+    clock: Clock
+    launcher: Launcher
+    places: Places
+    _watches: dict[str, EngineWatch] = field(default_factory=dict, init=False)
+    _launchers: dict[str, Launcher] = field(default_factory=dict, init=False)
+
+    def statuses(self) -> Sequence[EngineStatus]:
+        """The project's own engine, also when it never ran; then those of compute pools that live or are needed. Where
+        there are such, the project's own one is left out while it is gone and not needed."""
+        own, needed = self.watch().status(), self.needed()
+        others = ((pool, self.watch(pool).status()) for pool in sorted({*self._seen(), *needed} - {""}))
+        there = tuple(status for pool, status in others if status.state != "GONE" or pool in needed)
+        is_left_out = there and own.state == "GONE" and "" not in needed
+        return there if is_left_out else (own, *there)
+
+    def needed(self) -> frozenset[str]:
+        """Compute pools whose engines some job needs: it shall run, or a load was asked for. The empty name is the
+        project's own engine."""
+        if not self._is_readable():
+            return frozenset()
+        with self.journal.read() as connection:
+            jobs, requests = rows.jobs(connection), rows.open_requests(connection)
+        runs = [name for name, request in requests.items() if request.state != "STEP"]
+        return frozenset(placed_in(job, jobs) for job in jobs.values() if needs_engine(job, runs))
+
+    def ensure_needed(self, wait: float, names: Collection[str]) -> None:
+        """See :meth:`ds_dagster.runtime.control.Control.ensure_engines`."""
+        needed = self.needed() or {""}
+        if len(needed) == 1:
+            self.ensure(wait, *needed)
+            return
+        with self.journal.read() as connection:
+            jobs = rows.jobs(connection)
+        own = {placed_in(jobs[name], jobs) for name in names if name in jobs} & needed
+        self._each(sorted(needed - own), 0.0, is_heard=False)
+        if self.launcher.name == "local":
+            self._each(sorted(own), 0.0, is_heard=True)
+        self._each(sorted(own), wait, is_heard=True)
+
+    def ensure(self, wait: float, pool: str) -> EngineStatus:
+        """See :meth:`ds_dagster.runtime.control.Control.ensure_engine`."""
+        if pool not in self._launchers:
+            self._launchers[pool] = self.launcher.for_pool(pool) if pool else self.launcher
+        status = self._launchers[pool].ensure(self.watch(pool).status, wait)
+        if status.state == "RUNNING":
+            self.journal.exists()
+        return status
+
+    def places_of(self, engine: str) -> Places:
+        """Locks and logs of an engine, by its name."""
+        return replace(self.places, pool="" if engine == DEFAULT_ENGINE else engine)
+
+    def watch(self, pool: str = "") -> EngineWatch:
+        """Looks at the engine of a pool, at the project's own one without; always the same object."""
+        if pool not in self._watches:
+            places, listen = self.places_of(engine_name(pool)), partial(self._heard, pool)
+            self._watches[pool] = EngineWatch(places, self.clock, self.shares_host(), listen)
+        return self._watches[pool]
+
+    def shares_host(self) -> bool:
+        """Whether the files of the engines are on this machine."""
+        return self.journal.local is not None or self.launcher.shares_host
+
+    def surroundings(self, pool: str, held: frozenset[str]) -> JobSurroundings:
+        """What is around the jobs of one engine. ``held``: jobs that steps run."""
+        watch = self.watch(pool)
+        engine = watch.status()
+        return JobSurroundings(engine, self.journal.identity(), watch.silent_for(), self.clock.now(), held, pool)
+
+    def _each(self, pools: Sequence[str], wait: float, *, is_heard: bool) -> None:
+        """Ensure all of these engines; the first failure is raised afterwards, if anybody hears it."""
+        problems: list[DsError] = []
+        for pool in pools:
+            try:
+                self.ensure(wait, pool)
+            except DsError as problem:
+                problems.append(problem)
+        if problems and is_heard:
+            raise problems[0]
+
+    def _heard(self, pool: str) -> Heard:
+        """Of an engine of an older version too: a starter has to know whether one lives, the new one migrates."""
+        if not self.journal.exists(older=True):
+            return Heard(None, 0.0)
+        with self.journal.read() as connection:
+            return rows.heard(connection, engine_name(pool), self.clock.now())
+
+    def _seen(self) -> frozenset[str]:
+        """Pools whose engines ever ran."""
+        if not self._is_readable():
+            return frozenset()
+        with self.journal.read() as connection:
+            return frozenset(rows.engine_names(connection)) - {DEFAULT_ENGINE}
+
+    def _is_readable(self) -> bool:
+        """Whether the journal is there, and not of an older version: one of those knows no pools."""
+        try:
+            return self.journal.exists()
+        except DsError as problem:
+            if problem.condition != "JOURNAL_OLDER":
+                raise
+            return False

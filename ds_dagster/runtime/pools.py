@@ -1,0 +1,25 @@
+"""Settings of the engine of a compute pool: those of the project with the cores and the memory of the pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ds_dagster.project.load import load_project
+from ds_dagster.settings import Settings
+
+
+def pool_settings(settings: Settings, pool: str) -> Settings:
+    """Settings of one engine of a project.
+
+    Args:
+        settings: of the project.
+        pool: compute pool of the engine; empty: the project's own.
+
+    Raises:
+        UserError: COMPUTE_POOL_UNKNOWN, COMPUTE_POOL_REFUSED.
+    """
+    if not pool:
+        return settings
+    declared = load_project(settings.root, settings=settings).catalog.pool(pool)
+    engine = replace(settings.engine, cores=declared.cores, memory=declared.memory)
+    return replace(settings, pool=pool, engine=engine)
