@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
+
+from ds_dagster.catalog.reading.starting import Offsets
+from ds_dagster.errors import error
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,31 @@ class Extent:
     def lost(self) -> bool:
         """Whether records from the beginning are gone."""
         return self.first > 0
+
+
+def from_offsets(entity: str, extents: Mapping[str, Extent], offsets: Offsets) -> Mapping[str, Extent]:
+    """The extents, where named partitions begin at their offsets. An offset before the first record is that record's.
+
+    Args:
+        entity: ``store.entity``, for messages.
+        extents: of the whole entity.
+        offsets: of the partitions that are named.
+
+    Raises:
+        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_BEYOND_END (the end is the offset of the next record, and
+            is allowed).
+    """
+    begun = dict(extents)
+    for partition, offset in offsets:
+        extent = extents.get(str(partition))
+        if extent is None:
+            partitions = ", ".join(sorted(extents, key=int))
+            raise error("STARTING_PARTITION_UNKNOWN", entity=entity, partition=partition, partitions=partitions)
+        if offset > extent.end:
+            end = extent.end
+            raise error("STARTING_OFFSET_BEYOND_END", entity=entity, partition=partition, offset=offset, end=end)
+        begun[str(partition)] = replace(extent, begin=max(extent.first, offset))
+    return begun
 
 
 @runtime_checkable
