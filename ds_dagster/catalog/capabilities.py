@@ -37,7 +37,8 @@ class Capabilities:
         supports_delete, supports_upsert: of its table or view sinks.
         replaces_ranges: its loader is a ``catalog.ranges.ReplacesRanges``.
         record_time: who sets a record's timestamp.
-        starting_positions: values of ``'starting.position'`` that its sources have.
+        starting_positions: values of ``'starting.position'`` that its sources have. With ``offsets``, its operations on
+            entities are a ``catalog.reading.extent.TellsExtents``.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
         compares_positions: records have a place in their partition by which two readers are compared.
         keeps_slot: what it gives a reader is remembered there, and given once.

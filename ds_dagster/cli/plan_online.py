@@ -83,7 +83,7 @@ class OnlinePlan:
             if not isinstance(operations, TellsExtents):
                 return ()
             extents = operations.extents(relation.entity, reading.starting_timestamp)
-            extents = from_offsets(_shown(relation), extents, reading.starting_offsets)
+            extents = from_offsets(_shown(relation), extents, reading.starting_offsets, reading.data_loss)
             retention = operations.retention_millis(relation.entity)
         now = self.control.clock.now()
         return (reread(_shown(relation), reading.starting_position, extents, retention, now),)

@@ -91,6 +91,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "name partitions of {partitions}; partitions that are not named begin with their oldest record",
     ),
     Condition(
+        "STARTING_OFFSET_GONE",
+        "user",
+        "'starting.offsets' begins partition {partition} of {entity} at {offset}, and its oldest record is {first}",
+        "write {partition}:{first}, or 'source.data.loss' = skip after the source to count the lost records",
+    ),
+    Condition(
         "STARTING_OFFSET_BEYOND_END",
         "user",
         "'starting.offsets' begins partition {partition} of {entity} at {offset}, and it ends at {end}",

@@ -275,7 +275,7 @@ def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> N
     """Offsets that a first start begins at are in the entity, or are its end.
 
     Raises:
-        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_BEYOND_END. DsError: of the store.
+        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END. DsError: of the store.
     """
     if not reading.starting_offsets or job.order.progressed:
         return
@@ -284,7 +284,7 @@ def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> N
         operations = admin.operations()
         assert isinstance(operations, TellsExtents)
         extents = operations.extents(relation.entity)
-    from_offsets(f"{store.name}.{relation.entity}", extents, reading.starting_offsets)
+    from_offsets(f"{store.name}.{relation.entity}", extents, reading.starting_offsets, reading.data_loss)
 
 
 def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:

@@ -200,7 +200,7 @@ def test_offsets_are_where_a_new_query_begins(world: World) -> None:
     assert world.read() == [3, 4, *range(10, 15), 22, 23], "a restart goes on by positions, whatever the property says"
 
 
-def test_an_offset_that_retention_removed_is_a_lost_record(world: World) -> None:
+def test_an_offset_that_retention_removes_after_the_check_is_a_lost_record(world: World) -> None:
     start = "'starting.position' = offsets, 'starting.offsets' = '0:2,1:0'"
     world.compile(start)
     world.send(0, 10, 0)

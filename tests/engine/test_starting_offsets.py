@@ -71,15 +71,19 @@ def started(folder: Path, offsets: str, progressed: bool = False, begins: str = 
 
 
 def test_each_partition_has_its_offset(tmp_path: Path, topic: Topic) -> None:
-    """Also one that retention removed: a lost record is found when it is read."""
+    """Also one that retention removed, where lost records are skipped."""
     assert started(tmp_path, "0:8") == '{"r": {"0": 8, "1": -2}}'
-    assert started(tmp_path, "1:0,0:1") == '{"r": {"0": 1, "1": 0}}'
+    assert started(tmp_path, "1:0,0:1', 'source.data.loss' = 'skip") == '{"r": {"0": 1, "1": 0}}'
     assert topic.looks == 2
 
 
 @pytest.mark.parametrize(
     ("offsets", "condition"),
-    [("0:9", "STARTING_OFFSET_BEYOND_END"), ("0:3,2:0", "STARTING_PARTITION_UNKNOWN")],
+    [
+        ("0:9", "STARTING_OFFSET_BEYOND_END"),
+        ("0:2", "STARTING_OFFSET_GONE"),
+        ("0:3,2:0", "STARTING_PARTITION_UNKNOWN"),
+    ],
 )
 def test_offsets_that_are_not_there_end_the_first_start(
     offsets: str, condition: str, tmp_path: Path, topic: Topic

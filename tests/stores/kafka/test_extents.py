@@ -32,8 +32,8 @@ THERE = {"0": Extent(0, 0, 15), "1": Extent(5, 5, 9), "10": Extent(0, 0, 0)}
 
 
 def test_named_partitions_begin_at_their_offsets_the_others_with_their_oldest_record() -> None:
-    """The end is the next record; an offset that retention removed is no mistake here: records are lost then."""
-    begun = from_offsets("k.t", THERE, ((0, 15), (1, 3), (10, 0)))
+    """The end is the next record."""
+    begun = from_offsets("k.t", THERE, ((0, 15), (1, 3), (10, 0)), "skip")
     assert {name: extent.begin for name, extent in begun.items()} == {"0": 15, "1": 5, "10": 0}
     assert from_offsets("k.t", THERE, ((0, 4),)) == {**THERE, "0": Extent(0, 4, 15)}
     assert from_offsets("k.t", THERE, ()) == THERE
@@ -44,6 +44,7 @@ def test_named_partitions_begin_at_their_offsets_the_others_with_their_oldest_re
     [
         (((0, 16),), "STARTING_OFFSET_BEYOND_END", ("k.t", "partition 0", "at 16", "ends at 15", "0:15")),
         (((0, 1), (10, 1)), "STARTING_OFFSET_BEYOND_END", ("partition 10", "10:0")),
+        (((1, 4),), "STARTING_OFFSET_GONE", ("partition 1", "at 4", "record is 5", "1:5", "'source.data.loss' = skip")),
         (((0, 1), (2, 0)), "STARTING_PARTITION_UNKNOWN", ("k.t has no partition 2", "0, 1, 10")),
     ],
 )
