@@ -173,7 +173,8 @@ ABILITIES: tuple[tuple[str, Callable[[Capabilities], str]], ...] = (
     ("records have keys", lambda c: yes(c.record_keys)),
     ("longest key", lambda c: f"{c.max_key_characters} characters" if c.max_key_characters else "–"),
     ("who sets a record's time", lambda c: TIME[c.record_time]),
-    ("begins to read at a moment", lambda c: yes(c.starts_at_timestamp)),
+    ("begins to read at a moment", lambda c: yes("timestamp" in c.starting_positions)),
+    ("begins to read at offsets", lambda c: yes("offsets" in c.starting_positions)),
     ("goes on past lost records, counting them", lambda c: yes(c.skips_lost_records)),
     ("gives `rowmetadata()`", lambda c: f"`{c.row_metadata}`" if c.row_metadata else "–"),
     ("properties that size a new entity", lambda c: codes(c.count_properties) or "–"),
@@ -304,6 +305,7 @@ VALUES: Mapping[str, str] = {
     "type": "type",
     "millis": "milliseconds",
     "moment": "a time",
+    "offsets": "partition:offset, with commas",
     "file": "path, relative to the project",
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ds_dagster.catalog.name_rules import ANY_NAME, NameRule
+from ds_dagster.catalog.reading.starting import StartingPosition
 from ds_dagster.datatypes import StructType
 
 WAREHOUSE_LOOKUP_MILLIS = 60_000
@@ -36,7 +37,8 @@ class Capabilities:
         supports_delete, supports_upsert: of its table or view sinks.
         replaces_ranges: its loader is a ``catalog.ranges.ReplacesRanges``.
         record_time: who sets a record's timestamp.
-        starts_at_timestamp: reads from ``'starting.timestamp'`` on.
+        starting_positions: values of ``'starting.position'`` that its sources have. With ``offsets``, its operations on
+            entities are a ``catalog.reading.extent.TellsExtents``.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
         compares_positions: records have a place in their partition by which two readers are compared.
         keeps_slot: what it gives a reader is remembered there, and given once.
@@ -84,7 +86,7 @@ class Capabilities:
     supports_upsert: bool = False
     replaces_ranges: bool = False
     record_time: RecordTime = "none"
-    starts_at_timestamp: bool = False
+    starting_positions: tuple[StartingPosition, ...] = ("earliest", "latest")
     skips_lost_records: bool = False
     looks_at_lag: bool = False
     compares_positions: bool = False

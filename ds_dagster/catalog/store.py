@@ -14,7 +14,7 @@ from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpe
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.properties.spec import PropertySpec
 from ds_dagster.catalog.properties.values import PropertyValue
-from ds_dagster.catalog.reading.starting import DataLoss
+from ds_dagster.catalog.reading.starting import DataLoss, Offsets
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.datatypes import DataType
@@ -42,12 +42,13 @@ class ReadOptions:
     """Everything a FROM clause decides about reading (relation default, overridden by WITH after the source).
 
     Attributes:
-        starting_position: earliest (our default), latest or timestamp.
+        starting_position: earliest (our default), latest, timestamp or offsets.
         starting_timestamp: epoch milliseconds, with position ``timestamp``; None otherwise.
         data_loss: records that are gone before they were read ``fail`` the query (default), or are a counted ``skip``.
         has_metadata: the query reads what the store knows of a record (``rowmetadata()``).
         max_records_per_batch: bound of one batch, or None.
         slot: name of the place the store keeps for this reader, where it keeps one; empty: the job's own.
+        starting_offsets: with position ``offsets``; empty otherwise.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """
 
@@ -57,6 +58,7 @@ class ReadOptions:
     data_loss: DataLoss = "fail"
     has_metadata: bool = False
     slot: str = ""
+    starting_offsets: Offsets = ()
 
 
 class StoreAdmin(Protocol):

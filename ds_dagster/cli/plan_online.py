@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.io_spec import RegistrySpec, open_loader
 from ds_dagster.catalog.reading.changed_tables import TellsTables, shape_of
-from ds_dagster.catalog.reading.extent import TellsExtents
+from ds_dagster.catalog.reading.extent import TellsExtents, from_offsets
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.catalog.shapes import ComparesShape
@@ -83,6 +83,7 @@ class OnlinePlan:
             if not isinstance(operations, TellsExtents):
                 return ()
             extents = operations.extents(relation.entity, reading.starting_timestamp)
+            extents = from_offsets(_shown(relation), extents, reading.starting_offsets, reading.data_loss)
             retention = operations.retention_millis(relation.entity)
         now = self.control.clock.now()
         return (reread(_shown(relation), reading.starting_position, extents, retention, now),)

@@ -16,10 +16,11 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EmptiesEntities
 from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.catalog.reading.extent import TellsExtents, from_offsets
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
-from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.store import ReadOptions, StoreDefinition, StoreKind
 from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
@@ -262,11 +263,28 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     facts = ensured(job, scan.relation)
     reading = scan.reading
     if "from_now" in job.order.begins:
-        reading = replace(reading, starting_position="latest", starting_timestamp=None)
+        reading = replace(reading, starting_position="latest", starting_timestamp=None, starting_offsets=())
+    _check_offsets(job, scan.relation, reading)
     spec = kind.read_spec(store, scan.relation, reading, facts)
     if spec.rows is not None:
         spec = replace(spec, options={**spec.options, **_own(job, scan, spec.rows)})
     return spec if spec.schemas is None else replace(spec, schemas=known_schemas(spec.schemas, job.resolver))
+
+
+def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> None:
+    """Offsets that a first start begins at are in the entity, or are its end.
+
+    Raises:
+        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END. DsError: of the store.
+    """
+    if not reading.starting_offsets or job.order.progressed:
+        return
+    store, kind, resolver = job.store(relation)
+    with closing(kind.admin(store, resolver)) as admin:
+        operations = admin.operations()
+        assert isinstance(operations, TellsExtents)
+        extents = operations.extents(relation.entity)
+    from_offsets(f"{store.name}.{relation.entity}", extents, reading.starting_offsets, reading.data_loss)
 
 
 def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:

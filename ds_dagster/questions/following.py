@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.reading.starting import Offsets
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS
 from ds_dagster.catalog.store import StoreAdmin
@@ -95,6 +96,7 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
         relation.entity,
         from_beginning=relation.start.position != "latest",
         begin=relation.start.timestamp,
+        offsets=relation.start.offsets,
         ends=least is not None,
         stopped=stopped.is_set,
     )
@@ -117,6 +119,7 @@ def records_of(
     begin: int | None,
     ends: bool,
     stopped: Callable[[], bool],
+    offsets: Offsets = (),
 ) -> Iterator[RawRecord]:
     """Records of an entity, found by time where the store has an index of it.
 
@@ -125,6 +128,7 @@ def records_of(
         begin: epoch ms that records are from; None for all of them.
         ends: stop where the entity ended at the start, if it is read from the beginning.
         stopped: whether to end.
+        offsets: first records of the named partitions.
 
     Raises:
         UserError: ENTITY_ABSENT. DsError: STORE_….
@@ -132,7 +136,7 @@ def records_of(
     limit = ALL_RECORDS if ends else None
     records = admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=stopped, since=begin)
     try:
-        yield from since(records, begin)
+        yield from since_offsets(since(records, begin), offsets)
     finally:
         _close(records)
 
@@ -143,6 +147,14 @@ def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRe
     for record in records:
         if timestamp is None or record.partition in begun or record.timestamp_millis >= timestamp:
             begun.add(record.partition)
+            yield record
+
+
+def since_offsets(records: Iterator[RawRecord], offsets: Offsets) -> Iterator[RawRecord]:
+    """Of each named partition what comes from its offset on."""
+    firsts = {str(partition): offset for partition, offset in offsets}
+    for record in records:
+        if record.partition not in firsts or int(record.position) >= firsts[record.partition]:
             yield record
 
 

@@ -110,7 +110,7 @@ class CaseRun:
         )
 
     def _source(self, scan: Scan) -> MemorySource:
-        return MemorySource(self.spark, self._topic(scan.relation), scan.starting_timestamp)
+        return MemorySource(self.spark, self._topic(scan.relation), scan.reading)
 
     def _topic(self, relation: Relation) -> Topic:
         return self.topics.setdefault((relation.store, relation.entity), Topic(relation.entity))

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.spark.gateway import known_class
 from ds_dagster.spark.session import class_name
 
@@ -54,13 +55,15 @@ class MemorySource:
     """One scan's view of a topic: a Spark memory stream that outlives restarts of its query.
 
     Args:
-        since: records with an earlier timestamp (epoch ms) are not handed over.
+        reading: records before its starting timestamp or offsets are not handed over. Any offset will do: a topic of a
+            case is empty when its queries start.
     """
 
-    def __init__(self, spark: SparkSession, topic: Topic, since: int | None = None) -> None:
+    def __init__(self, spark: SparkSession, topic: Topic, reading: ReadOptions) -> None:
         self.spark = spark
         self.topic = topic
-        self.since = since
+        self.since = reading.starting_timestamp
+        self.offsets = {str(partition): offset for partition, offset in reading.starting_offsets}
         self.read = 0
         holder = known_class(spark, class_name("memory_stream", spark.version).removesuffix("$"))
         strings = known_class(spark, "org.apache.spark.sql.Encoders").STRING()
@@ -72,11 +75,14 @@ class MemorySource:
         if not records:
             return False
         self.read += len(records)
-        first = 0 if self.since is None else self.since
-        rows = json.dumps([_shown(record) for record in records if self.since is None or record.at >= first])
+        rows = json.dumps([_shown(record) for record in records if self._is_wanted(record)])
         python = known_class(self.spark, "org.apache.spark.api.python.PythonUtils")
         self._stream.addData(python.toSeq([rows]))
         return True
+
+    def _is_wanted(self, record: Record) -> bool:
+        is_late_enough = self.since is None or record.at >= self.since
+        return is_late_enough and record.position >= self.offsets.get(record.partition, 0)
 
     def frame(self) -> DataFrame:
         """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""

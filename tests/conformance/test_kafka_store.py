@@ -7,7 +7,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -107,13 +108,19 @@ class World:
     def run(self, name: str = "out") -> list[BatchProgress]:
         """A finite run; its batches."""
         query = self.start("available_now", name)
-        end = time.monotonic() + DEADLINE
-        while query.isActive and time.monotonic() < end:
-            query.awaitTermination(1)
+        self.wait_for_end(query)
         assert face.failure(*self.running[-1]) is None
         progress = [read_progress(one.json) for one in query.recentProgress]
         self.stop()
         return progress
+
+    @staticmethod
+    def wait_for_end(query: StreamingQuery) -> None:
+        """Also of a query that fails, which is not raised."""
+        end = time.monotonic() + DEADLINE
+        while query.isActive and time.monotonic() < end:
+            with suppress(StreamingQueryException):
+                query.awaitTermination(1)
 
     def raw(self, name: str = "out") -> list[RawRecord]:
         with closing(self.admin()) as admin:
@@ -177,6 +184,36 @@ def test_a_moment_is_where_a_new_query_begins(world: World) -> None:
     world.send(105, 107, 1, at=now - 5 * HOUR)
     world.run()
     assert world.read() == [5, 6, 7, 8, 9, 10, 11, 105, 106], "a restart goes on by positions, whatever the times"
+
+
+def test_offsets_are_where_a_new_query_begins(world: World) -> None:
+    """Partition 1 is not named: it is read from its oldest record on. Partition 2 begins with the next record."""
+    start = "'starting.position' = offsets, 'starting.offsets' = '{}'"
+    world.compile(start.format("0:3,2:2"), partitions=3)
+    for partition in range(3):
+        world.send(10 * partition, 10 * partition + (5 if partition < 2 else 2), partition)
+    world.run()
+    assert world.read() == [3, 4, *range(10, 15)]
+    world.compile(start.format("0:0"), partitions=3)
+    world.send(22, 24, 2)
+    world.run()
+    assert world.read() == [3, 4, *range(10, 15), 22, 23], "a restart goes on by positions, whatever the property says"
+
+
+def test_an_offset_that_retention_removes_after_the_check_is_a_lost_record(world: World) -> None:
+    start = "'starting.position' = offsets, 'starting.offsets' = '0:2,1:0'"
+    world.compile(start)
+    world.send(0, 10, 0)
+    world.cut(0, 6)
+    query = world.start("available_now")
+    world.wait_for_end(query)
+    fault = face.failure(*world.running[-1])
+    assert fault is not None and fault.condition == "INPUT_LOST", fault
+    world.stop()
+    world.folder /= "again"
+    world.compile(f"{start}, {SKIP}")
+    assert sum(batch.lost_records for batch in world.run()) == 4
+    assert world.read() == [6, 7, 8, 9]
 
 
 def test_latest_begins_with_what_comes(world: World) -> None:

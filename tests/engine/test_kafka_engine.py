@@ -35,6 +35,7 @@ CREATE STREAM slow AS SELECT n FROM backlog WITH ('max.records.per.batch'=2);
 CREATE STREAM cut (n BIGINT) WITH ('store'='k', 'topic'='cut', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM skipping AS SELECT n FROM cut WITH ('source.data.loss'='skip');
+CREATE STREAM beyond AS SELECT n FROM cut WITH ('starting.position' = offsets, 'starting.offsets' = '0:1000');
 CREATE STREAM doomed (n BIGINT) WITH ('store'='k', 'topic'='doomed', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM reader AS SELECT n FROM doomed;
@@ -176,6 +177,12 @@ def test_what_was_skipped_is_counted_and_told(house: House) -> None:
     log = house.control.log_path("skipping").read_text()
     assert "WARNING 15 records were gone before they were read, and skipped (default_public_cut: cut/0 10-24)" in log
     house.stop("skipping")
+
+
+def test_an_offset_after_the_end_ends_the_first_start(house: House) -> None:
+    """It waits for no record, and nobody starts it again."""
+    status = house.run("beyond")
+    assert (status.state, status.condition) == ("FAILED", "STARTING_OFFSET_BEYOND_END"), status
 
 
 def test_a_topic_made_anew_under_a_running_job_ends_it(house: House) -> None:

@@ -1,9 +1,9 @@
-"""Where a question to a stream begins when its relation names a moment."""
+"""Where a question to a stream begins when its relation names a moment or offsets."""
 
 from __future__ import annotations
 
 from ds_dagster.catalog.entity import RawRecord
-from ds_dagster.questions.following import since
+from ds_dagster.questions.following import since, since_offsets
 
 
 def test_each_partition_begins_with_its_first_record_of_the_moment() -> None:
@@ -16,3 +16,11 @@ def test_each_partition_begins_with_its_first_record_of_the_moment() -> None:
         ("0", 3),
     ]
     assert list(since(iter(records), None)) == records
+
+
+def test_named_partitions_begin_at_their_offsets() -> None:
+    places = [("0", 4), ("10", 0), ("0", 5), ("1", 0), ("0", 6), ("10", 1)]
+    records = [RawRecord(partition, str(offset), 0, None, None) for partition, offset in places]
+    found = [(r.partition, int(r.position)) for r in since_offsets(iter(records), ((0, 5), (10, 1)))]
+    assert found == [("0", 5), ("1", 0), ("0", 6), ("10", 1)]
+    assert list(since_offsets(iter(records), ())) == records

@@ -44,7 +44,7 @@ from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, 
 from ds_dagster.catalog.row_log import HANDLING, log_relation
 from ds_dagster.catalog.schemas.file_formats import check_files, inherited_format
 from ds_dagster.catalog.schemas.relations import check_schemas, default_format, descriptors
-from ds_dagster.catalog.store import ReadOptions, StoreDefinition
+from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.datatypes import is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
@@ -101,12 +101,6 @@ class ReadChoices:
     slot: str = ""
     temporal_mode: Literal["event_time", "immediate"] | None = None
     temporal_retention_millis: int | None = None
-
-    @property
-    def options(self) -> ReadOptions:
-        """Options for a store's ``read_spec``."""
-        start = self.start
-        return ReadOptions(start.position, self.max_records_per_batch, start.timestamp, self.data_loss, slot=self.slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,14 +380,16 @@ def resolve_source(
     findings = Findings()
     pulled = property_index(kinds or {}).pull(properties, "source", store_kind)
     findings.extend(pulled.diagnostics)
+    start, kind = None, (kinds or {}).get(store_kind or "")
+    if not findings.failed:
+        start = findings.collect(lambda: starting_point(pulled.values, relation.start, relation.span, kind))
     draft = Draft(
         str(relation.name), relation.kind, relation.columns, relation.primary_key, pulled.values, relation.span
     )
     time = findings.collect(lambda: event_time(draft, relation.event_time)) or relation.event_time
     findings.collect(lambda: check_timestamp_format(relation, pulled.values))
-    start = findings.collect(lambda: starting_point(pulled.values, relation.start, relation.span)) or relation.start
     choices = ReadChoices(
-        start=start,
+        start=start or relation.start,
         event_time=time,
         lateness_millis=_whole(pulled.values, "source.allow.latency.millis"),
         idle_millis=_whole(pulled.values, "source.idle.timeout.millis") or DEFAULT_IDLE_MILLIS,

@@ -202,7 +202,7 @@ def declared_relation(
         value_format=format_,
         key=key,
         event_time=findings.collect(lambda: event_time(draft)) or EventTime(),
-        start=findings.collect(lambda: starting_point(values, span=draft.span)) or StartingPoint(),
+        start=findings.collect(lambda: starting_point(values, span=draft.span, kind=kind)) or StartingPoint(),
         properties=MappingProxyType(dict(values)),
         value_descriptor=messages[0],
         key_descriptor=messages[1],

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from ds_dagster.catalog.properties.values import REFERENCE, SECRET_PREFIX, PropertyValue, secret_reference
+from ds_dagster.catalog.reading.starting import offsets_text
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
@@ -22,9 +23,10 @@ from ds_dagster.sql.statements import Property
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
+_PAIR = re.compile(r"([0-9]{1,10})\s*:\s*([0-9]{1,19})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 PropertyType = Literal[
-    "text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file", "ratio"
+    "text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "offsets", "file", "ratio"
 ]
 Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source",
               "function_source", "function", "compute_pool"]  # fmt: skip
@@ -58,7 +60,8 @@ class PropertySpec:
     Attributes:
         name: lower case; a trailing ``*`` accepts any suffix (``kafka.topic.*``).
         type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma
-            list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
+            list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter), ``offsets`` pairs of a partition
+            and an offset (converted to :func:`offsets_text`).
         places: where it may be. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
             after a source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
             ``function_source``, ``function``, ``compute_pool``.
@@ -309,6 +312,20 @@ def _moment(spec: PropertySpec, item: Property) -> int:
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
+def _offsets(spec: PropertySpec, item: Property) -> str:
+    """Each partition once, in order."""
+    offsets: dict[int, int] = {}
+    for pair in _text(spec, item).split(","):
+        match = _PAIR.fullmatch(pair.strip())
+        partition, offset = map(int, match.groups()) if match else (-1, -1)
+        if not 0 <= partition < 2**31 or offset >= 2**63:
+            raise invalid(spec, item, "pairs of a partition and the offset of its first record, as in '0:1200,1:1180'")
+        if partition in offsets:
+            raise invalid(spec, item, f"each partition once, and {partition} is there twice")
+        offsets[partition] = offset
+    return offsets_text(tuple(sorted(offsets.items())))
+
+
 def _names(spec: PropertySpec, item: Property) -> str:
     parts = [part.strip() for part in _text(spec, item).split(",")]
     if not all(parts):
@@ -329,6 +346,7 @@ CONVERTERS: Mapping[PropertyType, Callable[[PropertySpec, Property], str | int |
         "type": _text,
         "millis": _integer,
         "moment": _moment,
+        "offsets": _offsets,
         "file": _text,
         "ratio": _ratio,
     }

@@ -355,13 +355,19 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         ("relation", "source"),
         "where a new query begins to read; default earliest",
-        choices=("earliest", "latest", "timestamp"),
+        choices=("earliest", "latest", "timestamp", "offsets"),
     ),
     PropertySpec(
         "starting.timestamp",
         "moment",
         ("relation", "source"),
         "first record with 'starting.position' = timestamp: ISO 8601 (UTC where no zone is written) or epoch ms",
+    ),
+    PropertySpec(
+        "starting.offsets",
+        "offsets",
+        ("relation", "source"),
+        "`'0:1200,1:1180'`: first record of each partition with 'starting.position' = offsets; default the oldest one",
     ),
     PropertySpec(
         "enable.upsert.mode", "boolean", _WRITTEN, "records of a changelog replace one another by key; default TRUE"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+from ds_dagster.catalog.reading.starting import DataLoss, Offsets
+from ds_dagster.errors import error
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,36 @@ class Extent:
     def lost(self) -> bool:
         """Whether records from the beginning are gone."""
         return self.first > 0
+
+
+def from_offsets(
+    entity: str, extents: Mapping[str, Extent], offsets: Offsets, data_loss: DataLoss = "fail"
+) -> Mapping[str, Extent]:
+    """The extents, where named partitions begin at their offsets.
+
+    Args:
+        entity: ``store.entity``, for messages.
+        extents: of the whole entity.
+        offsets: of the partitions that are named.
+        data_loss: ``skip``: where the record is gone, the partition begins with the first one that is still there.
+
+    Raises:
+        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END (the end is the offset
+            of the next record, and is allowed).
+    """
+    begun = dict(extents)
+    for partition, offset in offsets:
+        extent = extents.get(str(partition))
+        if extent is None:
+            partitions = ", ".join(sorted(extents, key=int))
+            raise error("STARTING_PARTITION_UNKNOWN", entity=entity, partition=partition, partitions=partitions)
+        place: dict[str, Any] = {"entity": entity, "partition": partition, "offset": offset}
+        if offset > extent.end:
+            raise error("STARTING_OFFSET_BEYOND_END", **place, end=extent.end)
+        if offset < extent.first and data_loss == "fail":
+            raise error("STARTING_OFFSET_GONE", **place, first=extent.first)
+        begun[str(partition)] = replace(extent, begin=max(extent.first, offset))
+    return begun
 
 
 @runtime_checkable

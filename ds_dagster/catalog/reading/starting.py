@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.declaring.inference import ReadChoices
     from ds_dagster.catalog.store import StoreKind
 
-StartingPosition = Literal["earliest", "latest", "timestamp"]
+StartingPosition = Literal["earliest", "latest", "timestamp", "offsets"]
+Offsets = tuple[tuple[int, int], ...]
+"""(partition, offset of its first record) each, by partition."""
 DataLoss = Literal["fail", "skip"]
-POSITION, MOMENT, LOSS = "starting.position", "starting.timestamp", "source.data.loss"
+POSITION, MOMENT, OFFSETS, LOSS = "starting.position", "starting.timestamp", "starting.offsets", "source.data.loss"
 POSITIONS: Mapping[str, StartingPosition] = MappingProxyType(
-    {"earliest": "earliest", "latest": "latest", "timestamp": "timestamp"}
+    {"earliest": "earliest", "latest": "latest", "timestamp": "timestamp", "offsets": "offsets"}
 )
+PROPERTY_OF: Mapping[StartingPosition, tuple[str, str]] = MappingProxyType(
+    {
+        "timestamp": (MOMENT, "'2026-01-31T12:00:00Z', or milliseconds since 1970"),
+        "offsets": (OFFSETS, "'0:1200,1:1180'"),
+    }
+)
+"""Position → the property it needs, and which has no meaning with the others; an example of its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +37,22 @@ class StartingPoint:
     """Where a query without a checkpoint begins.
 
     Attributes:
-        position: earliest, latest, or the first record at or behind ``timestamp``.
+        position: earliest, latest, the first record at or behind ``timestamp``, or in each partition the record at its
+            offset.
         timestamp: epoch milliseconds, with position ``timestamp`` only. Compared with the records' own timestamps.
+        offsets: with position ``offsets`` only; partitions that are not among them begin with their oldest record.
     """
 
     position: StartingPosition = "earliest"
     timestamp: int | None = None
+    offsets: Offsets = ()
 
 
 def starting_point(
-    values: Mapping[str, PropertyValue], default: StartingPoint = StartingPoint(), span: Span | None = None
+    values: Mapping[str, PropertyValue],
+    default: StartingPoint = StartingPoint(),
+    span: Span | None = None,
+    kind: StoreKind | None = None,
 ) -> StartingPoint:
     """Starting position from the WITH of a relation or source, over the default.
 
@@ -45,28 +60,44 @@ def starting_point(
         values: converted properties.
         default: of the relation, for the WITH after a source.
         span: where a property is missing.
+        kind: of the store that is read; None: any position.
 
     Raises:
-        UserError: STARTING_TIMESTAMP_MISSING, STARTING_TIMESTAMP_UNUSED.
+        UserError: STARTING_POSITION_NOT_HERE, STARTING_POSITION_INCOMPLETE, STARTING_PROPERTY_UNUSED.
     """
-    word, moment = values.get(POSITION), values.get(MOMENT)
+    word = values.get(POSITION)
     position = default.position if word is None else POSITIONS[str(word.value)]
-    if position != "timestamp":
-        if moment is not None:
-            raise error("STARTING_TIMESTAMP_UNUSED", span=moment.span or span, position=position)
-        return StartingPoint(position)
-    timestamp = default.timestamp if moment is None else int(moment.value)
-    if timestamp is None:
-        raise error("STARTING_TIMESTAMP_MISSING", span=(word.span if word is not None else None) or span)
-    return StartingPoint(position, timestamp)
+    place = (word.span if word is not None else None) or span
+    if kind is not None and position not in kind.capabilities.starting_positions:
+        positions = " or ".join(kind.capabilities.starting_positions)
+        raise error("STARTING_POSITION_NOT_HERE", span=place, kind=kind.name, position=position, positions=positions)
+    for belongs, (name, example) in PROPERTY_OF.items():
+        value = values.get(name)
+        if belongs == position and value is None and default.position != position:
+            raise error("STARTING_POSITION_INCOMPLETE", span=place, position=position, name=name, example=example)
+        if belongs != position and value is not None:
+            wrong = {"name": name, "position": position, "belongs": belongs}
+            raise error("STARTING_PROPERTY_UNUSED", span=value.span or span, **wrong)
+    moment, offsets = values.get(MOMENT), values.get(OFFSETS)
+    if position == "timestamp":
+        return StartingPoint(position, timestamp=default.timestamp if moment is None else int(moment.value))
+    if position == "offsets":
+        return StartingPoint(position, offsets=default.offsets if offsets is None else _offsets(str(offsets.value)))
+    return StartingPoint(position)
+
+
+def offsets_text(offsets: Offsets) -> str:
+    """As they are written: ``0:1200,1:1180``."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in offsets)
+
+
+def _offsets(text: str) -> Offsets:
+    pairs = (pair.split(":") for pair in text.split(","))
+    return tuple((int(partition), int(offset)) for partition, offset in pairs)
 
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:
     """Reading options that a store kind lacks and a query uses: each is refused, none is dropped silently."""
-    problems = []
-    able = kind.capabilities
-    if choices.start.position == "timestamp" and not able.starts_at_timestamp:
-        problems.append(error("STARTING_TIMESTAMP_NOT_HERE", span=span, kind=kind.name).diagnostic())
-    if choices.data_loss == "skip" and not able.skips_lost_records:
-        problems.append(error("DATA_LOSS_NOT_SKIPPED", span=span, kind=kind.name).diagnostic())
-    return problems
+    if choices.data_loss == "skip" and not kind.capabilities.skips_lost_records:
+        return [error("DATA_LOSS_NOT_SKIPPED", span=span, kind=kind.name).diagnostic()]
+    return []

@@ -26,6 +26,7 @@ WITH_OF: Mapping[str, str] = MappingProxyType(
         "time": "event time, or how long it waits",
         "starting_position": "starting.position",
         "starting_timestamp": "starting.timestamp",
+        "starting_offsets": "starting.offsets",
         "bad_records": "source.deserialization.error.handling",
         "max_records_per_batch": "max.records.per.batch",
         "data_loss": "what lost records do",

@@ -217,6 +217,7 @@ class SourceBinder:
             choices.bad_records,
             choices.max_records_per_batch,
             starting_timestamp=choices.start.timestamp,
+            starting_offsets=choices.start.offsets,
             data_loss=choices.data_loss,
             record_fields=record_fields(internal, relation, kind),
             rowtime=True,

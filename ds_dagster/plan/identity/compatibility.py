@@ -50,8 +50,8 @@ def _sources(query: BoundQuery) -> list[tuple[str, str, str]]:
     return [(scan.source_name, scan.relation.store, scan.relation.entity) for scan in query.scans]
 
 
-def _positions(query: BoundQuery) -> list[tuple[str, int | None]]:
-    return [(scan.starting_position, scan.starting_timestamp) for scan in query.scans]
+def _positions(query: BoundQuery) -> list[Shape]:
+    return [scan.start for scan in query.scans]
 
 
 def _slots(query: BoundQuery) -> list[str]:

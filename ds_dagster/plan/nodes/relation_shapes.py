@@ -47,6 +47,7 @@ _IN_THE_RECORD = frozenset(
         "timestamp.format",
         "starting.position",
         "starting.timestamp",
+        "starting.offsets",
         "enable.upsert.mode",
         "description",
     )

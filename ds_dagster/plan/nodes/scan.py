@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import ClassVar, Literal
 
-from ds_dagster.catalog.reading.starting import DataLoss, StartingPosition
+from ds_dagster.catalog.reading.starting import DataLoss, Offsets, StartingPosition, offsets_text
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import ReadOptions
@@ -78,6 +78,7 @@ class Scan(Node):
     log: Relation | None = None
     constraints: tuple[Constraint, ...] = ()
     quarantine: Relation | None = None
+    starting_offsets: Offsets = ()
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -96,6 +97,7 @@ class Scan(Node):
             self.data_loss,
             has_metadata,
             self.slot,
+            self.starting_offsets,
         )
 
     @property
@@ -172,8 +174,9 @@ class Scan(Node):
 
     @property
     def start(self) -> Shape:
-        """The starting position, and the moment where there is one."""
-        return [self.starting_position, *([] if self.starting_timestamp is None else [self.starting_timestamp])]
+        """The starting position, and the moment or the offsets where there are some."""
+        moment = [] if self.starting_timestamp is None else [self.starting_timestamp]
+        return [self.starting_position, *moment, *([list(pair) for pair in self.starting_offsets])]
 
     def position_shape(self, scope: ShapeScope) -> Shape:
         """What a checkpoint knows of it as a source: its name, entity, start and slot."""
@@ -223,7 +226,9 @@ class Scan(Node):
 
 
 def start_text(scan: Scan) -> str:
-    """Where a new query begins to read, as text: a word, or a time in UTC."""
+    """Where a new query begins to read, as text: a word, offsets, or a time in UTC."""
+    if scan.starting_offsets:
+        return f"{scan.starting_position} {offsets_text(scan.starting_offsets)}"
     if scan.starting_timestamp is None:
         return scan.starting_position
     return datetime.fromtimestamp(scan.starting_timestamp / 1000, tz=timezone.utc).isoformat(timespec="milliseconds")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ds_dagster.errors import DsError
 from ds_dagster.plan.identity.replay import behind
+from ds_dagster.plan.nodes.scan import start_text
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.definition_text import select_text
 from ds_dagster.project.load import LoadedProject, slice_of
@@ -129,7 +130,7 @@ def _downstream(project: LoadedProject, query: BoundQuery) -> tuple[str, ...]:
 
 def _reads_again(query: BoundQuery) -> tuple[str, ...]:
     scans = query.scans
-    places = (f"{s.relation.store}.{s.relation.entity} from {s.reading.starting_position}" for s in scans)
+    places = (f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in scans)
     return tuple(dict.fromkeys(places))
 
 

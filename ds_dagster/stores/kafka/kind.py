@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -57,6 +58,8 @@ NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}
 FETCH_WAIT_MILLIS = 50
 """How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
 
+OLDEST = -2
+"""Spark's word for the oldest record, where it wants an offset."""
 ENTITY_RULE = NameRule(
     "topic names are up to 249 letters, digits, dots, underscores and hyphens",
     r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}",
@@ -81,7 +84,7 @@ class Kafka:
         stream_delivery="exactly_once",
         changelog_delivery="exactly_once",
         record_time="by_entity",
-        starts_at_timestamp=True,
+        starting_positions=("earliest", "latest", "timestamp", "offsets"),
         skips_lost_records=True,
         looks_at_lag=True,
         keeps_row_logs=True,
@@ -98,7 +101,7 @@ class Kafka:
         *LOGIN_PROPERTIES, *TLS_PROPERTIES, "schema_registry.name",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
-        *RECORDS, *COUNTS, "kafka.topic.*", "key.descriptor.name", "value.descriptor.name"
+        *RECORDS, *COUNTS, "starting.offsets", "kafka.topic.*", "key.descriptor.name", "value.descriptor.name"
     )
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
@@ -130,7 +133,7 @@ class Kafka:
                 {
                     **java_connection(store),
                     "subscribe": relation.entity,
-                    **_start(options),
+                    **_start(relation.entity, options, facts),
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
                     "failOnDataLoss": not skips,
@@ -221,8 +224,13 @@ class Kafka:
         return {**settings, "oauth_cb": signer}
 
 
-def _start(options: ReadOptions) -> Mapping[str, str | int]:
-    """Where Spark's source begins; partitions without a record since that time are read from their end."""
+def _start(topic: str, options: ReadOptions, facts: EntityFacts | None) -> Mapping[str, str | int]:
+    """Where Spark's source begins; partitions without a record since that time are read from their end. Spark wants an
+    offset for each partition there is."""
+    if options.starting_offsets:
+        partitions = 0 if facts is None else facts.counts["topic.partitions"]
+        offsets = {**dict.fromkeys(range(partitions), OLDEST), **dict(options.starting_offsets)}
+        return {"startingOffsets": json.dumps({topic: offsets})}
     if options.starting_timestamp is None:
         return {"startingOffsets": options.starting_position}
     return {"startingTimestamp": options.starting_timestamp, "startingOffsetsByTimestampStrategy": "latest"}

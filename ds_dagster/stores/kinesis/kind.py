@@ -81,7 +81,7 @@ class Kinesis:
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",
-        starts_at_timestamp=True,
+        starting_positions=("earliest", "latest", "timestamp"),
         skips_lost_records=True,
         not_built=(("enhanced fan-out", "streams are polled"),),
     )

@@ -52,7 +52,7 @@ class Memory:
         supports_delete=True,
         supports_upsert=True,
         record_time="producer",
-        starts_at_timestamp=True,
+        starting_positions=("earliest", "latest", "timestamp", "offsets"),
         skips_lost_records=True,
         keeps_row_logs=True,
         row_metadata=TOPIC_METADATA,
@@ -61,8 +61,8 @@ class Memory:
     )
     store_properties: tuple[PropertySpec, ...] = ()
     relation_properties: tuple[PropertySpec, ...] = specs(
-        *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "kinesis.read.mode",
-        "postgresql.db.name",
+        *RECORDS, "starting.offsets", "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*",
+        "kinesis.read.mode", "postgresql.db.name",
         "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list", "postgresql.slot.name",
         "snowflake.db.name", "snowflake.schema.name",
         "snowflake.table.name", "snowflake.buffer.millis", "delta.table.name", "databricks.catalog.name",

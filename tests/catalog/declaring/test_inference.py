@@ -15,7 +15,6 @@ from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.declaring.inference import resolve_query_properties, resolve_source
 from ds_dagster.catalog.reading.starting import StartingPoint
 from ds_dagster.catalog.shared_entities import shared_entities
-from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import compile_texts
@@ -184,7 +183,6 @@ def test_source_properties(declared: Callable[..., Declared]) -> None:
         7,
     )
     assert (choices.bad_records, choices.idle_millis) == ("ignore", 11)
-    assert choices.options == ReadOptions("latest", 9)
     default, _ = resolve_source(clicks, [])
     assert (default.start.position, default.lateness_millis, default.idle_millis) == ("earliest", None, 10_000)
     _, wrong = resolve_source(
@@ -196,6 +194,11 @@ def test_source_properties(declared: Callable[..., Declared]) -> None:
 
 MOMENT = 1_767_225_600_000
 AT = "'starting.position' = timestamp, 'starting.timestamp' ="
+FROM = "'starting.position' = OFFSETS, 'starting.offsets' ="
+NO_OFFSETS = (
+    "''", "','", "'0'", "5", "TRUE", "'0:'", "':5'", "'0:5,'", "'0:5 1:6'", "'0:-1'", "'-1:0'", "'a:b'", "'0:1.5'",
+    "'0:5:6'", "'0:5,0:6'", "'0:\u0663'", f"'{2**31}:0'", f"'0:{2**63}'",
+)  # fmt: skip
 STARTS: tuple[tuple[str, str, StartingPoint | str], ...] = (
     ("", "", StartingPoint()),
     ("", "'starting.position' = latest", StartingPoint("latest")),
@@ -207,13 +210,28 @@ STARTS: tuple[tuple[str, str, StartingPoint | str], ...] = (
     (f"{AT} '2026-01-01 02:00:00.500+02:00'", "", StartingPoint("timestamp", MOMENT + 500)),
     (f"{AT} 5", "'starting.timestamp' = '2026-01-01'", StartingPoint("timestamp", MOMENT)),
     (f"{AT} 5", "'starting.position' = 'latest'", StartingPoint("latest")),
-    ("", "'starting.position' = timestamp", "STARTING_TIMESTAMP_MISSING"),
-    ("'starting.position' = timestamp", "", "STARTING_TIMESTAMP_MISSING"),
-    ("", "'starting.timestamp' = 5", "STARTING_TIMESTAMP_UNUSED"),
-    ("'starting.timestamp' = 5", "", "STARTING_TIMESTAMP_UNUSED"),
+    ("", "'starting.position' = timestamp", "STARTING_POSITION_INCOMPLETE"),
+    ("'starting.position' = timestamp", "", "STARTING_POSITION_INCOMPLETE"),
+    ("", "'starting.timestamp' = 5", "STARTING_PROPERTY_UNUSED"),
+    ("'starting.timestamp' = 5", "", "STARTING_PROPERTY_UNUSED"),
     ("", "'starting.position' = 'yesterday'", "PROPERTY_INVALID"),
     ("", f"{AT} 'yesterday'", "PROPERTY_INVALID"),
     ("", f"{AT} '1969-12-31'", "PROPERTY_INVALID"),
+    ("", f"{FROM} '1:1180, 0 : 1200'", StartingPoint("offsets", offsets=((0, 1200), (1, 1180)))),
+    (f"{FROM} '10:0,9:{2**63 - 1}'", "", StartingPoint("offsets", offsets=((9, 2**63 - 1), (10, 0)))),
+    (f"{FROM} '0:5'", "'starting.offsets' = '1:6'", StartingPoint("offsets", offsets=((1, 6),))),
+    (f"{FROM} '0:5'", "'starting.position' = offsets", StartingPoint("offsets", offsets=((0, 5),))),
+    (f"{FROM} '0:5'", "'starting.position' = 'latest'", StartingPoint("latest")),
+    (f"{AT} 5", f"{FROM} '0:5'", StartingPoint("offsets", offsets=((0, 5),))),
+    (f"{FROM} '0:5'", f"{AT} 5", StartingPoint("timestamp", 5)),
+    ("", "'starting.position' = offsets", "STARTING_POSITION_INCOMPLETE"),
+    (f"{AT} 5", "'starting.position' = offsets", "STARTING_POSITION_INCOMPLETE"),
+    ("'starting.position' = offsets, 'starting.timestamp' = 5", "", "STARTING_PROPERTY_UNUSED"),
+    ("", "'starting.offsets' = '0:5'", "STARTING_PROPERTY_UNUSED"),
+    ("", f"{AT} 5, 'starting.offsets' = '0:5'", "STARTING_PROPERTY_UNUSED"),
+    ("", f"{FROM} '0:5', 'starting.timestamp' = 5", "STARTING_PROPERTY_UNUSED"),
+    *(("", f"{FROM} {text}", "PROPERTY_INVALID") for text in NO_OFFSETS),
+    ("", f"{FROM} '${{X}}'", "REFERENCE_NOT_HERE"),
     ("", "'source.data.loss' = 'warn'", "PROPERTY_INVALID"),
     ("", "'starting.positon' = latest", "UNKNOWN_PROPERTY"),
 )
@@ -235,13 +253,15 @@ def test_starting_points(relation: str, source: str, expected: StartingPoint | s
         return
     assert not project.errors
     (scan,) = project.queries["s"].scans
-    assert StartingPoint(scan.starting_position, scan.starting_timestamp) == expected
+    found = StartingPoint(scan.starting_position, scan.starting_timestamp, scan.starting_offsets)
+    assert (found, project.queries["s"].scans[0].reading.starting_offsets) == (expected, expected.offsets)
 
 
 @pytest.mark.parametrize(
     ("source", "condition"),
     [
-        ("'starting.position' = timestamp, 'starting.timestamp' = 5", "STARTING_TIMESTAMP_NOT_HERE"),
+        ("'starting.position' = timestamp, 'starting.timestamp' = 5", "STARTING_POSITION_NOT_HERE"),
+        (f"{FROM} '0:5'", "STARTING_POSITION_NOT_HERE"),
         ("'source.data.loss' = 'skip'", "DATA_LOSS_NOT_SKIPPED"),
     ],
 )
@@ -259,10 +279,10 @@ def test_what_a_kind_cannot_do_is_refused(source: str, condition: str, tmp_path:
 
 
 class Limited(Memory):
-    """A kind with neither."""
+    """A kind with none of them."""
 
     name = "LIMITED"
-    capabilities = replace(Memory.capabilities, starts_at_timestamp=False, skips_lost_records=False)
+    capabilities = replace(Memory.capabilities, starting_positions=("earliest", "latest"), skips_lost_records=False)
 
 
 def test_query_properties() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EntityColumn
+from ds_dagster.catalog.reading.extent import Extent
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
@@ -184,7 +185,40 @@ def test_a_store_that_does_not_answer_is_named_and_asked_once(
     assert asked == ["k"] and found["b"]["effort"] is None
     out = ds("plan", "--online", "counts").out
     assert "unknown: records of k.s" in out and "reads again: k.s from earliest" in out
-    assert applied.is_dir()
+
+
+class Topic:
+    """Answers for its store: one partition with eight records."""
+
+    def describe(self, entity: str) -> EntityFacts:
+        return EntityFacts(entity)
+
+    def extents(self, entity: str, since: int | None = None) -> dict[str, Extent]:
+        return {"0": Extent(0, 0, 8, 1000, 10)}
+
+    def retention_millis(self, entity: str) -> None:
+        return
+
+    def operations(self) -> Topic:
+        return self
+
+    def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("offset", "records", "unknown"), [(5, 3, ""), (8, 0, ""), (9, None, "at 9, and it ends at 8")]
+)
+def test_records_from_an_offset_on_are_read_again(
+    offset: int, records: int | None, unknown: str, applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = f"FROM s WITH ('starting.position' = offsets, 'starting.offsets' = '0:{offset}') GROUP"
+    (applied / "sql" / "all.sql").write_text(CHANGED.replace("FROM s GROUP", begun))
+    monkeypatch.setattr(plan_online, "store_admin", lambda *_: Topic())
+    line = lines(ds, "--online")["counts"]
+    assert line["reads_again"] == [f"k.s from offsets 0:{offset}"]
+    assert [read["records"] for read in line["effort"]["reads"]] == ([] if records is None else [records])
+    assert unknown in " ".join(line["effort"]["unknown"])
 
 
 SOURCES = """

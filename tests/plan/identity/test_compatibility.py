@@ -19,6 +19,7 @@ SKIPPING = HANDLING.format("IGNORE")
 LOGGING = HANDLING.format("IGNORE_AND_LOG")
 ROW_ERRORS = " QUERY WITH ('row.error.handling' = '{}');"
 COPY_AT = COPY.replace("clicks", "clicks WITH ('starting.position' = timestamp, 'starting.timestamp' = {})")
+COPY_FROM = COPY.replace("clicks", "clicks WITH ('starting.position' = offsets, 'starting.offsets' = '{}')")
 CHECKED = "CREATE STREAM b (a VARCHAR, b VARCHAR, n INTEGER{}) WITH ('topic' = 't', 'value.format' = 'json');"
 CONSTRAINTS = (
     ", CONSTRAINT c CHECK (n > 1) ON VIOLATION DROP",
@@ -46,6 +47,10 @@ CASES = (
     ("would_lose_data", COPY, COPY.replace("clicks", "clicks WITH ('starting.position' = 'latest')")),
     ("needs_new_checkpoint", COPY, COPY_AT.format(5)),
     ("needs_new_checkpoint", COPY_AT.format(5), COPY_AT.format(6)),
+    ("needs_new_checkpoint", COPY, COPY_FROM.format("0:5")),
+    ("needs_new_checkpoint", COPY_FROM.format("0:5"), COPY_FROM.format("0:6")),
+    ("needs_new_checkpoint", COPY_FROM.format("0:5"), COPY_FROM.format("0:5,1:0")),
+    ("unchanged", COPY_FROM.format("0:5,1:7"), COPY_FROM.format("1:7, 0:5")),
     ("needs_new_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'full'")),
     ("keeps_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'continuous'")),
     ("keeps_checkpoint", TABLE, TABLE.replace("url, at", "url, at + 1 AS at")),

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.catalog.relation import RecordKey, Relation
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.datatypes import BIGINT, INTEGER, VARCHAR, StructType
-from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.scan import Scan, start_text
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Overlay, Settings
 from ds_dagster.stores.registry import KINDS
@@ -337,6 +339,11 @@ SOURCES: tuple[tuple[str, Callable[[Scan], object], object], ...] = (
         lambda s: (s.starting_position, s.starting_timestamp),
         ("timestamp", MOMENT),
     ),
+    (
+        "'starting.position'='offsets','starting.offsets'='1:7'",
+        lambda s: (s.starting_position, s.starting_offsets, start_text(s)),
+        ("offsets", ((1, 7),), "offsets 1:7"),
+    ),
     ("'source.data.loss'='skip'", lambda s: s.data_loss, "skip"),
     ("'max.records.per.batch'=7", lambda s: s.max_records_per_batch, 7),
 )
@@ -354,6 +361,7 @@ def test_source(properties: str, of: Callable[[Scan], object], expected: object,
     assert of(scan) == expected
 
 
+FACTS = EntityFacts("r", MappingProxyType({"topic.partitions": 3}))
 READS: tuple[tuple[ReadOptions, Mapping[str, object]], ...] = (
     (ReadOptions(), {"startingOffsets": "earliest", "failOnDataLoss": True}),
     (ReadOptions("latest"), {"startingOffsets": "latest"}),
@@ -361,6 +369,7 @@ READS: tuple[tuple[ReadOptions, Mapping[str, object]], ...] = (
         ReadOptions("timestamp", starting_timestamp=MOMENT),
         {"startingTimestamp": MOMENT, "startingOffsetsByTimestampStrategy": "latest", "startingOffsets": None},
     ),
+    (ReadOptions("offsets", starting_offsets=((1, 7),)), {"startingOffsets": '{"r": {"0": -2, "1": 7, "2": -2}}'}),
     (ReadOptions(data_loss="skip"), {"failOnDataLoss": False}),
     (ReadOptions(max_records_per_batch=9), {"maxOffsetsPerTrigger": 9}),
 )
@@ -370,7 +379,7 @@ READS: tuple[tuple[ReadOptions, Mapping[str, object]], ...] = (
 def test_what_sparks_source_is_told(options: ReadOptions, expected: Mapping[str, object], tmp_path: Path) -> None:
     project = compiled(tmp_path, f"{STORE} CREATE STREAM r (a INTEGER) WITH ('value.format'='json',{COUNTS});")
     (relation,) = project.catalog.relations.values()
-    spec = KAFKA.read_spec(project.catalog.store("k"), relation, options, None)
+    spec = KAFKA.read_spec(project.catalog.store("k"), relation, options, FACTS)
     found = {name: value.value for name, value in spec.options.items()}
     assert {name: found.get(name) for name in expected} == dict(expected)
     assert spec.format == ("ds-kafka-skipping" if options.data_loss == "skip" else "kafka")
