@@ -90,22 +90,21 @@ class Track(NamedTuple):
         tiers: their names.
         room: free memory, in bytes, with which the track runs next to those before it in :data:`TRACKS`; with less its
             tiers run in turn with those.
-        nice: their priority, 19 is the lowest.
     """
 
     tiers: tuple[str, ...]
     room: int
-    nice: int = 0
 
 
-FIRST = ("unit",)
-"""Tiers that run before all tracks: their answer comes after a minute."""
 TRACKS = (
-    # two at a time made local servers drop connections: on two cores they compete for all of the processors
-    Track(("spark", "conformance", "e2e", "browser"), 0),
-    # one process that computes and waits for nobody: it takes what time of the processors the others leave
-    Track(("cases",), ROOM, 19),
+    # two of them at a time made local servers drop connections: on two cores they compete for all of the processors
+    Track(("spark", "conformance", "e2e"), 0),
+    # they compute and wait for nobody: they take what time of the processors the others leave; the browser needs a
+    # minute of the end of the others, who wait most of the time then
+    Track(("unit", "cases", "browser"), ROOM),
 )
+PRIORITIES = {"unit": 19, "cases": 19}
+"""Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 
 def ensure_browser() -> str:
@@ -135,21 +134,19 @@ class Result(NamedTuple):
 
 
 def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
-    """The first tiers, then the tracks, next to each other as far as there is memory for them; the output of all but
-    one follows at the end."""
-    results = [run(name, extra) for name in names if name in FIRST]
-    rest = [name for name in names if name not in FIRST]
-    tracks = [(track, [name for name in rest if name in track.tiers]) for track in TRACKS]
+    """The tracks, next to each other as far as there is memory for them; the output of all but one follows at the
+    end."""
+    tracks = [(track, [name for name in names if name in track.tiers]) for track in TRACKS]
     free = _available()
-    beside = [(track, chosen) for track, chosen in tracks if chosen and free > track.room][1:]
-    waiting = [name for name in rest if not any(name in chosen for _, chosen in beside)]
+    beside = [chosen for track, chosen in tracks if chosen and free > track.room][1:]
+    waiting = [name for name in names if not any(name in chosen for chosen in beside)]
     with ThreadPoolExecutor(len(TRACKS)) as pool, ExitStack() as outputs:
         begun: list[tuple[Future[list[Result]], IO[str]]] = []
-        for track, chosen in beside:
+        for chosen in beside:
             say(f"=== {', '.join(chosen)}: next to the other tiers, the output follows at the end")
             output = outputs.enter_context(tempfile.TemporaryFile("w+"))
-            begun.append((pool.submit(_one_after_the_other, chosen, extra, output, track.nice), output))
-        results += _one_after_the_other(waiting, extra)
+            begun.append((pool.submit(_one_after_the_other, chosen, extra, output), output))
+        results = _one_after_the_other(waiting, extra)
         for future, output in begun:
             results += future.result()
             output.seek(0)
@@ -157,10 +154,8 @@ def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
     return results
 
 
-def _one_after_the_other(
-    names: Sequence[str], extra: list[str], output: IO[str] | None = None, nice: int = 0
-) -> list[Result]:
-    return [run(name, extra, output, nice) for name in names]
+def _one_after_the_other(names: Sequence[str], extra: list[str], output: IO[str] | None = None) -> list[Result]:
+    return [run(name, extra, output, 0 if output is None else PRIORITIES.get(name, 0)) for name in names]
 
 
 def run(name: str, extra: list[str], output: IO[str] | None = None, nice: int = 0) -> Result:

@@ -1,4 +1,4 @@
-"""Properties of CREATE COMPUTE_POOL."""
+"""Properties of CREATE COMPUTE_POOL, and the one that places a query."""
 
 from __future__ import annotations
 
@@ -17,5 +17,11 @@ COMPUTE_POOL: tuple[PropertySpec, ...] = (
         "text",
         ("compute_pool",),
         "heap of its engine's Spark driver, as 512m or 2g; default `engine.memory` of the settings",
+    ),
+    PropertySpec(
+        "compute_pool",
+        "name",
+        ("query",),
+        "compute pool whose engine runs the query; default: the project's own engine",
     ),
 )

@@ -558,12 +558,6 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
     PropertySpec("row.error.log.store", "name", ("query",), "store of that topic (KAFKA); default the source's"),
     PropertySpec(
-        "compute_pool",
-        "name",
-        ("query",),
-        "compute pool whose engine runs the query; default: the project's own engine",
-    ),
-    PropertySpec(
         "resume.from.query.id",
         "text",
         ("query",),
