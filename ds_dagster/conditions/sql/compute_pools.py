@@ -57,7 +57,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "POOL_ENGINE_NOT_RUNNING",
         "external",
         "the engine of compute pool {pool} does not run",
-        "start it with `ds engine start --pool {pool}`; if the project no longer declares the pool, `ds apply` moves "
-        "its queries, and `ds stop` ends those without a statement",
+        "start it with `ds engine start --pool {pool}`; if the project no longer declares the pool, `ds apply --allow "
+        "restart` moves its queries, and `ds stop` ends those without a statement",
     ),
 )
