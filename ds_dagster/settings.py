@@ -26,6 +26,8 @@ else:
 
 MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 """Memory as Spark and Java read it: no fraction, and a unit."""
+MEMORY_FORM = "a whole number and m or g, as in 512m or 2g"
+"""The same for people."""
 COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores"})
 """Properties that plans and sizes are computed from."""
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
@@ -265,8 +267,7 @@ def _engine(table: Any, file: str) -> EngineSettings:
         _text_setting({name: default, **table}, name, file)
     memory = table.get("memory", "1g")
     if not (isinstance(memory, str) and MEMORY.fullmatch(memory)):
-        allowed = "a whole number and m or g, as in 512m or 2g"
-        raise error("SETTING_INVALID", name="engine.memory", file=file, reason=str(memory), allowed=allowed)
+        raise error("SETTING_INVALID", name="engine.memory", file=file, reason=str(memory), allowed=MEMORY_FORM)
     durable = table.get("durable", True)
     if type(durable) is not bool:
         raise error("SETTING_INVALID", name="engine.durable", file=file, reason=str(durable), allowed="true, false")

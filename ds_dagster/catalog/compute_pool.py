@@ -9,7 +9,7 @@ from ds_dagster.catalog.properties.spec import PropertyIndex
 from ds_dagster.catalog.records import Findings
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.settings import MEMORY, Settings
+from ds_dagster.settings import MEMORY, MEMORY_FORM, Settings
 from ds_dagster.sql.statements import CreateComputePool, Property
 
 RESERVED = "default"
@@ -78,10 +78,8 @@ def _declared(
     findings.extend(pulled.diagnostics)
     cores, memory = pulled.values.get(CORES), pulled.values.get(MEMORY_PROPERTY)
     if memory is not None and not MEMORY.fullmatch(str(memory.value)):
-        allowed = "a whole number and m or g, as in 512m or 2g"
-        findings.add(
-            error("PROPERTY_INVALID", span=memory.span, name=MEMORY_PROPERTY, value=str(memory.value), allowed=allowed)
-        )
+        wrong = {"name": MEMORY_PROPERTY, "value": str(memory.value), "allowed": MEMORY_FORM}
+        findings.add(error("PROPERTY_INVALID", span=memory.span, **wrong))
     return ComputePool(
         name,
         settings.engine.cores if cores is None else int(str(cores.value)),

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -55,6 +55,11 @@ class LocalFolder(click.Path):
 def json_option(function: Any) -> Any:
     """``--json``: one JSON document on stdout."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(function)
+
+
+def pool_option(text: str) -> Callable[[Any], Any]:
+    """``--pool NAME``, folded as names in SQL are; empty without. ``text``: its help."""
+    return click.option("--pool", default="", callback=lambda _, __, name: name.lower(), help=text)
 
 
 def settings_of(project: Path | None, *, quiet: bool = False) -> Settings:

@@ -29,7 +29,7 @@ from ds_dagster.runtime.deciding.decide import ENDS
 from ds_dagster.runtime.host import Host, HostContext, HostFactory
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.lease import Lease
-from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.launchers.local import LocalLauncher, engine_command
 from ds_dagster.runtime.pools import pool_settings
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.processes.environment import engine_environment
@@ -354,10 +354,8 @@ def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
     """Replace this process by a new engine, since there may be no starter. The locks are free, so another may be
     first."""
     clock.sleep(min(AGAIN_SECONDS, 2.0**ended))
-    places = ("--root", str(chosen.root), "--state", str(chosen.state), "--environment", chosen.environment)
-    pool = ("--pool", chosen.pool) if chosen.pool else ()
-    command = [sys.executable, "-m", "ds_dagster.runtime.engine", *places, *pool, "--ended", str(ended + 1)]
-    os.execv(sys.executable, command)
+    command = engine_command(chosen.root, chosen.state, chosen.environment, chosen.pool)
+    os.execv(sys.executable, [*command, "--ended", str(ended + 1)])
 
 
 def _spark_host(context: HostContext) -> Host:

@@ -8,11 +8,11 @@ from functools import partial
 
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
-from ds_dagster.runtime.deciding.placing import engine_name, needs_engine, placed_in
+from ds_dagster.runtime.deciding.placing import needs_engine, placed_in
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.launchers.base import Launcher
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard, engine_name, pool_name
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.runtime.views import JobSurroundings
@@ -74,7 +74,7 @@ class Engines:
 
     def places_of(self, engine: str) -> Places:
         """Locks and logs of an engine, by its name."""
-        return replace(self.places, pool="" if engine == DEFAULT_ENGINE else engine)
+        return replace(self.places, pool=pool_name(engine))
 
     def watch(self, pool: str = "") -> EngineWatch:
         """Looks at the engine of a pool, at the project's own one without; always the same object."""

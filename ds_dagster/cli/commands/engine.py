@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.output import clock, emit_json, json_option, note, pool_option, project_option, settings_of, table
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.placing import engine_name
 from ds_dagster.runtime.pools import pool_settings
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
+from ds_dagster.runtime.processes.liveness import engine_name, pool_name
 from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.settings import Settings
 
@@ -21,28 +20,28 @@ def engine_command() -> None:
     """The process that hosts the jobs."""
 
 
-pool_option = click.option("--pool", default="", help="Compute pool; without it the project's own engine.")
+of_pool = pool_option("Compute pool; without it the project's own engine.")
 
 
 @engine_command.command("run")
-@pool_option
+@of_pool
 @project_option
 def run(pool: str, project: Path | None) -> int:
     """Host the jobs in the foreground, until SIGTERM or Ctrl-C; jobs stop after their batch."""
     from ds_dagster.runtime.engine import run_engine
 
-    return run_engine(pool_settings(settings_of(project), pool.lower()))
+    return run_engine(pool_settings(settings_of(project), pool))
 
 
 @engine_command.command("start")
-@pool_option
+@of_pool
 @project_option
 @json_option
 def start(pool: str, project: Path | None, as_json: bool) -> int:
     """Host the jobs in a detached process; does nothing when one runs."""
     settings = settings_of(project, quiet=as_json)
-    pool_settings(settings, pool.lower())
-    engine = Control.open(settings).ensure_engine(pool=pool.lower())
+    pool_settings(settings, pool)
+    engine = Control.open(settings).ensure_engine(pool=pool)
     if as_json:
         emit_json({"name": engine.name, "pid": engine.pid, "state": engine.state})
     else:
@@ -52,7 +51,7 @@ def start(pool: str, project: Path | None, as_json: bool) -> int:
 
 @engine_command.command("stop")
 @click.option("--kill", is_flag=True, help="End at once; the batches under way are repeated at the next start.")
-@pool_option
+@of_pool
 @click.option("--all", "everything", is_flag=True, help="The engines of all compute pools, too.")
 @project_option
 @json_option
@@ -62,9 +61,9 @@ def stop(kill: bool, pool: str, everything: bool, project: Path | None, as_json:
         raise click.UsageError("either --pool or --all")
     settings = settings_of(project, quiet=as_json)
     control = Control.open(settings)
-    engines = [engine for engine in control.engines() if everything or engine.name == engine_name(pool.lower())]
+    engines = [engine for engine in control.engines() if everything or engine.name == engine_name(pool)]
     if not engines:
-        pool_settings(settings, pool.lower())
+        pool_settings(settings, pool)
     stopped = [_stop(settings, engine, kill, as_json) for engine in engines]
     if as_json:
         emit_json({"stopped": any(stopped)})
@@ -79,15 +78,14 @@ def _stop(settings: Settings, engine: EngineStatus, kill: bool, as_json: bool) -
     if not as_json and engine.state != "GONE":
         how = "at once" if kill else "jobs end their batch first"
         note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; {how}")
-    pool = "" if engine.name == DEFAULT_ENGINE else engine.name
-    stopped = stop_engine(replace(settings, pool=pool), kill=kill)
+    stopped = stop_engine(replace(settings, pool=pool_name(engine.name)), kill=kill)
     if stopped and not as_json:
         note(f"engine {engine.name}: stopped")
     return stopped
 
 
 @engine_command.command("status")
-@pool_option
+@of_pool
 @project_option
 @json_option
 def status(pool: str, project: Path | None, as_json: bool) -> int:
@@ -95,8 +93,8 @@ def status(pool: str, project: Path | None, as_json: bool) -> int:
     settings = settings_of(project, quiet=as_json)
     engines = Control.open(settings).engines()
     if pool:
-        engines = [engine for engine in engines if engine.name == engine_name(pool.lower())]
-        pool_settings(settings, "" if engines else pool.lower())
+        engines = [engine for engine in engines if engine.name == engine_name(pool)]
+        pool_settings(settings, "" if engines else pool)
     rows = [
         {
             "name": e.name,

@@ -15,6 +15,7 @@ from ds_dagster.cli.output import (
     emit_json,
     json_option,
     note,
+    pool_option,
     project_option,
     settings_of,
     table,
@@ -26,7 +27,7 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.placing import engine_name
+from ds_dagster.runtime.processes.liveness import engine_name
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.runtime.versioning import Versions
@@ -120,7 +121,7 @@ def _job_json(status: JobStatus) -> dict[str, object]:
 @click.argument("query", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
 @click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
-@click.option("--pool", default="", help="Compute pool whose engine's log is shown, without QUERY.")
+@pool_option("Compute pool whose engine's log is shown, without QUERY.")
 @project_option
 def logs_command(query: str | None, follow: bool, lines: int, pool: str, project: Path | None) -> int:
     """Show the log of QUERY, or of the engine."""
@@ -129,7 +130,7 @@ def logs_command(query: str | None, follow: bool, lines: int, pool: str, project
     control = Control.open(settings_of(project))
     if query is not None and query not in (names := [status.name for status in control.statuses()]):
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
-    engine = control.fleet.places_of(engine_name(pool.lower()))
+    engine = control.fleet.places_of(engine_name(pool))
     path = control.log_path(query) if query is not None else engine.engine_log
     for line in tail_lines(path, lines):
         _show_line(line)

@@ -13,7 +13,7 @@ from ds_dagster.orchestration.health.report import Event
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.placing import engine_name
+from ds_dagster.runtime.processes.liveness import engine_name
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 ENGINE_NAME = "ds_engine"

@@ -19,7 +19,7 @@ from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.placing import shown_pool
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
+from ds_dagster.runtime.processes.liveness import pool_name
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 TICK_SECONDS = 15
@@ -116,7 +116,7 @@ def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:
 
 
 def _heal_one(control: Control, cursor: Cursor, engine: EngineStatus, needed: frozenset[str]) -> tuple[Cursor, str]:
-    name, pool = engine.name, "" if engine.name == DEFAULT_ENGINE else engine.name
+    name, pool = engine.name, pool_name(engine.name)
     shown = f"engine of {shown_pool(pool)}" if pool else "engine"
     if engine.state in ALIVE:
         calm = cursor if engine.state == "STARTING" else cursor.with_tries(name, 0, 0.0)

@@ -11,12 +11,6 @@ from collections.abc import Collection, Mapping
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.journals.states import ACTIVE
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
-
-
-def engine_name(pool: str) -> str:
-    """Name of a compute pool's engine. ``pool``: empty for the project's own engine."""
-    return pool or DEFAULT_ENGINE
 
 
 def shown_pool(pool: str) -> str:

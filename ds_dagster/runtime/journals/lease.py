@@ -15,7 +15,7 @@ from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import EngineRow
 from ds_dagster.runtime.processes import locks
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, SILENT_SECONDS, Heard
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS, Heard, engine_name, pool_name
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.processes.process import ProcessId
 from ds_dagster.runtime.status import EngineState
@@ -35,7 +35,7 @@ class Lease:
         """For this process; nothing is written yet. ``pool``: of the engine; empty for the project's own."""
         process, now = ProcessId.current(), clock.now()
         row = EngineRow(
-            name=pool or DEFAULT_ENGINE,
+            name=engine_name(pool),
             token=uuid.uuid4().hex,
             state="STARTING",
             pid=process.pid,
@@ -73,8 +73,7 @@ class Lease:
         with journal.read() as connection:
             names = [name for name in rows.engine_names(connection) if name != self.row.name]
             heard = {name: rows.heard(connection, name, self.clock.now()) for name in names}
-        pools = {name: "" if name == DEFAULT_ENGINE else name for name in names}
-        return not all(self.is_over(journal, heard[name], replace(places, pool=pools[name])) for name in names)
+        return not all(self.is_over(journal, heard[name], replace(places, pool=pool_name(name))) for name in names)
 
     def ended(
         self, connection: Connection, journal: Journal, places: Places, pools: Iterable[str]
@@ -82,7 +81,7 @@ class Lease:
         """Engines of these pools that have ended: pool → its lease. ``places``: of this engine."""
         gone: dict[str, EngineRow] = {}
         for pool in pools:
-            heard = rows.heard(connection, pool or DEFAULT_ENGINE, self.clock.now())
+            heard = rows.heard(connection, engine_name(pool), self.clock.now())
             if heard.row is not None and self.is_over(journal, heard, replace(places, pool=pool)):
                 gone[pool] = heard.row
         return gone

@@ -14,7 +14,7 @@ from pathlib import Path
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.processes.environment import inherited
-from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
+from ds_dagster.runtime.processes.liveness import engine_name
 from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import EngineStatus
@@ -81,7 +81,7 @@ class LocalLauncher:
 
     @property
     def _engine(self) -> str:
-        return self.settings.pool or DEFAULT_ENGINE
+        return engine_name(self.settings.pool)
 
     def _until_visible(self, watch: Callable[[], EngineStatus]) -> EngineStatus:
         """Hold the start lock until the engine holds its own, so that the next starter sees it."""
@@ -112,7 +112,7 @@ def launch(settings: Settings, command: Sequence[str] = ()) -> subprocess.Popen[
     try:
         with output.open("ab") as log:
             child = subprocess.Popen(
-                [*(command or _command(settings))],
+                [*(command or engine_command(settings.root, settings.state, settings.environment, settings.pool))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -140,11 +140,11 @@ def tail(path: Path, lines: int = 20) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _command(settings: Settings) -> list[str]:
+def engine_command(root: Path, state: Path, environment: str, pool: str) -> list[str]:
     """Places and identity are passed on, so that a starter with overrides and its engine mean the same journal."""
     arguments = [
-        "--root", str(settings.root), "--state", str(settings.state), "--environment", settings.environment,
-        *(("--pool", settings.pool) if settings.pool else ()),
+        "--root", str(root), "--state", str(state), "--environment", environment,
+        *(("--pool", pool) if pool else ()),
     ]  # fmt: skip
     return [sys.executable, "-m", "ds_dagster.runtime.engine", *arguments]
 

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from ds_dagster.catalog.compute_pool import RESERVED
 from ds_dagster.clock import Clock
 from ds_dagster.runtime.journals.records import EngineRow
 from ds_dagster.runtime.processes import locks
@@ -21,7 +22,17 @@ SILENT_SECONDS = 15.0
 """An engine that has not reported for so long counts as silent; its lease ends where locks cannot be seen."""
 
 CONFIRM_SECONDS = 2.5
-DEFAULT_ENGINE = "default"
+DEFAULT_ENGINE = RESERVED
+
+
+def engine_name(pool: str) -> str:
+    """Name of a compute pool's engine. ``pool``: empty for the project's own engine."""
+    return pool or DEFAULT_ENGINE
+
+
+def pool_name(engine: str) -> str:
+    """The reverse of :func:`engine_name`."""
+    return "" if engine == DEFAULT_ENGINE else engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class EngineWatch:
     @property
     def name(self) -> str:
         """Of the engine."""
-        return self.places.pool or DEFAULT_ENGINE
+        return engine_name(self.places.pool)
 
     def status(self) -> EngineStatus:
         """Judge now. May take up to 2.5 s when the wall clock makes a first look doubtful."""
