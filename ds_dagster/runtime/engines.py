@@ -30,10 +30,14 @@ class Engines:
     _watches: dict[str, EngineWatch] = field(default_factory=dict, init=False)
     _launchers: dict[str, Launcher] = field(default_factory=dict, init=False)
 
-    def statuses(self) -> Sequence[EngineStatus]:
+    def statuses(self, needed: Collection[str] | None = None) -> Sequence[EngineStatus]:
         """The project's own engine, also when it never ran; then those of compute pools that live or are needed. Where
-        there are such, the project's own one is left out while it is gone and not needed."""
-        own, needed = self.watch().status(), self.needed()
+        there are such, the project's own one is left out while it is gone and not needed.
+
+        Args:
+            needed: what :meth:`needed` has just said, for a caller who asked; None: it is asked.
+        """
+        own, needed = self.watch().status(), self.needed() if needed is None else needed
         others = ((pool, self.watch(pool).status()) for pool in sorted({*self._seen(), *needed} - {""}))
         there = tuple(status for pool, status in others if status.state != "GONE" or pool in needed)
         is_left_out = there and own.state == "GONE" and "" not in needed

@@ -13,7 +13,7 @@ from ds_dagster.orchestration.health.report import Event
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.processes.liveness import engine_name
+from ds_dagster.runtime.processes.liveness import pool_name
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 ENGINE_NAME = "ds_engine"
@@ -46,10 +46,10 @@ class EngineHealth:
     @classmethod
     def read(cls, control: Control, orphans: Sequence[JobStatus]) -> "EngineHealth":
         """Read the journal. ``orphans``: of the project."""
-        needed = {engine_name(pool) for pool in control.fleet.needed()}
+        needed = control.fleet.needed()
         first, *others = (
-            cls(engine, engine.name in needed, (), control.log_place(engine=engine.name))
-            for engine in control.engines()
+            cls(engine, pool_name(engine.name) in needed, (), control.log_place(engine=engine.name))
+            for engine in control.fleet.statuses(needed)
         )
         return replace(first, orphans=tuple(orphan.name for orphan in orphans), others=tuple(others))
 

@@ -109,7 +109,7 @@ def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:
     """
     needed = control.fleet.needed()
     sentences: list[str] = []
-    for engine in control.engines():
+    for engine in control.fleet.statuses(needed):
         cursor, sentence = _heal_one(control, cursor, engine, needed)
         sentences.append(sentence)
     return cursor, "; ".join(sentences)
