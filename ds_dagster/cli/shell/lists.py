@@ -160,6 +160,25 @@ def _registries(session: Session, _: ListObjects) -> list[Row]:
     ]
 
 
+def _compute_pools(session: Session, _: ListObjects) -> list[Row]:
+    """Declared pools, the state of the engine of each, and the queries that name it."""
+    from ds_dagster.runtime.control import Control
+
+    project = session.project()
+    states = {engine.name: engine.state for engine in Control.open(session.settings).engines()}
+    return [
+        {
+            "name": name,
+            "cores": pool.cores,
+            "memory": pool.memory,
+            "engine": states.get(name, "GONE"),
+            "queries": ", ".join(query.name for query in project.queries.values() if query.pool == name) or None,
+        }
+        for name, pool in sorted((project.catalog.pools or {}).items())
+        if pool is not None
+    ]
+
+
 LISTS: Mapping[str, Callable[[Session, ListObjects], list[Row]]] = {
     "stores": _stores,
     "databases": _databases,
@@ -170,6 +189,7 @@ LISTS: Mapping[str, Callable[[Session, ListObjects], list[Row]]] = {
     "functions": _functions,
     "function_sources": _function_sources,
     "schema_registries": _registries,
+    "compute_pools": _compute_pools,
 }
 """What is listed → its rows."""
 _TEXT = "VARCHAR"
@@ -187,6 +207,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "functions": dict.fromkeys(("name", "type", "arguments", "meaning"), _TEXT),
     "function_sources": {"name": _TEXT, "file": _TEXT, "classes": "BIGINT"},
     "schema_registries": dict.fromkeys(("name", "type", "uris", "stores"), _TEXT),
+    "compute_pools": {"name": _TEXT, "cores": "BIGINT", **dict.fromkeys(("memory", "engine", "queries"), _TEXT)},
 }
 """Columns of each list, so that an empty one has them too."""
 EXECUTORS: Mapping[type, Executor] = {ListObjects: list_objects}

@@ -58,7 +58,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "COMPUTE_POOL_COMMAND",
         "unsupported",
         "{statement} is a command, not a statement",
-        "run `ds engine start --pool NAME`, `ds engine stop --pool NAME` or `ds engine status`",
+        "run `ds engine start --pool NAME`, `ds engine stop --pool NAME` or `ds engine status`; "
+        "LIST COMPUTE_POOLS in `ds sql` shows all pools",
         "0A000",
     ),
     Condition(

@@ -34,7 +34,7 @@ from ds_dagster.sql.statements import Origin, Property, Statement, WrittenName
 
 LISTABLE = (
     "databases", "schemas", "relations", "stores", "entities", "queries", "functions", "function_sources",
-    "schema_registries",
+    "schema_registries", "compute_pools",
 )  # fmt: skip
 LISTED_AS: dict[str, str] = {
     **dict.fromkeys(
@@ -52,7 +52,6 @@ REFUSED_LISTS: dict[str, str] = {
     "api_tokens": "HOSTED_TOKEN",
     "metrics": "HOSTED_INTEGRATION",
     "security": "HOSTED_INTEGRATION",
-    "compute_pools": "COMPUTE_POOL_COMMAND",
     "descriptors": "DESCRIPTOR_NOT_YET",
     "descriptor_sources": "DESCRIPTOR_NOT_YET",
     "secrets": "SECRET_NOT_YET",

@@ -89,8 +89,7 @@ def _pairs() -> Iterable[tuple[str, str]]:
 REFUSED: dict[tuple[str, ...], str] = {tuple(words.split()): condition for words, condition in _pairs()} | {
     ("update", "entity"): "STATEMENT_OF_SHELL",
     ("drop", "entity"): "STATEMENT_OF_SHELL",
-    **dict.fromkeys((("start", "compute_pool"), ("stop", "compute_pool")), "COMPUTE_POOL_COMMAND"),
-    **dict.fromkeys((("describe", "compute_pool"), ("list", "compute_pools")), "COMPUTE_POOL_COMMAND"),
+    **dict.fromkeys(((verb, "compute_pool") for verb in ("start", "stop", "describe")), "COMPUTE_POOL_COMMAND"),
     ("use", "compute_pool"): "COMPUTE_POOL_USE",
 }
 LONGEST = max(map(len, REFUSED))

@@ -257,3 +257,13 @@ def test_records_that_are_no_json_are_not_put_in(ds: Ds, project: Path) -> None:
     (project / "sql" / "avro.sql").write_text(text, encoding="utf-8")
     assert refused(ds, "INSERT INTO ENTITY coded IN STORE ka VALUE('{}')")["condition"] == "ENTITY_INSERT_FORMAT"
     assert [(row["name"], row["stores"]) for row in rows(ds, "LIST SCHEMA_REGISTRIES")] == [("r", "ka")]
+
+
+def test_compute_pools_are_listed_with_their_engines_and_queries(ds: Ds, project: Path) -> None:
+    text = """CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 3, 'compute_pool.memory' = '2g');
+    CREATE COMPUTE_POOL idle;
+    CREATE STREAM moved AS SELECT * FROM clicks QUERY WITH ('compute_pool' = 'heavy');"""
+    (project / "sql" / "pools.sql").write_text(text, encoding="utf-8")
+    heavy, idle = rows(ds, "LIST COMPUTE_POOLS")
+    assert heavy == {"name": "heavy", "cores": 3, "memory": "2g", "engine": "GONE", "queries": "moved"}
+    assert (idle["name"], idle["queries"]) == ("idle", None)
