@@ -98,12 +98,11 @@ class Track(NamedTuple):
 
 TRACKS = (
     # two of them at a time made local servers drop connections: on two cores they compete for all of the processors
-    Track(("spark", "conformance", "e2e"), 0),
-    # they compute and wait for nobody: they take what time of the processors the others leave; the browser needs a
-    # minute of the end of the others, who wait most of the time then
-    Track(("unit", "cases", "browser"), ROOM),
+    Track(("spark", "conformance", "e2e", "browser"), 0),
+    # they compute and wait for nobody: they take what time of the processors the others leave
+    Track(("unit", "cases"), ROOM),
 )
-PRIORITIES = {"unit": 19, "cases": 19}
+PRIORITIES = {"unit": 19, "cases": 10}
 """Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 

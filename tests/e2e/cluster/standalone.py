@@ -78,9 +78,8 @@ class Standalone:
         """End all processes by their ids."""
         executors = self.executors()
         for process in (*self.workers, self.master):
-            if process.poll() is None:
-                process.terminate()
-                process.wait(60)
+            process.kill()  # the others it may ignore, as a background job of a shell
+            process.wait(60)
         for pid in executors:
             until(lambda: is_dead(pid), f"executor {pid} is dead", 60)  # noqa: B023
 

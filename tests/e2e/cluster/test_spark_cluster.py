@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,7 +65,10 @@ CREATE MATERIALIZED VIEW in_table WITH ('store'='warehouse') AS
 """
 DOUBLING = "def twice(v):\n    return None if v is None else 2 * v\n"
 JOBS = ("copied", "windows", "cities", "joined", "pairs", "best", "doubled", "in_file", "in_table")
-STATEFUL = tuple(name for name in JOBS if name not in ("copied", "doubled"))
+QUICK = ("copied", "windows", "joined", "doubled")
+"""Without state, event time with a log of bad records, a join with state, an application with Python in it: what runs
+outside the long tier."""
+STATELESS = ("copied", "doubled")
 SETTINGS = """
 journal = "${{DS_TEST_JOURNAL}}"
 [engine]
@@ -94,9 +97,15 @@ def house(cluster: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iter
     root = tmp_path_factory.mktemp("house")
     (root / "doubling.py").write_text(DOUBLING)
     house = House(root, {"cluster.sql": SQL}, settings=settings, servers=("kafka", "postgres"))
-    house.start(*JOBS)
+    house.start(*QUICK)
     yield house
     house.close()
+
+
+@pytest.fixture
+def every_job(house: House) -> None:
+    """The jobs of the long tier beside those that run already."""
+    house.start(*JOBS)
 
 
 @dataclass
@@ -138,36 +147,80 @@ def until_in_batch(house: House, job: str) -> None:
     until(lambda: batches(house, job)[0] > max(before, batches(house, job)[1]), f"a batch of {job} runs", pause=0.002)
 
 
-def check(house: House) -> None:
-    """Every result against the model, which knows the records of the two sources alone."""
-    arrived = [(record.at, record.value) for record in house.records("events") if record.value is not None]
-    events = [(at, row) for at, row in arrived if isinstance(row["v"], int)]
-    rows = [row for _, row in events]
-    changes = [(record.at, str(record.key), record.value) for record in house.records("members")]
-    keyed = [(at, json.loads(key)["userid"], row) for at, key, row in changes]
+@dataclass(frozen=True)
+class Records:
+    """What is in the topics of the two sources and of the replies."""
+
+    house: House
+    events: list[tuple[int, Row]]
+    bad: list[Row]
+    changes: list[tuple[int, str, Row | None]]
+
+    @classmethod
+    def of(cls, house: House) -> Records:
+        arrived = [(record.at, record.value) for record in house.records("events") if record.value is not None]
+        events = [(at, row) for at, row in arrived if isinstance(row["v"], int)]
+        keyed = [(r.at, json.loads(str(r.key))["userid"], r.value) for r in house.records("members")]
+        return cls(house, events, [row for _, row in arrived if not isinstance(row["v"], int)], keyed)
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for _, row in self.events]
+
+    def totals(self) -> list[Row]:
+        return counted(self.rows, ("userid",), "n")
+
+
+def check(house: House, jobs: Sequence[str] = QUICK) -> None:
+    """Every result against the model, which knows the records of the sources alone."""
+    records = Records.of(house)
+    for job in jobs:
+        CHECKS[job](house, records)
+
+
+def _copied(house: House, records: Records) -> None:
+    until_same(house, "copied", [row for row in records.rows if row["v"] != 3])
+
+
+def _joined(house: House, records: Records) -> None:
     of_city = lambda event, member: {"id": event["id"], "v": event["v"], "city": member["city"]}  # noqa: E731
-    until_same(house, "copied", [row for row in rows if row["v"] != 3])
-    until_same(house, "joined", list(temporal_join(events, Versions(keyed), "userid", of_city)))
+    until_same(house, "joined", list(temporal_join(records.events, Versions(records.changes), "userid", of_city)))
+
+
+def _pairs(house: House, records: Records) -> None:
     replies = [(record.at, record.value) for record in house.records("replies") if record.value is not None]
     of_reply = lambda event, reply: {"id": event["id"], "reply": reply["reply"]}  # noqa: E731
-    until_same(house, "pairs", list(interval_join(events, replies, "userid", 1000 * SECONDS, of_reply)))
-    first = {row["userid"]: row for row in sorted(rows, key=lambda row: (row["v"], -row["id"]))}
+    until_same(house, "pairs", list(interval_join(records.events, replies, "userid", 1000 * SECONDS, of_reply)))
+
+
+def _best(house: House, records: Records) -> None:
+    first = {row["userid"]: row for row in sorted(records.rows, key=lambda row: (row["v"], -row["id"]))}
     until_folded(house, "best", list(first.values()))
-    until_doubled(house, rows)
-    live = {key: row for _, key, row in keyed}
+
+
+def _cities(house: House, records: Records) -> None:
+    live = {key: row for _, key, row in records.changes}
     until_folded(house, "cities", counted([row for row in live.values() if row], ("city",), "n"))
-    per_window = tumbled(events, 1000 * SECONDS, "userid", "n")
+
+
+def _windows(house: House, records: Records) -> None:
+    per_window = tumbled(records.events, 1000 * SECONDS, "userid", "n")
     until(lambda: not difference(windows(house), per_window), "windows are what the model says", pause=0.5)
-    until_logged(house, [row for _, row in arrived if not isinstance(row["v"], int)])
-    totals = counted(rows, ("userid",), "n")
-    until(lambda: not difference(house.view("in_file"), totals), "the view in a file is right", pause=0.5)
-    until(
-        lambda: not difference(house.table("SELECT userid, n FROM in_table"), totals), "the table is right", pause=0.5
-    )
+    until_logged(house, records.bad)
 
 
-def until_doubled(house: House, rows: Sequence[Row]) -> None:
+def _in_file(house: House, records: Records) -> None:
+    until(lambda: not difference(house.view("in_file"), records.totals()), "the view in a file is right", pause=0.5)
+
+
+def _in_table(house: House, records: Records) -> None:
+    table = "SELECT userid, n FROM in_table"
+    until(lambda: not difference(house.table(table), records.totals()), "the table is right", pause=0.5)
+
+
+def _doubled(house: House, records: Records) -> None:
     """All sinks of the application have every batch once."""
+    rows = records.rows
     doubles = [{"id": row["id"], "w": 2 * row["v"]} for row in rows]
     until_same(house, "evens", [row for row in doubles if row["id"] % 2 == 0])
     odds = [row for row in doubles if row["id"] % 2]
@@ -175,6 +228,19 @@ def until_doubled(house: House, rows: Sequence[Row]) -> None:
     names = {row["userid"] for row in rows}
     sums = [{"userid": name, "w": sum(2 * row["v"] for row in rows if row["userid"] == name)} for name in names]
     until(lambda: not difference(house.view("sums"), sums), "the view of sums is right", pause=0.5)
+
+
+CHECKS: Mapping[str, Callable[[House, Records], None]] = {
+    "copied": _copied,
+    "windows": _windows,
+    "cities": _cities,
+    "joined": _joined,
+    "pairs": _pairs,
+    "best": _best,
+    "doubled": _doubled,
+    "in_file": _in_file,
+    "in_table": _in_table,
+}
 
 
 def windows(house: House) -> list[Row]:
@@ -199,10 +265,16 @@ def partitions(house: House, job: str) -> tuple[str, int]:
     return conf["spark.sql.shuffle.partitions"], len(folders)
 
 
+def check_partitions(house: House, jobs: Sequence[str]) -> None:
+    """Each job's state keeps the partitions of its first start."""
+    stateful = [job for job in jobs if job not in STATELESS]
+    assert {job: partitions(house, job) for job in stateful} == {job: (str(CORES), CORES) for job in stateful}
+
+
 def test_an_executor_is_killed_in_the_middle_of_a_batch(house: House, cluster: Standalone, feed: Feed) -> None:
     feed.send()
     check(house)
-    assert {job: partitions(house, job) for job in STATEFUL} == {job: (str(CORES), CORES) for job in STATEFUL}
+    check_partitions(house, QUICK)
     with Stream(feed.send, pause=0.5):
         until_in_batch(house, "joined")
         killed = cluster.kill_executor()
@@ -235,6 +307,7 @@ def test_jobs_are_controlled_from_another_host(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("every_job")
 @pytest.mark.parametrize("number", range(KILLS))
 def test_something_is_killed(house: House, cluster: Standalone, feed: Feed, number: int) -> None:
     """A worker comes back with other cores; a job keeps the partitions of its first start."""
@@ -245,8 +318,8 @@ def test_something_is_killed(house: House, cluster: Standalone, feed: Feed, numb
         until_in_batch(house, job)
         kill(house, cluster, victim, chance)
     house.until_running(JOBS)
-    check(house)
-    assert {job: partitions(house, job) for job in STATEFUL} == {job: (str(CORES), CORES) for job in STATEFUL}
+    check(house, JOBS)
+    check_partitions(house, JOBS)
 
 
 def kill(house: House, cluster: Standalone, victim: str, chance: random.Random) -> None:
