@@ -11,11 +11,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import threading
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,11 +35,13 @@ Answer = tuple[int, Any]
 @dataclass
 class AvroRegistry:
     """Schemas by id and by subject; ``login``: user and password it wants; ``down``: it answers 503;
-    ``fault``: status and error code of every answer."""
+    ``fault``: status and error code of every answer; ``tls``: what it shows and wants of its clients, plain HTTP
+    without."""
 
     login: tuple[str, str] | None = None
     down: bool = False
     fault: tuple[int, int] | None = None
+    tls: ssl.SSLContext | None = None
     compatibility: str = "BACKWARD"
     calls: Counter[str] = field(default_factory=Counter)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -51,6 +55,10 @@ class AvroRegistry:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def handle(self) -> None:
+                with suppress(ssl.SSLError, ConnectionError):  # of a client that does not get in
+                    super().handle()
 
             def log_message(self, *args: object) -> None:
                 return
@@ -70,13 +78,17 @@ class AvroRegistry:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self.url
 
     @property
     def url(self) -> str:
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http{'s' * (self.tls is not None)}://127.0.0.1:{self._server.server_address[1]}"
 
     def stop(self) -> None:
         if self._server is not None:

@@ -8,9 +8,7 @@ SASL without TLS. The plain listener is the broker's own and its super user's.
 from __future__ import annotations
 
 import base64
-import datetime
 import http.server
-import ipaddress
 import json
 import shutil
 import subprocess
@@ -18,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -35,15 +33,14 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.x509.oid import NameOID
 
 from ds_dagster.local import kafka
 from ds_dagster.local.ports import HOST, assign_ports
 from ds_dagster.local.processes import ServerCommand
 from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
+from tests.certificates import Authority
 
 USER = "ana"
 PASSWORD = 'MARKED-pass "quoted" \\ back; $1'
@@ -59,50 +56,6 @@ LISTENERS = ("login", "mutual", "clear")
 # --- certificates -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority with one folder of PEM files."""
-
-    folder: Path
-    name: str = "test authority"
-    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048), repr=False)
-
-    @property
-    def file(self) -> Path:
-        path = self.folder / f"{self.name.replace(' ', '-')}.pem"
-        if not path.is_file():
-            path.write_bytes(_pem(self._signed(self.name, self.key, authority=True)))
-        return path
-
-    def issue(self, name: str, password: str = "") -> tuple[Path, Path]:
-        """(certificate, key) of a name; good for the address of this machine, not for ``localhost``."""
-        key = rsa.generate_private_key(65537, 2048)
-        lock: serialization.KeySerializationEncryption = serialization.NoEncryption()
-        if password:
-            lock = serialization.BestAvailableEncryption(password.encode())
-        certificate, private = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        certificate.write_bytes(_pem(self._signed(name, key)))
-        private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock))
-        private.chmod(0o600)
-        return certificate, private
-
-    def _signed(self, name: str, key: rsa.RSAPrivateKey, *, authority: bool = False) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        names = x509.SubjectAlternativeName([x509.DNSName("broker.test"), x509.IPAddress(ipaddress.ip_address(HOST))])
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(_named(name))
-            .issuer_name(_named(self.name))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=2))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-        )
-        builder = builder if authority else builder.add_extension(names, critical=False)
-        return builder.sign(self.key, hashes.SHA256())
-
-
 def _older(certificate: Path, key: Path) -> tuple[Path, Path]:
     """Lock a key in the older form that Java's clients open (they refuse PBES2, which is today's default)."""
     if shutil.which("openssl") is None:
@@ -111,14 +64,6 @@ def _older(certificate: Path, key: Path) -> tuple[Path, Path]:
     how = ["-topk8", "-v1", "PBE-SHA1-3DES", "-passout", f"pass:{KEY_PASSWORD}"]
     subprocess.run(["openssl", "pkcs8", *how, "-in", key, "-out", locked], check=True)
     return certificate, locked
-
-
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

@@ -65,14 +65,18 @@ class Envelope:
         return self.position or f"REGEXP_REPLACE({self.order}, '^0+(?=[0-9])', '')"
 
 
+REGISTRY_FILES = ("authorities", "certificate", "key")
+"""Options of a :class:`RegistrySpec` that are PEM files."""
+
+
 @dataclass(frozen=True, slots=True)
 class RegistrySpec:
     """How to reach a schema registry.
 
     Attributes:
         name: shown in errors.
-        options: ``addresses`` (URLs with commas between them), ``user``, ``password``, ``authorities`` (PEM file);
-            references unresolved.
+        options: ``addresses`` (URLs with commas between them), ``user``, ``password``, ``authorities`` (PEM file),
+            ``certificate`` and ``key`` (PEM files of the client), ``key_password``; references unresolved.
     """
 
     name: str

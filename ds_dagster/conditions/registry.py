@@ -46,14 +46,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "it is for {types}; remove it or change the type",
     ),
     Condition(
-        "REGISTRY_CLIENT_CERTIFICATE",
-        "not_yet",
-        "{name}: a client certificate for a schema registry is not supported",
-        "remove it and log in by {login}, or let a proxy on the engine's machine present the certificate and write its "
-        "address into 'uris'",
-        "0A000",
-    ),
-    Condition(
         "AVRO_NEEDS_REGISTRY",
         "user",
         "the records of {relation} are Avro, and its store {store} has no schema registry here",
@@ -156,6 +148,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the schema registry {registry} at {address} refused {user}",
         "correct user and password in CREATE SCHEMA_REGISTRY or in the environment, or grant the right",
+    ),
+    Condition(
+        "REGISTRY_CERTIFICATE_UNREADABLE",
+        "user",
+        "a certificate or key of the schema registry {registry} cannot be read",
+        "'tls.ca_cert_file', 'tls.client.cert_file' and 'tls.client.key_file' have to be PEM files on the machine that "
+        "asks, the key in PKCS #8 (openssl pkcs8 -topk8) and opened by 'tls.client.key_password' if it is locked",
+    ),
+    Condition(
+        "REGISTRY_CERTIFICATE_REFUSED",
+        "user",
+        "the schema registry {registry} at {address} refuses the client's certificate, or wants one",
+        "name one that its authority signed in CREATE SCHEMA_REGISTRY: 'tls.client.cert_file', 'tls.client.key_file'",
     ),
     Condition(
         "REGISTRY_CALL_FAILED",

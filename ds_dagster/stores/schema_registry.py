@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import RegistrySpec, Resolver
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.tls import REFUSED_CERTIFICATE
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -24,6 +25,10 @@ T = TypeVar("T")
 CALL_SECONDS = 10
 FORMS: Mapping[str, str | None] = MappingProxyType({"AVRO": None, "PROTOBUF": "serialized", "JSON": None})
 """Type of schemas → the requested form; Protobuf's compiled, so that no compiler is needed."""
+CLIENT_FILES: Mapping[str, str] = MappingProxyType(
+    {"authorities": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
+)
+"""Option of a :class:`RegistrySpec` → setting of Confluent's client, both a PEM file."""
 SUBJECT_MISSING = (40401, 40402, 40408)
 """Error codes: no such subject, no such version, subject without compatibility."""
 
@@ -42,7 +47,8 @@ class RegisteredSchema:
 class SchemaRegistry:
     """A connection; no request is sent before the first call, and each call has a timeout.
 
-    Every call raises: ExternalError REGISTRY_UNREACHABLE, REGISTRY_CALL_FAILED; UserError REGISTRY_LOGIN_REFUSED.
+    Every call raises: ExternalError REGISTRY_UNREACHABLE, REGISTRY_CALL_FAILED; UserError REGISTRY_LOGIN_REFUSED,
+    REGISTRY_CERTIFICATE_UNREADABLE, REGISTRY_CERTIFICATE_REFUSED.
     """
 
     def __init__(self, spec: RegistrySpec, resolve: Resolver) -> None:
@@ -51,7 +57,8 @@ class SchemaRegistry:
         self.address = ",".join(part.strip() for part in values["addresses"].split(",") if part.strip())
         self.user = values.get("user", "nobody")
         self._password = values.get("password", "")
-        self._authorities = values.get("authorities", "")
+        self._files = {name: values[name] for name in CLIENT_FILES if name in values}
+        self._key_password = values.get("key_password", "")
         self._made: SchemaRegistryClient | None = None
 
     def latest(self, subject: str, type_: str = "AVRO") -> RegisteredSchema | None:
@@ -143,7 +150,9 @@ class SchemaRegistry:
                 return None
             raise self._refused(problem, action, subject, difference) from problem
         except _network_failures() as problem:
-            raise self._fault("REGISTRY_UNREACHABLE", f"{type(problem).__name__} {problem}") from problem
+            refused = REFUSED_CERTIFICATE.search(str(problem))
+            condition = "REGISTRY_CERTIFICATE_REFUSED" if refused else "REGISTRY_UNREACHABLE"
+            raise self._fault(condition, f"{type(problem).__name__} {problem}") from problem
 
     def _refused(self, problem: Any, action: str, subject: str, difference: Callable[[], str]) -> DsError:
         status = problem.http_status_code
@@ -175,9 +184,13 @@ class SchemaRegistry:
             settings: dict[str, Any] = {"url": self.address, "timeout": CALL_SECONDS, "max.retries": 1}
             if self._password:
                 settings["basic.auth.user.info"] = f"{self.user}:{self._password}"
-            if self._authorities:
-                settings["ssl.ca.location"] = self._authorities
-            self._made = SchemaRegistryClient(settings)
+            settings |= {CLIENT_FILES[name]: path for name, path in self._files.items()}
+            if "key" in self._files:
+                settings["ssl.key.password"] = self._key_password  # without any OpenSSL asks at the terminal
+            try:
+                self._made = SchemaRegistryClient(settings)
+            except OSError as problem:  # ssl.SSLError is one
+                raise error("REGISTRY_CERTIFICATE_UNREADABLE", registry=self.name, detail=str(problem)) from problem
         return self._made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,10 @@ from ds_dagster.catalog.relation import Column
 from ds_dagster.catalog.schemas.formats import FORMATS
 from ds_dagster.catalog.schemas.protobuf import read_text
 from ds_dagster.datatypes import Scalar
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, UserError
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry
 from tests.avro_registry import AvroRegistry
+from tests.certificates import Authority, mutual_tls
 from tests.protobuf_files import proto_file, text_of
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
@@ -120,3 +122,61 @@ def test_other_types_are_registered_and_compared(registry: SchemaRegistry, serve
     assert not registry.is_compatible("t-value", third, format_.type)
     with pytest.raises(DsError, match="SCHEMA_INCOMPATIBLE"):
         registry.register("t-value", third, str, format_.type)
+
+
+# --- client certificates ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def guarded(authority: Authority) -> Iterator[AvroRegistry]:
+    """A registry that takes clients with a certificate of the authority only."""
+    made = AvroRegistry(tls=mutual_tls(authority))
+    made.start()
+    yield made
+    made.stop()
+
+
+def certified(server: AvroRegistry, **options: object) -> SchemaRegistry:
+    values = {name: PropertyValue(str(value)) for name, value in {"addresses": server.url, **options}.items()}
+    return SchemaRegistry(RegistrySpec("r", values), lambda value: str(value.value))
+
+
+@pytest.mark.parametrize("password", ["", "s3cret"], ids=["open", "locked"])
+def test_a_client_shows_its_certificate(authority: Authority, guarded: AvroRegistry, password: str) -> None:
+    id_ = guarded.register("t-value", SCHEMA)
+    certificate, key = authority.issue(f"client{password}", password)
+    files = {"authorities": authority.file, "certificate": certificate, "key": key, "key_password": password}
+    registry = certified(guarded, **files)
+    latest = registry.latest("t-value")
+    registry.close()
+    assert latest is not None and latest.id == id_
+
+
+def test_a_client_without_a_certificate_or_with_a_strangers_is_refused(
+    authority: Authority, guarded: AvroRegistry, tmp_path: Path
+) -> None:
+    certificate, key = Authority(tmp_path, "another authority").issue("client")
+    for files in ({}, {"certificate": certificate, "key": key}):
+        registry = certified(guarded, authorities=authority.file, **files)
+        with pytest.raises(UserError, match="REGISTRY_CERTIFICATE_REFUSED"):
+            registry.latest("t-value")
+        registry.close()
+
+
+@pytest.mark.parametrize("fault", ["locked", "missing", "text", "authority"])
+def test_files_that_cannot_be_used_are_named_at_once(authority: Authority, guarded: AvroRegistry, fault: str) -> None:
+    certificate, key = authority.issue(fault, "s3cret" if fault == "locked" else "")
+    if fault == "missing":
+        key.unlink()
+    if fault == "text":
+        key.write_text("no key")
+    authorities = key if fault == "authority" else authority.file
+    registry = certified(guarded, authorities=authorities, certificate=certificate, key=key)
+    with pytest.raises(UserError, match="REGISTRY_CERTIFICATE_UNREADABLE"):
+        registry.latest("t-value")
+    assert not guarded.calls

@@ -66,7 +66,7 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "tls.client.cert_file",
         "file",
-        ("store",),
+        _CONNECTION,
         "PEM file of the client's own certificate and its chain",
         aliases=("ssl.certificate.location",),
     ),
@@ -76,7 +76,7 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "tls.client.key_file",
         "file",
-        ("store",),
+        _CONNECTION,
         "PEM file (PKCS #8) of the key of that certificate",
         aliases=("ssl.key.location",),
     ),
@@ -86,7 +86,7 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "tls.client.key_password",
         "text",
-        ("store",),
+        _CONNECTION,
         "password of that key",
         secret=True,
         aliases=("ssl.key.password",),

@@ -27,6 +27,11 @@ LOGINS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Type → properties of its login: user and secret."""
+CERTIFICATES: Mapping[str, str] = MappingProxyType(
+    {"authorities": "tls.ca_cert_file", "certificate": "tls.client.cert_file", "key": "tls.client.key_file"}
+)
+"""Option of a :class:`RegistrySpec` → property with its PEM file."""
+KEY_PASSWORD = "tls.client.key_password"
 KEPT_UNDER_OVERLAY = ("description",)
 
 
@@ -47,7 +52,13 @@ class RegistryDefinition:
     def spec(self) -> RegistrySpec:
         """How to reach it."""
         user, secret = LOGINS[self.type]
-        spellings = {"addresses": "uris", "user": user, "password": secret, "authorities": "tls.ca_cert_file"}
+        spellings = {
+            "addresses": "uris",
+            "user": user,
+            "password": secret,
+            **CERTIFICATES,
+            "key_password": KEY_PASSWORD,
+        }
         properties = {
             name: self.properties[written] for name, written in spellings.items() if written in self.properties
         }
@@ -65,11 +76,7 @@ def declare_registry(
     for problem in refused_updates(updates, index):
         findings.add(problem)
     properties = merged(created.properties, updates, index)
-    certificates = [p for p in properties if (spec := index.find(p.name)) and spec.name.startswith("tls.client.")]
-    for item in certificates:
-        login = " and ".join(LOGINS["CONFLUENT"])
-        findings.add(error("REGISTRY_CLIENT_CERTIFICATE", span=item.span, name=item.name, login=login))
-    statement = replace(created, properties=tuple(p for p in properties if p not in certificates))
+    statement = replace(created, properties=tuple(properties))
     type_ = findings.collect(lambda: _type_of(statement))
     pulled = index.pull([p for p in statement.properties if p.name != "type"], "registry")
     findings.extend(pulled.diagnostics)
@@ -108,7 +115,7 @@ def _type_of(statement: CreateSchemaRegistry) -> RegistryType:
 
 def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyValue:
     """File paths are relative to the project."""
-    if name != "tls.ca_cert_file" or value.is_reference:
+    if name not in CERTIFICATES.values() or value.is_reference:
         return value
     path = str((settings.root / str(value.value).removeprefix("@")).resolve())
     return PropertyValue(path, secret=value.secret, span=value.span)
@@ -130,8 +137,8 @@ def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: Propert
 
 
 def _check(registry: RegistryDefinition, findings: Findings) -> None:
-    """Addresses that are URLs without credentials, and the login of its type, whole."""
-    for problem in (*_wrong_addresses(registry), *_wrong_login(registry)):
+    """Addresses that are URLs without credentials, the login of its type and the client's certificate, both whole."""
+    for problem in (*_wrong_addresses(registry), *_wrong_login(registry), *_half_certificate(registry)):
         findings.add(problem)
 
 
@@ -163,6 +170,18 @@ def _wrong_login(registry: RegistryDefinition) -> list[DsError]:
         lacking, there = (user, secret) if secret in registry.properties else (secret, user)
         wrong.append(_missing(registry, lacking, f"{there} is set", "'${NAME}'"))
     return wrong
+
+
+def _half_certificate(registry: RegistryDefinition) -> list[DsError]:
+    """A certificate needs its key, a key its certificate, a password the key that it opens."""
+    certificate, key = CERTIFICATES["certificate"], CERTIFICATES["key"]
+    needs = ((certificate, key, "'certs/client.key'"), (key, certificate, "'certs/client.pem'"))
+    wrong = [
+        _missing(registry, lacking, f"{there} is set", example)
+        for there, lacking, example in (*needs, (KEY_PASSWORD, key, "'certs/client.key'"))
+        if there in registry.properties and lacking not in registry.properties
+    ]
+    return wrong[:1]
 
 
 def _missing(registry: RegistryDefinition, name: str, reason: str, example: str) -> DsError:

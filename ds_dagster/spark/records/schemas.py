@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import Column as SparkColumn
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import RegistrySpec, Resolver, SchemaPart, SchemaSpec
+from ds_dagster.catalog.io_spec import REGISTRY_FILES, RegistrySpec, Resolver, SchemaPart, SchemaSpec
 from ds_dagster.catalog.relation import Column
 from ds_dagster.errors import error
 from ds_dagster.spark.jvm import operators
@@ -51,10 +52,18 @@ def resolved_schemas(spec: SchemaSpec | None, resolve: Resolver) -> ResolvedSche
 
 
 def registry_settings(registry: RegistrySpec, resolve: Resolver) -> str:
-    """JSON for the JVM: ``name``, ``addresses``, ``user``, ``password``, ``authorities``, ``run``. Nobody prints or
-    stores it."""
+    """JSON for the JVM: ``name``, ``addresses``, ``run`` and the other options of a :class:`RegistrySpec`, the text of
+    its files in place of their paths, so that executors elsewhere need no file. Nobody prints or stores it.
+
+    Raises:
+        UserError: REGISTRY_CERTIFICATE_UNREADABLE.
+    """
     values = {name: resolve(value) for name, value in registry.options.items()}
     addresses = [part.strip() for part in values.pop("addresses", "").split(",") if part.strip()]
+    try:
+        values |= {name: Path(values[name]).read_text("utf-8") for name in REGISTRY_FILES if name in values}
+    except (OSError, UnicodeDecodeError) as problem:
+        raise error("REGISTRY_CERTIFICATE_UNREADABLE", registry=registry.name, detail=str(problem)) from problem
     return json.dumps({"name": registry.name, "addresses": addresses, "run": uuid.uuid4().hex, **values})
 
 

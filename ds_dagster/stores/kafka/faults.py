@@ -15,6 +15,7 @@ from typing import Any
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.kafka import wire as kafka_wire
 from ds_dagster.stores.kafka.security import HASH_FUNCTION, LOGINS
+from ds_dagster.stores.tls import REFUSED_CERTIFICATE
 
 LOGIN_ERRORS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "ILLEGAL_SASL_STATE", "UNSUPPORTED_SASL_MECHANISM")
 PERMISSION_ERRORS = (
@@ -33,9 +34,6 @@ _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _TOKEN_REFUSED = re.compile(r'"error"|invalid_client|unauthorized|HTTP response code (?!5)')
 _OTHER_MECHANISMS = re.compile(r"Unsupported SASL mechanism: broker's supported mechanisms: (\S+)")
 _NO_LOGIN_THERE = "Request not valid in current SASL state"
-_REFUSED_CERTIFICATE = re.compile(
-    r"alert (bad certificate|certificate|unknown ca|unsupported certificate|access denied)"
-)
 _NOTHING_COMMON = re.compile(
     r"alert (protocol version|handshake failure|insufficient security)|no shared cipher|unsupported protocol"
 )
@@ -132,7 +130,7 @@ def _of_login(store: str, config: Config, text: str) -> DsError | None:
 def _of_tls(store: str, config: Config, text: str) -> DsError | None:
     if "certificate verify failed" in text:
         return _not_trusted(store, config, text)
-    if _REFUSED_CERTIFICATE.search(text):
+    if REFUSED_CERTIFICATE.search(text):
         has_certificate = any(name.startswith("ssl.certificate") for name in config)
         reason = (
             "the brokers refuse the client's certificate"

@@ -3,23 +3,18 @@ package dsdagster.registry;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.OperatorFault;
-import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URL;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
-import java.security.GeneralSecurityException;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.util.Base64;
 import java.util.Map;
+import java.util.regex.Pattern;
 import javax.net.ssl.HttpsURLConnection;
-import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocketFactory;
-import javax.net.ssl.TrustManagerFactory;
+import org.apache.kafka.common.KafkaException;
 
 /** The two look-ups of a Confluent registry that decoding needs. Every call is bounded in time. */
 public final class RegistryClient {
@@ -28,6 +23,10 @@ public final class RegistryClient {
   private static final int CONNECT_MILLIS = 5_000;
   private static final int READ_MILLIS = 10_000;
   private static final int ROUNDS = 2;
+
+  /** Alerts of RFC 8446 section 6.2 that a server sends about a client's certificate, as the JDK calls them. */
+  private static final Pattern REFUSED_CERTIFICATE =
+      Pattern.compile("alert: (bad_certificate|certificate_|unknown_ca|unsupported_certificate|access_denied)");
 
   private final RegistrySettings settings;
   private SSLSocketFactory sockets;
@@ -39,16 +38,19 @@ public final class RegistryClient {
   /** The JSON under a path, null where the registry says that there is none. */
   public JsonNode get(String path) {
     String failure = "it has no address";
+    String condition = "REGISTRY_UNREACHABLE";
     for (int round = 0; round < ROUNDS; round++) {
       for (String address : settings.addresses) {
         try {
           return answer(address, path);
         } catch (IOException problem) {
           failure = address + ": " + problem.getClass().getSimpleName() + " " + problem.getMessage();
+          condition =
+              REFUSED_CERTIFICATE.matcher(failure).find() ? "REGISTRY_CERTIFICATE_REFUSED" : "REGISTRY_UNREACHABLE";
         }
       }
     }
-    throw fault("REGISTRY_UNREACHABLE", failure);
+    throw fault(condition, failure);
   }
 
   /** Address of a schema that another one refers to. */
@@ -88,33 +90,18 @@ public final class RegistryClient {
       byte[] login = (settings.user + ":" + settings.password).getBytes(StandardCharsets.UTF_8);
       call.setRequestProperty("Authorization", "Basic " + Base64.getEncoder().encodeToString(login));
     }
-    if (call instanceof HttpsURLConnection) {
-      secure((HttpsURLConnection) call);
+    if (call instanceof HttpsURLConnection && settings.hasCertificates()) {
+      ((HttpsURLConnection) call).setSSLSocketFactory(sockets());
     }
     return call;
   }
 
-  private void secure(HttpsURLConnection call) throws IOException {
-    if (!settings.authorities.isEmpty()) {
-      call.setSSLSocketFactory(sockets());
-    }
-  }
-
-  private synchronized SSLSocketFactory sockets() throws IOException {
+  private synchronized SSLSocketFactory sockets() {
     if (sockets == null) {
-      try (InputStream file = new FileInputStream(settings.authorities)) {
-        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
-        trusted.load(null, null);
-        for (Certificate found : CertificateFactory.getInstance("X.509").generateCertificates(file)) {
-          trusted.setCertificateEntry("authority-" + trusted.size(), found);
-        }
-        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        managers.init(trusted);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, managers.getTrustManagers(), null);
-        sockets = context.getSocketFactory();
-      } catch (GeneralSecurityException problem) {
-        throw new IOException("the file of authorities cannot be used", problem);
+      try {
+        sockets = ClientSockets.of(settings);
+      } catch (KafkaException problem) {
+        throw fault("REGISTRY_CERTIFICATE_UNREADABLE", problem.toString());
       }
     }
     return sockets;

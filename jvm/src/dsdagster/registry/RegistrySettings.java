@@ -18,6 +18,9 @@ public final class RegistrySettings implements Serializable {
   final String user;
   final String password;
   final String authorities;
+  final String certificate;
+  final String key;
+  final String keyPassword;
   private final String run;
 
   private RegistrySettings(JsonNode read) {
@@ -27,14 +30,17 @@ public final class RegistrySettings implements Serializable {
     user = read.path("user").asText("");
     password = read.path("password").asText("");
     authorities = read.path("authorities").asText("");
+    certificate = read.path("certificate").asText("");
+    key = read.path("key").asText("");
+    keyPassword = read.path("key_password").asText("");
     run = read.path("run").asText("");
   }
 
   /**
    * Settings from JSON.
    *
-   * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities} (PEM
-   *     file), {@code run} (whose schemas are kept apart)
+   * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities},
+   *     {@code certificate} and {@code key} (PEM texts), {@code key_password}, {@code run} (whose schemas are kept apart)
    */
   public static RegistrySettings of(String json) {
     try {
@@ -42,6 +48,11 @@ public final class RegistrySettings implements Serializable {
     } catch (JsonProcessingException failure) {
       throw new IllegalArgumentException("settings of a schema registry that are no JSON"); // the text holds secrets
     }
+  }
+
+  /** Whether something else is to be trusted or shown than what the machine does by itself. */
+  boolean hasCertificates() {
+    return !authorities.isEmpty() || !key.isEmpty();
   }
 
   @Override
@@ -55,7 +66,7 @@ public final class RegistrySettings implements Serializable {
   }
 
   private List<Object> parts() {
-    return List.of(name, addresses, user, password, authorities, run);
+    return List.of(name, addresses, user, password, authorities, certificate, key, keyPassword, run);
   }
 
   @Override
