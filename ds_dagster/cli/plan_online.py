@@ -32,7 +32,8 @@ from ds_dagster.stores.schema_registry import SchemaRegistry
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")
-"""Verdicts after which sources are read again."""
+"""Verdicts after which sources are read again. A new query reads them for the first time; of those that queries of the
+project fill it is not known what they will hold."""
 
 
 @dataclass(slots=True)
@@ -60,8 +61,8 @@ class OnlinePlan:
         unknown: list[str] = []
         reads: list[Reread] = []
         drift: list[str] = []
-        if line.change.verdict in AGAIN:
-            for scan in query.scans:
+        for scan in query.scans if line.change.verdict in (*AGAIN, "new") else ():
+            if line.change.verdict != "new" or not self.project.queries_of(scan.relation.name):
                 what = f"records of {_shown(scan.relation)}"
                 reads += self._looked(scan.relation.store, what, partial(self._rereads, scan), unknown)
         status = self.running.status(query.name)
@@ -72,7 +73,7 @@ class OnlinePlan:
             for scan in query.scans:
                 drift += self._lost_columns(scan, unknown)
         rate = None if status is None else status.fastest
-        if reads and not rate:
+        if reads and not rate and line.change.verdict != "new":
             unknown.append("time: no batch with rows was measured since the query's start")
         return Effort(tuple(reads), seconds_of(reads, rate), tuple(dict.fromkeys(drift)), tuple(dict.fromkeys(unknown)))
 

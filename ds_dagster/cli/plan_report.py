@@ -68,7 +68,7 @@ def _drift(line: PlannedChange) -> tuple[str, ...]:
 
 
 def _found(line: PlannedChange) -> bool:
-    return line.effort is not None and bool(line.effort.drift or line.effort.unknown)
+    return line.effort is not None and bool(line.effort.reads or line.effort.drift or line.effort.unknown)
 
 
 def _effort(effort: Effort) -> Iterator[str]:

@@ -11,7 +11,7 @@ from ds_dagster.catalog.reading.extent import Extent
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """A source that is read again.
+    """A source that is read again, or by a new query for the first time.
 
     Attributes:
         entity: ``store.entity``.
@@ -37,7 +37,7 @@ class Effort:
     """What ``ds plan --online`` finds for one query.
 
     Attributes:
-        reads: sources that are read again.
+        reads: sources that are read.
         seconds: it takes, by the job's fastest batch; None if that is not known.
         drift: how what is in the stores differs from what the project says.
         unknown: what could not be found out, and why.

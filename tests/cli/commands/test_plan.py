@@ -221,6 +221,24 @@ def test_records_from_an_offset_on_are_read_again(
     assert unknown in " ".join(line["effort"]["unknown"])
 
 
+@pytest.mark.parametrize(("offset", "records", "unknown"), [(2, 6, ""), (9, None, "at 9, and it ends at 8")])
+def test_a_new_query_says_what_it_reads_of_sources_that_no_query_fills(
+    offset: int, records: int | None, unknown: str, applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = f"WITH ('starting.position' = offsets, 'starting.offsets' = '0:{offset}')"
+    added = f"CREATE STREAM later AS SELECT * FROM s {begun};\nCREATE STREAM behind AS SELECT * FROM later;\n"
+    (applied / "sql" / "added.sql").write_text(added)
+    monkeypatch.setattr(plan_online, "store_admin", lambda *_: Topic())
+    found = lines(ds, "--online")
+    later, behind = found["later"], found["behind"]
+    assert (later["verdict"], behind["verdict"]) == ("new", "new")
+    assert [read["records"] for read in later["effort"]["reads"]] == ([] if records is None else [records])
+    assert unknown in " ".join(later["effort"]["unknown"])
+    assert later["effort"]["seconds"] is None and not any(behind["effort"].values())
+    shown = "unknown: " if records is None else "reads 6 records of k.s"
+    assert shown in ds("plan", "--online", "later").out
+
+
 SOURCES = """
 CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = '{url}');
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1', 'tls.disabled' = TRUE, 'schema_registry.name' = r);
