@@ -40,7 +40,7 @@ from ds_dagster.local import kafka
 from ds_dagster.local.ports import HOST, assign_ports
 from ds_dagster.local.processes import ServerCommand
 from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
-from tests.certificates import Authority
+from tests.stores.certificates import Authority
 
 USER = "ana"
 PASSWORD = 'MARKED-pass "quoted" \\ back; $1'

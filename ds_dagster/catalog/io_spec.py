@@ -65,10 +65,6 @@ class Envelope:
         return self.position or f"REGEXP_REPLACE({self.order}, '^0+(?=[0-9])', '')"
 
 
-REGISTRY_FILES = ("authorities", "certificate", "key")
-"""Options of a :class:`RegistrySpec` that are PEM files."""
-
-
 @dataclass(frozen=True, slots=True)
 class RegistrySpec:
     """How to reach a schema registry.

@@ -80,6 +80,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "declare it with CREATE STORE, or rename the resource: {nearest}",
     ),
     Condition(
+        "RESOURCE_UNKNOWN_FIELD",
+        "user",
+        "the resource of the store {store} has no field {field}",
+        "correct it: {nearest}",
+    ),
+    Condition(
         "RELATION_NOT_STARTED",
         "external",
         "{count} queries did not reach RUNNING within {seconds} s: {names}",

@@ -29,6 +29,7 @@ WITHOUT_EVENT: Mapping[str, Any] = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 """Metadata of an output for which Dagster writes no event on the asset; a test holds Dagster to it."""
 
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
+StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None]]
 
 
 class DsRunConfig(ResetConfig):
@@ -45,6 +46,10 @@ class DsRunConfig(ResetConfig):
     action: Literal["ensure", "restart", "new_version", "stop", "reset"] = "ensure"
     cancel_on_termination: bool | None = None
     start_timeout_seconds: int | None = None
+
+
+Execute = Callable[[dg.AssetExecutionContext, DsRunConfig, DsControlResource], StreamEvents]
+"""The body of the steps that start queries."""
 
 
 def ds_assets(
@@ -121,7 +126,7 @@ def ensure_streams(
     translator: DsTranslator | None = None,
     *,
     observe_sources: bool = True,
-) -> Iterator[dg.MaterializeResult[Any] | dg.Output[None]]:
+) -> StreamEvents:
     """Make sure that the queries of the selected assets run (or what ``config.action`` says), and return.
 
     Yields a materialization per relation that was started. One that was adopted or stopped has no new data: it yields
@@ -193,10 +198,12 @@ def build_ds_assets(
     *,
     observe_sources: bool = True,
     op: OpOptions = PLAIN_OPS,
+    execute: Execute | None = None,
 ) -> list[Any]:
     """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
     assets for refused statements, one observable multi-asset for relations that others fill. Relations that queries
-    fill besides (with late rows) are assets without an op: the sensor observes them.
+    fill besides (with late rows) are assets without an op: the sensor observes them. ``execute``: what the steps that
+    start queries do, instead of :func:`ensure_streams`.
 
     Raises:
         UserError: ASSET_KEY_COLLISION.
@@ -204,7 +211,8 @@ def build_ds_assets(
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     applications = dict.fromkeys(props.application for props in surface.streams)
-    built: list[Any] = [_streams(project, mapper, name, observe_sources, op) for name in applications]
+    body = execute or _ensuring(project, mapper, observe_sources)
+    built: list[Any] = [_streams(project, mapper, name, body, op) for name in applications]
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
@@ -220,8 +228,15 @@ def build_ds_assets(
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 
+def _ensuring(project: DsProject, translator: DsTranslator, observe_sources: bool) -> Execute:
+    def execute(context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource) -> StreamEvents:
+        return ensure_streams(context, project, config, ds_control, translator, observe_sources=observe_sources)
+
+    return execute
+
+
 def _streams(
-    project: DsProject, translator: DsTranslator, application: str, observe_sources: bool, op: OpOptions
+    project: DsProject, translator: DsTranslator, application: str, execute: Execute, op: OpOptions
 ) -> dg.AssetsDefinition:
     """The op of all queries that are jobs of their own, or of one application: that runs as a whole."""
     streams = surface_of(project, translator).streams
@@ -238,11 +253,8 @@ def _streams(
         op_tags=op.tags,
         required_resource_keys={project.named(CONTROL_KEY)},
     )
-    def ds_streams(
-        context: dg.AssetExecutionContext, config: DsRunConfig
-    ) -> Iterator[dg.MaterializeResult[Any] | dg.Output[None]]:
+    def ds_streams(context: dg.AssetExecutionContext, config: DsRunConfig) -> StreamEvents:
         """Make sure that the streaming queries run with today's definition."""
-        ds_control = control_resource(context, project)
-        yield from ensure_streams(context, project, config, ds_control, translator, observe_sources=observe_sources)
+        yield from execute(context, config, control_resource(context, project))
 
     return ds_streams

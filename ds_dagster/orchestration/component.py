@@ -1,6 +1,8 @@
 """The YAML face: a component that turns a folder of streaming SQL into definitions, and its scaffolder."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +12,14 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
+from ds_dagster.orchestration.assets import DsRunConfig, StreamEvents, ensure_streams
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.store_resource import StoreResource
+from ds_dagster.orchestration.store_resources import resources_of, store_values
 from ds_dagster.orchestration.surface import without_refused
 from ds_dagster.orchestration.translator import DsTranslator
 
@@ -47,9 +53,16 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         op: ``pool``, ``tags`` and ``retries`` of the steps that start queries and load tables.
         health_sensor: whether the sensor is part of it.
         engine_asset: whether the engine is an asset.
+        resources: store → field of its resource → value that replaces the one of CREATE STORE, for the queries in the
+            engine as well; ``${NAME}`` is a variable of the environment, and secrets are such variables only.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 
-    Override :meth:`get_asset_spec` to change the mapping in Python.
+    Override :meth:`get_asset_spec` to change the mapping in Python, :meth:`execute` to do something before or after
+    queries start.
+
+    Raises:
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET, and those of
+            :func:`build_ds_definitions`.
     """
 
     project: Annotated[DsProject, dg.Resolver(_resolve_project, model_field_type=str)]
@@ -60,6 +73,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     op: OpOptions = PLAIN_OPS
     health_sensor: bool = True
     engine_asset: bool = True
+    resources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     translation: (
         Annotated[
             TranslationFn[RelationProps],
@@ -73,21 +87,40 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
             self.project = self.project.renamed(self.name, self.key_prefix)
         if self.select or self.exclude:
             self.project = self.project.narrowed(self.select, self.exclude)
+        if self.resources:
+            self.project = self.project.with_store_values(store_values(self.store_resources))
+
+    @cached_property
+    def store_resources(self) -> Mapping[str, StoreResource]:
+        """The resources of stores with other values, by store."""
+        return resources_of(self.project, self.resources)
+
+    @cached_property
+    def translator(self) -> "ComponentTranslator":
+        """Maps relations as the component does."""
+        return ComponentTranslator(self)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """Override point: the spec of one relation."""
         spec = DsTranslator(self.project.key_prefix).get_asset_spec(props)
         return self.translation(spec, props) if self.translation else spec
 
+    def execute(
+        self, context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
+    ) -> StreamEvents:
+        """Override point: a step that starts queries. An override yields what this one does."""
+        yield from ensure_streams(context, self.project, config, ds_control, self.translator)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
         """Called by Dagster."""
-        translator = ComponentTranslator(self)
         return build_ds_definitions(
             self.project,
-            translator=translator,
+            translator=self.translator,
+            resources=self.store_resources,
             health_sensor=self.health_sensor,
             engine_asset=self.engine_asset,
             op=self.op,
+            execute=self.execute,
         )
 
 

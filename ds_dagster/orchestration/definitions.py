@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
-from ds_dagster.orchestration.assets import build_ds_assets
+from ds_dagster.orchestration.assets import Execute, build_ds_assets
 from ds_dagster.orchestration.automation import build_automation_sensor
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
@@ -35,6 +35,7 @@ def build_ds_definitions(
     observe_sources: bool = True,
     engine_asset: bool = True,
     op: OpOptions = PLAIN_OPS,
+    execute: Execute | None = None,
 ) -> dg.Definitions:
     """Assets, checks, the health sensor, the control job and the resources of a project.
 
@@ -49,6 +50,8 @@ def build_ds_definitions(
         engine_asset: show the engine as an asset ``ds_engine``, observed by the health sensor: whether it lives, where
             and since when, with checks for that and for jobs without a definition.
         op: pool, tags and retries of the steps that start queries and load tables.
+        execute: what the steps that start queries do, called with their context, config and the control resource;
+            :func:`ensure_streams` by default, which it has to call in the end.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
     Mistakes in the SQL become failing assets (see :class:`DsProject`).
@@ -57,7 +60,7 @@ def build_ds_definitions(
         UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, ASSET_KEY_COLLISION.
         ProjectError: the project is strict and has mistakes.
     """
-    parts = _Parts(health_sensor, observe_sources, engine_asset, op)
+    parts = _Parts(health_sensor, observe_sources, engine_asset, op, execute)
     with without_collection():
         return _definitions(project, mapper_of(project, translator), dict(resources or {}), parts)
 
@@ -70,6 +73,7 @@ class _Parts:
     observe_sources: bool
     engine_asset: bool
     op: OpOptions
+    execute: Execute | None
 
 
 def _definitions(
@@ -93,7 +97,7 @@ def _definitions(
     )
     return dg.Definitions(
         assets=[
-            *build_ds_assets(bound, mapper, observe_sources=parts.observe_sources, op=parts.op),
+            *build_ds_assets(bound, mapper, observe_sources=parts.observe_sources, op=parts.op, execute=parts.execute),
             *([build_engine_asset(bound)] if parts.engine_asset else []),
         ],
         asset_checks=[

@@ -262,6 +262,36 @@ def store_values(resources: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {name: values for name, resource in stores.items() if (values := resource.store_values())}
 
 
+def resources_of(project: DsProject, values: Mapping[str, Mapping[str, str]]) -> dict[str, StoreResource]:
+    """Resources of stores, of texts as YAML has them.
+
+    Args:
+        project: which declares the stores.
+        values: store → field of its resource → text; ``${NAME}`` is a variable of the environment, looked up where the
+            store is used.
+
+    Raises:
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET.
+    """
+    resources: dict[str, StoreResource] = {}
+    for name, fields in values.items():
+        chosen = _class_of(project, name)
+        for field in fields:
+            if field not in chosen.property_names:
+                nearest = did_you_mean(field, chosen.property_names)
+                raise error("RESOURCE_UNKNOWN_FIELD", store=name, field=field, nearest=nearest)
+        resources[name] = chosen(**fields)
+    store_values(resources)
+    return resources
+
+
+def _class_of(project: DsProject, name: str) -> type[StoreResource]:
+    stores = project.project.catalog.stores
+    if name not in stores:
+        raise error("RESOURCE_UNKNOWN_STORE", store=name, nearest=did_you_mean(name, stores))
+    return RESOURCE_CLASSES.get(storage_kind(project.project, name)) or plugin_class(stores[name].kind)
+
+
 def build_store_resources(project: DsProject, resources_given: Mapping[str, Any]) -> dict[str, Any]:
     """One resource per declared store, by folded name; a user's resource of that name is tied to the store.
 
@@ -274,7 +304,6 @@ def build_store_resources(project: DsProject, resources_given: Mapping[str, Any]
             raise error("RESOURCE_UNKNOWN_STORE", store=name, nearest=did_you_mean(name, stores))
     resources: dict[str, Any] = {}
     for name in stores:
-        chosen = RESOURCE_CLASSES.get(storage_kind(project.project, name)) or plugin_class(stores[name].kind)
-        entry = resources_given.get(name) or chosen()
+        entry = resources_given.get(name) or _class_of(project, name)()
         resources[name] = entry.bind(project, name) if isinstance(entry, StoreResource) else entry
     return resources

@@ -320,6 +320,7 @@ TYPES_AND_KEYWORDS = frozenset(
         "JSON_LINES",
         "SCHEMA_REGISTRIES",
         "FUNCTION_SOURCES",
+        "DESCRIPTOR_SOURCES",
     }
 )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,19 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from ds_dagster.orchestration import DsProjectComponent, RelationProps
+from ds_dagster.orchestration import DsControlResource, DsProjectComponent, DsRunConfig, RelationProps
 from tests.orchestration.conftest import STORES, STREAMS, write_project
 
 
 def load(component: type[DsProjectComponent], **attributes: Any) -> dict[str, dg.AssetSpec]:
+    with loaded(component, **attributes) as (_, definitions):
+        return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
+
+
+@contextmanager
+def loaded(
+    component: type[DsProjectComponent], **attributes: Any
+) -> Iterator[tuple[DsProjectComponent, dg.Definitions]]:
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.defs_folder_path / "streaming"
         path.mkdir(parents=True)
@@ -24,9 +35,10 @@ def load(component: type[DsProjectComponent], **attributes: Any) -> dict[str, dg
             "attributes": {"project": "streams", **attributes},
         }
         (path / "defs.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-        with sandbox.load_component_and_build_defs(defs_path=path) as (_, definitions):
+        with sandbox.load_component_and_build_defs(defs_path=path) as (made, definitions):
+            assert isinstance(made, DsProjectComponent)
             dg.Definitions.validate_loadable(definitions)
-            return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
+            yield made, definitions
 
 
 def test_a_folder_becomes_assets() -> None:
@@ -80,6 +92,52 @@ def test_a_subclass_overrides_the_spec() -> None:
     assert specs["desktop"].key.path == ["p", "shop", "public", "desktop"]
     assert specs["desktop"].description == "changed"
     assert [dep.asset_key.path[0] for dep in specs["desktop"].deps] == ["p"]
+
+
+class Announced(DsProjectComponent):
+    """A user's subclass, which starts nothing."""
+
+    def execute(
+        self, context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        assert isinstance(ds_control, DsControlResource) and config.action == "ensure"
+        for key in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=key, metadata={"announced": self.project.root.name})
+
+
+def test_a_subclass_overrides_the_step() -> None:
+    with loaded(Announced) as (_, definitions):
+        job = definitions.resolve_implicit_global_asset_job_def()
+        keys = [dg.AssetKey(["shop", "public", name]) for name in ("desktop", "counts")]
+        run = job.execute_in_process(asset_selection=keys)
+        events = {event.asset_key: event.materialization for event in run.get_asset_materialization_events()}
+    assert set(events) == set(keys)
+    assert all(event.metadata["announced"].value == "streams" for event in events.values())
+
+
+def test_values_of_stores_in_yaml() -> None:
+    values = {"uris": "other:9092", "username": "me", "password": "${KAFKA_PASSWORD}", "hash_function": "PLAIN"}
+    with loaded(DsProjectComponent, resources={"prod_kafka": values}) as (component, definitions):
+        assert (definitions.resources or {})["prod_kafka"].uris == "other:9092"
+        assert component.project.settings.store_values["prod_kafka"]["kafka.sasl.password"] == "${KAFKA_PASSWORD}"
+        store = component.project.project.catalog.store("prod_kafka")
+        assert store.properties["uris"].shown() == "other:9092"
+
+
+@pytest.mark.parametrize(
+    ("resources", "condition"),
+    [
+        ({"prod_kafka": {"uris": "x:1", "pasword": "${P}"}}, "RESOURCE_UNKNOWN_FIELD"),
+        ({"prod_kafka": {"password": "in the clear"}}, "RESOURCE_LITERAL_SECRET"),
+        ({"prod_kafak": {"uris": "x:1"}}, "RESOURCE_UNKNOWN_STORE"),
+    ],
+)
+def test_values_that_fit_no_store_are_refused(resources: dict[str, dict[str, str]], condition: str) -> None:
+    with pytest.raises(Exception, match="Error while loading component") as caught:
+        load(DsProjectComponent, resources=resources)
+    told = "".join(traceback.format_exception(caught.value))
+    assert condition in told
+    assert "in the clear" not in told
 
 
 def test_scaffolding_gives_a_project_that_loads() -> None:

@@ -8,6 +8,7 @@ from ds_dagster.conditions import CONDITIONS
 from ds_dagster.conditions.sql import statements, syntax
 from ds_dagster.errors import DsError, NotYetError, UnsupportedError, UserError
 from ds_dagster.sql import parse_file, parse_statement
+from ds_dagster.sql.grammar.command import REFUSED_LISTS
 from ds_dagster.sql.hints.refusals import REFUSED, refused
 from ds_dagster.sql.parser import DeltaStreamParser
 from tests.sql.conftest import Case, cases
@@ -84,6 +85,10 @@ def test_every_condition_of_the_topic_has_a_fixture(request: pytest.FixtureReque
         for word in line.removeprefix("-- case: ").split()
     }
     assert {condition.name for condition in (*syntax.CONDITIONS, *statements.CONDITIONS)} - ELSEWHERE == shown
+
+
+def test_tables_of_refusals_name_conditions_that_exist() -> None:
+    assert {*REFUSED.values(), *REFUSED_LISTS.values()} <= set(CONDITIONS)
 
 
 def test_all_mistakes_of_a_file_at_once_and_the_rest_is_read() -> None:

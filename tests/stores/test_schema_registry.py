@@ -17,8 +17,8 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, UserError
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry
 from tests.avro_registry import AvroRegistry
-from tests.certificates import Authority, mutual_tls
 from tests.protobuf_files import proto_file, text_of
+from tests.stores.certificates import Authority, mutual_tls
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
 

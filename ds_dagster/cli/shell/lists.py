@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ds_dagster.catalog.schemas.descriptors import DescriptorSource
 from ds_dagster.cli.output import clock
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import error
@@ -160,6 +161,38 @@ def _registries(session: Session, _: ListObjects) -> list[Row]:
     ]
 
 
+def _descriptor_sources(session: Session, _: ListObjects) -> list[Row]:
+    return [
+        {"name": source.name, "file": source.written, "descriptors": len(source.messages)}
+        for source in _sources_of_descriptors(session)
+    ]
+
+
+def _descriptors(session: Session, _: ListObjects) -> list[Row]:
+    return [
+        {"name": message, "source": source.name}
+        for source in _sources_of_descriptors(session)
+        for message in source.messages
+    ]
+
+
+def _sources_of_descriptors(session: Session) -> list[DescriptorSource]:
+    sources = session.project().catalog.descriptors.values()
+    return sorted((source for source in sources if source is not None), key=lambda source: source.name)
+
+
+def _secrets(session: Session, _: ListObjects) -> list[Row]:
+    """Declared secrets, never their values."""
+    return [
+        {
+            "name": name,
+            "type": secret.type,
+            "description": secret.properties["description"].value if "description" in secret.properties else None,
+        }
+        for name, secret in sorted(session.project().catalog.secrets.items())
+    ]
+
+
 def _compute_pools(session: Session, _: ListObjects) -> list[Row]:
     """Declared pools, the state of the engine of each, and the queries that name it."""
     from ds_dagster.runtime.control import Control
@@ -189,6 +222,9 @@ LISTS: Mapping[str, Callable[[Session, ListObjects], list[Row]]] = {
     "functions": _functions,
     "function_sources": _function_sources,
     "schema_registries": _registries,
+    "descriptors": _descriptors,
+    "descriptor_sources": _descriptor_sources,
+    "secrets": _secrets,
     "compute_pools": _compute_pools,
 }
 """What is listed → its rows."""
@@ -207,6 +243,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "functions": dict.fromkeys(("name", "type", "arguments", "meaning"), _TEXT),
     "function_sources": {"name": _TEXT, "file": _TEXT, "classes": "BIGINT"},
     "schema_registries": dict.fromkeys(("name", "type", "uris", "stores"), _TEXT),
+    "descriptors": dict.fromkeys(("name", "source"), _TEXT),
+    "descriptor_sources": {"name": _TEXT, "file": _TEXT, "descriptors": "BIGINT"},
+    "secrets": dict.fromkeys(("name", "type", "description"), _TEXT),
     "compute_pools": {"name": _TEXT, "cores": "BIGINT", **dict.fromkeys(("memory", "engine", "queries"), _TEXT)},
 }
 """Columns of each list, so that an empty one has them too."""

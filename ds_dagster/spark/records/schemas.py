@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import REGISTRY_FILES, RegistrySpec, Resolver, SchemaPart, SchemaSpec
+from ds_dagster.catalog.io_spec import RegistrySpec, Resolver, SchemaPart, SchemaSpec
 from ds_dagster.catalog.relation import Column
+from ds_dagster.catalog.schemas.registry import CERTIFICATES
 from ds_dagster.errors import error
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records.columns import field as frame_field
@@ -61,7 +62,7 @@ def registry_settings(registry: RegistrySpec, resolve: Resolver) -> str:
     values = {name: resolve(value) for name, value in registry.options.items()}
     addresses = [part.strip() for part in values.pop("addresses", "").split(",") if part.strip()]
     try:
-        values |= {name: Path(values[name]).read_text("utf-8") for name in REGISTRY_FILES if name in values}
+        values |= {name: Path(values[name]).read_text("utf-8") for name in CERTIFICATES if name in values}
     except (OSError, UnicodeDecodeError) as problem:
         raise error("REGISTRY_CERTIFICATE_UNREADABLE", registry=registry.name, detail=str(problem)) from problem
     return json.dumps({"name": registry.name, "addresses": addresses, "run": uuid.uuid4().hex, **values})

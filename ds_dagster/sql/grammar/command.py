@@ -34,7 +34,7 @@ from ds_dagster.sql.statements import Origin, Property, Statement, WrittenName
 
 LISTABLE = (
     "databases", "schemas", "relations", "stores", "entities", "queries", "functions", "function_sources",
-    "schema_registries", "compute_pools",
+    "schema_registries", "descriptors", "descriptor_sources", "secrets", "compute_pools",
 )  # fmt: skip
 LISTED_AS: dict[str, str] = {
     **dict.fromkeys(
@@ -52,9 +52,6 @@ REFUSED_LISTS: dict[str, str] = {
     "api_tokens": "HOSTED_TOKEN",
     "metrics": "HOSTED_INTEGRATION",
     "security": "HOSTED_INTEGRATION",
-    "descriptors": "DESCRIPTOR_NOT_YET",
-    "descriptor_sources": "DESCRIPTOR_NOT_YET",
-    "secrets": "SECRET_NOT_YET",
 }
 """What LIST knows and cannot show → condition."""
 QUERY_PARTS: tuple[QueryPart, ...] = ("metrics", "events", "state")

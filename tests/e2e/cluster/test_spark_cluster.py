@@ -97,6 +97,7 @@ def house(cluster: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iter
     root = tmp_path_factory.mktemp("house")
     (root / "doubling.py").write_text(DOUBLING)
     house = House(root, {"cluster.sql": SQL}, settings=settings, servers=("kafka", "postgres"))
+    house.topic("replies", 2)  # the job that reads them is of the long tier
     house.start(*QUICK)
     yield house
     house.close()

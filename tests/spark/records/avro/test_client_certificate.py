@@ -9,8 +9,8 @@ import pytest
 
 from ds_dagster.errors import UserError
 from tests.avro_registry import AvroRegistry
-from tests.certificates import Authority, mutual_tls
 from tests.spark.records.avro.conftest import AvroBench, field, record
+from tests.stores.certificates import Authority, mutual_tls
 
 FIRST, SECOND = record(field("a", "long")), record(field("a", "long"), field("b", "string"))
 COPY = (
