@@ -16,8 +16,9 @@ from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.deciding.versions import check_not_underway
 from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.finite import open_request
 from ds_dagster.runtime.journals.journal import Journal
-from ds_dagster.runtime.journals.records import JobRow, StatusRow
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow
 from ds_dagster.runtime.status import Change, consents
 
 
@@ -37,6 +38,20 @@ def compared(
             if rows.jobs(connection, names) == {name: jobs[name] for name in names if name in jobs}:
                 yield connection, changes
                 return
+
+
+def run_underway(connection: Connection, query: BoundQuery, request: Request, now: float) -> RequestRow | None:
+    """The run of a query that is not over, which whoever asks for one gets.
+
+    Raises:
+        UserError: RESET_WHILE_LOADING: it is not the reset that is asked for. Every full load starts over.
+    """
+    row = open_request(connection, query.name, now)
+    if row is None or request.action != "reset" or query.refresh == "full":
+        return row
+    if rows.jobs(connection, [query.name])[query.name].action != "reset":
+        raise error("RESET_WHILE_LOADING", span=query.sink.span, name=query.name, request=row.id)
+    return row
 
 
 def answer_of(

@@ -19,7 +19,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
-from ds_dagster.runtime.asking import answer_of, compared
+from ds_dagster.runtime.asking import answer_of, compared, run_underway
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of
@@ -29,7 +29,7 @@ from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_halted
 from ds_dagster.runtime.engines import Engines
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.finite import new_request, open_request
+from ds_dagster.runtime.journals.finite import new_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING, SETTLED
@@ -300,14 +300,14 @@ class Control:
             catch_up: seconds the run may wait until the jobs it reads from have processed what exists now.
 
         Raises:
-            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE.
+            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE, RESET_WHILE_LOADING.
         """
-        query = self._finite(project, name)
+        query, request = self._finite(project, name), Request(action, requested_by, allow)
         with compared(self.journal, project, [query]) as (connection, changes):
-            adopted = open_request(connection, name, self.clock.now())
+            adopted = run_underway(connection, query, request, self.clock.now())
             if adopted is not None:
                 return adopted.id
-            self._want_run(connection, project, query, changes[name], Request(action, requested_by, allow))
+            self._want_run(connection, project, query, changes[name], request)
             return rows.add_request(connection, new_request(project, query, requested_by, self.clock.now(), catch_up))
 
     def run_in_session(
@@ -326,11 +326,11 @@ class Control:
         not raised."""
         from ds_dagster.engine.step import HOLD_SECONDS, StepRun
 
-        query = self._finite(project, name)
+        query, request = self._finite(project, name), Request(action, requested_by, allow)
         with compared(self.journal, project, [query]) as (connection, changes):
-            other = open_request(connection, name, self.clock.now())
+            other = run_underway(connection, query, request, self.clock.now())
             if other is None:
-                self._want_run(connection, project, query, changes[name], Request(action, requested_by, allow))
+                self._want_run(connection, project, query, changes[name], request)
                 now = self.clock.now()
                 row = new_request(project, query, requested_by, now, catch_up)
                 row = replace(row, state="STEP", started=now)

@@ -363,6 +363,21 @@ def test_a_second_run_request_adopts_the_first(control: Control, settings: Setti
     assert control.request_run(loaded, "load") != first
 
 
+def test_a_reset_does_not_adopt_a_load_that_is_none(control: Control, settings: Settings) -> None:
+    """It would end as if it had been reset."""
+    loaded = project(settings, query("load", "t", refresh="incremental"), query("whole", "t", refresh="full"))
+    first, whole = control.request_run(loaded, "load"), control.request_run(loaded, "whole")
+    with pytest.raises(UserError, match="RESET_WHILE_LOADING") as refused:
+        control.request_run(loaded, "load", action="reset", allow=["duplicates"])
+    assert f"request {first}" in refused.value.message
+    assert job(control, "load").checkpoint_version == 1
+    assert control.request_run(loaded, "whole", action="reset") == whole, "each full load starts over"
+    control.withdraw_run(first)
+    reset = control.request_run(loaded, "load", action="reset", allow=["duplicates"])
+    assert control.request_run(loaded, "load", action="reset", allow=["duplicates"]) == reset
+    assert job(control, "load").checkpoint_version == 2
+
+
 def test_finite_and_endless_queries_are_not_mixed_up(control: Control, settings: Settings) -> None:
     loaded = project(settings, query("load", "t", refresh="full"), query("a", "t"))
     with pytest.raises(UserError, match="JOB_IS_FINITE"):
