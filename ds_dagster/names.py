@@ -78,3 +78,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def safe_name(text: str, limit: int = 200) -> str:
     """Letters, digits and underscore only, never empty: folder names, Spark source names, Dagster keys."""
     return (re.sub(r"[^A-Za-z0-9_]", "_", text) or "_")[:limit]
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and underscore as they are, the code of every other character: names of files and folders that
+    differ wherever the texts do, as those of :func:`safe_name` do not."""
+    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):02x}", text)

@@ -40,14 +40,16 @@ def opened(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]
 
 
 def chosen_queries(project: LoadedProject, select: Sequence[str]) -> list[str]:
-    """Names of the queries that the patterns match, all of them without patterns. Raises: UserError JOB_UNKNOWN."""
+    """Names of the queries that the patterns match, all of them without patterns. A pattern is a name as it is written,
+    or is folded as names without quotes are. Raises: UserError JOB_UNKNOWN."""
     from fnmatch import fnmatchcase
 
     if not select:
         return list(project.queries)
     chosen: list[str] = []
     for pattern in select:
-        matching = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
+        exact = [pattern] if pattern in project.queries else []
+        matching = exact or [name for name in project.queries if fnmatchcase(name, pattern.lower())]
         if not matching:
             raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
         chosen += [name for name in matching if name not in chosen]

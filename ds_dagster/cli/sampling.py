@@ -14,7 +14,7 @@ from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, compile_texts, read_texts, store_admin
 from ds_dagster.questions.following import records_of
-from ds_dagster.questions.relations import resolve_relation
+from ds_dagster.questions.relations import resolve_typed
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.testing.preview import Sampled
 
@@ -36,7 +36,7 @@ def query_to_try(project: LoadedProject, text: str) -> tuple[LoadedProject, Boun
     if re.match(r"(select|with)\b", text, re.IGNORECASE):
         return _of_select(project, text)
     try:
-        queries = project.queries_of(resolve_relation(project, text.lower()).name)
+        queries = project.queries_of(resolve_typed(project, text).name)
     except DsError as problem:
         if problem.condition != "UNKNOWN_RELATION":
             raise

@@ -9,10 +9,13 @@ from ds_dagster.catalog.reading.slots import Slot, default_slot, slot_prefix
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.changes import definition_of
 from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.deciding.renaming import former_names
 from ds_dagster.stores.registry import KINDS
 
 
@@ -33,16 +36,30 @@ def drop(project: LoadedProject, slot: Slot) -> None:
 
 
 def _kept(project: LoadedProject, control: Control, identity: Identity) -> frozenset[str]:
-    running = {status.name for status in control.statuses() if status.desired == "RUNNING"}
-    names = {
-        default_slot(identity.job_id(name), scan.source_name)
-        for name, query in project.queries.items()
-        for scan in query.scans
-    }
-    # of a job whose query left the project only the beginning of the name is known
-    gone = [default_slot(identity.job_id(name), "").rpartition("_")[0] for name in running - project.queries.keys()]
-    slots = _found(project, slot_prefix(identity.job_id(""))) if gone else ()
-    return frozenset(names | {slot.name for slot in slots if slot.name.rpartition("_")[0] in gone})
+    """Slots of queries that were never started, and of the definitions that jobs have: a job keeps the names of its
+    former name, and of the former names of its sources."""
+    jobs = control.running().jobs
+    never_started = [query for name, query in project.queries.items() if name not in jobs]
+    names = {name for query in never_started for name in _slots(query, identity.job_id(query.name))}
+    renamed, beginnings = former_names(project, jobs), set[str]()
+    for row in jobs.values():
+        if row.desired != "RUNNING" and not row.becomes and row.of not in {*project.queries, *renamed}:
+            continue
+        job, stored = identity.job_id(row.writes_as), definition_of(row, project.settings)
+        if stored is None:  # only the beginning of the name is known
+            beginnings.add(_beginning(default_slot(job, "")))
+        else:
+            names |= _slots(stored, job)
+    slots = _found(project, slot_prefix(identity.job_id(""))) if beginnings else ()
+    return frozenset(names | {slot.name for slot in slots if _beginning(slot.name) in beginnings})
+
+
+def _slots(query: BoundQuery, job: str) -> set[str]:
+    return {default_slot(job, scan.source_name) for scan in query.scans}
+
+
+def _beginning(slot: str) -> str:
+    return slot.rpartition("_")[0]
 
 
 def _found(project: LoadedProject, prefix: str) -> Iterable[Slot]:

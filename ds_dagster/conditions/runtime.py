@@ -137,6 +137,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "materialize its asset, or run `ds apply {name}`",
     ),
     Condition(
+        "RESET_WHILE_LOADING",
+        "user",
+        "{name} is being loaded without a reset (request {request})",
+        "wait for its end, or end it with `ds stop {name}`; then reset",
+    ),
+    Condition(
         "RUN_CANCELLED",
         "user",
         "the run of {name} (request {request}) was cancelled",

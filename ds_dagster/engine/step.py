@@ -92,12 +92,13 @@ class StepRun:
             name=self.job.name,
             incarnation=uuid.uuid4().hex,
             spec=JobSpec.from_json(self.job.spec),
-            identity=self.journal.identity().sink(self.job.name, self.job.checkpoint_version),
+            identity=self.journal.identity().sink(self.job.writes_as, self.job.checkpoint_version),
             checkpoint_version=self.job.checkpoint_version,
             started=is_same_version or is_restored,
             progressed=is_restored or (is_same_version and self.status.batch is not None),
             skips=skips_of(self.job.skips),
             begins=self.job.begins,
+            writes_as=self.job.writes_as,
         )
 
     def _wait_for_sources(self) -> None:

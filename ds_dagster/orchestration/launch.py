@@ -117,10 +117,15 @@ class Launch:
 
     def _is_left_alone(self, props: RelationProps) -> bool:
         names = [query.name for query in props.queries]
-        if not self.is_automatic or any(self.control.status(name).desired != "STOPPED" for name in names):
+        if not self.is_automatic or not all(map(self._is_stopped, names)):
             return False
         self.log(f"{', '.join(names)}: stopped on request, so an automation does not start it")
         return True
+
+    def _is_stopped(self, name: str) -> bool:
+        """Whether somebody stopped a query; one that was never started is not stopped."""
+        status = self.control.status(name)
+        return status.desired == "STOPPED" and status.job_id != ""
 
     def _action(self, props: RelationProps, name: str, action: LaunchAction) -> LaunchAction:
         """A restart where ``@automation on_change`` asks for a changed definition that keeps the checkpoint."""

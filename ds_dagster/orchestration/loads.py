@@ -160,6 +160,7 @@ def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
     )
     run.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
     try:
+        control.ensure_engine(pool=query.pool)  # that of a pool may have ended since, because nothing was left in it
         return control.wait_run(request, config.timeout_seconds)
     except DagsterExecutionInterruptedError:
         if config.cancel_on_termination:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
-from ds_dagster.errors import ProjectError, error
+from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.project.load import LoadedProject
 
@@ -15,6 +15,20 @@ ROWTIME = "__rowtime"
 def table_name(relation: Relation) -> str:
     """How the neutral tree calls a relation."""
     return str(relation.name)
+
+
+def resolve_typed(project: LoadedProject, typed: str) -> Relation:
+    """A relation by its name on a command line: exactly as it is typed, else as names without quotes are folded.
+
+    Raises:
+        UserError: UNKNOWN_RELATION. ProjectError: its statement has mistakes.
+    """
+    try:
+        return resolve_relation(project, typed)
+    except DsError as problem:
+        if problem.condition != "UNKNOWN_RELATION" or typed == typed.lower():
+            raise
+        return resolve_relation(project, typed.lower())
 
 
 def resolve_relation(project: LoadedProject, written: str, span: Span | None = None) -> Relation:

@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
 from sqlalchemy import Connection
 
 from ds_dagster.errors import error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding import desired
-from ds_dagster.runtime.deciding.changes import check_consent, over_checkpoint, spec_going_on
+from ds_dagster.runtime.deciding.changes import changes_of, check_consent, over_checkpoint, spec_going_on
 from ds_dagster.runtime.deciding.desired import Answer, Asked, Request
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.deciding.versions import check_not_underway
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.records import StatusRow
-from ds_dagster.runtime.status import Change
+from ds_dagster.runtime.journals.finite import open_request
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow
+from ds_dagster.runtime.status import Change, consents
+
+
+@contextmanager
+def compared(
+    journal: Journal, project: LoadedProject, queries: Sequence[BoundQuery]
+) -> Iterator[tuple[Connection, Mapping[str, Change]]]:
+    """A write transaction, and the verdict on each query, by name, over the jobs that are in it. Comparing compiles
+    stored definitions, which is too slow for a transaction: where somebody else was faster, it is done again."""
+    journal.create()
+    while True:
+        with journal.read() as connection:
+            jobs = rows.jobs(connection)
+        changes = {change.name: change for change in changes_of(project, queries, jobs)}
+        names = [*changes, *(change.renamed_from for change in changes.values() if change.renamed_from)]
+        with journal.write() as connection:
+            if rows.jobs(connection, names) == {name: jobs[name] for name in names if name in jobs}:
+                yield connection, changes
+                return
+
+
+def run_underway(connection: Connection, query: BoundQuery, request: Request, now: float) -> RequestRow | None:
+    """The run of a query that is not over, which whoever asks for one gets.
+
+    Raises:
+        UserError: RESET_WHILE_LOADING: it is not the reset that is asked for. Every full load starts over.
+    """
+    row = open_request(connection, query.name, now)
+    if row is None or request.action != "reset" or query.refresh == "full":
+        return row
+    if rows.jobs(connection, [query.name])[query.name].action != "reset":
+        raise error("RESET_WHILE_LOADING", span=query.sink.span, name=query.name, request=row.id)
+    return row
 
 
 def answer_of(
@@ -51,8 +88,16 @@ def answer_of(
         spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
     answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
     if answer.row is not None:
+        if job is not None and request.action != "reset":
+            _check_taken_over(project, query, job, answer.row)
         check_not_underway(query.name, rows.versions(connection, query.name))
     return answer
+
+
+def _check_taken_over(project: LoadedProject, query: BoundQuery, job: JobRow, row: JobRow) -> None:
+    """Another definition may begin as the reset was told that it takes the place of, before that has read anything."""
+    if row.begins and row.checkpoint_version != job.checkpoint_version:
+        check_consent(project, query, consents(from_now="from_now" in row.begins, empty="empty" in row.begins))
 
 
 def _renamed(

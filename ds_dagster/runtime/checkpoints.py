@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds_dagster.errors import error
+from ds_dagster.names import file_name
 from ds_dagster.runtime.deciding.identity import Identity
 
 _VERSION = re.compile(r"v(\d+)(-replaced-\d+)?")
@@ -38,7 +39,7 @@ class Checkpoints:
 
     def path(self, name: str, version: int) -> Path:
         """Folder of one version of one job."""
-        return self.root / self.identity.folder / _folder(name) / f"v{version}"
+        return self.root / self.identity.folder / file_name(name) / f"v{version}"
 
     def verify(self, name: str, version: int, *, started: bool, progressed: bool) -> Path:
         """The folder to start from.
@@ -64,7 +65,7 @@ class Checkpoints:
         that are not in ``current`` are left out: the journal would know them, so someone else made these folders."""
         checkpoints: list[OldCheckpoint] = []
         for name, version in sorted(current.items()):
-            folder = self.root / self.identity.folder / _folder(name)
+            folder = self.root / self.identity.folder / file_name(name)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 match = _VERSION.fullmatch(path.name)
                 if match and (int(match[1]) != version or match[2]):
@@ -77,13 +78,9 @@ class Checkpoints:
 
     def delete_all(self, name: str) -> None:
         """Remove every checkpoint of a job for good, where there are any."""
-        folder = self.root / self.identity.folder / _folder(name)
+        folder = self.root / self.identity.folder / file_name(name)
         if folder.is_dir():
             shutil.rmtree(folder)
-
-
-def _folder(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):02x}", name)
 
 
 def _size(path: Path) -> int:

@@ -19,7 +19,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
-from ds_dagster.runtime.asking import answer_of
+from ds_dagster.runtime.asking import answer_of, compared, run_underway
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import changes_of, orphan_changes, orphans_of
@@ -29,7 +29,7 @@ from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_halted
 from ds_dagster.runtime.engines import Engines
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.finite import new_request, open_request
+from ds_dagster.runtime.journals.finite import new_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING, SETTLED
@@ -198,11 +198,8 @@ class Control:
         for query in queries:
             if query.is_finite and action != "reset":
                 raise error("JOB_IS_FINITE", span=query.sink.span, name=query.name)
-        self.journal.create()
-        jobs = self._jobs()
-        changes = {change.name: change for change in changes_of(project, queries, jobs)}
         request = Request(action, requested_by, allow, made_by)
-        with self.journal.write() as connection:
+        with compared(self.journal, project, queries) as (connection, changes):
             answers = [answer_of(connection, project, q, changes[q.name], request, self.clock.now()) for q in queries]
             self._refuse(queries, answers)
             return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
@@ -213,13 +210,12 @@ class Control:
         Raises:
             UserError: JOB_UNKNOWN.
         """
-        jobs = self._known(names)
-        if not jobs:
+        if not self._known(names, self._jobs()):
             return ()
         with self.journal.write() as connection:
             done = []
             for name in names:
-                job = rows.jobs(connection, [name])[name]
+                job = self._known([name], rows.jobs(connection))[name]
                 if job.desired == "STOPPED" and not is_halted(job) and (not job.becomes or job.action == "stop"):
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
@@ -304,14 +300,14 @@ class Control:
             catch_up: seconds the run may wait until the jobs it reads from have processed what exists now.
 
         Raises:
-            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE.
+            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE, RESET_WHILE_LOADING.
         """
-        query, change = self._finite(project, name)
-        with self.journal.write() as connection:
-            adopted = open_request(connection, name, self.clock.now())
+        query, request = self._finite(project, name), Request(action, requested_by, allow)
+        with compared(self.journal, project, [query]) as (connection, changes):
+            adopted = run_underway(connection, query, request, self.clock.now())
             if adopted is not None:
                 return adopted.id
-            self._want_run(connection, project, query, change, Request(action, requested_by, allow))
+            self._want_run(connection, project, query, changes[name], request)
             return rows.add_request(connection, new_request(project, query, requested_by, self.clock.now(), catch_up))
 
     def run_in_session(
@@ -330,11 +326,11 @@ class Control:
         not raised."""
         from ds_dagster.engine.step import HOLD_SECONDS, StepRun
 
-        query, change = self._finite(project, name)
-        with self.journal.write() as connection:
-            other = open_request(connection, name, self.clock.now())
+        query, request = self._finite(project, name), Request(action, requested_by, allow)
+        with compared(self.journal, project, [query]) as (connection, changes):
+            other = run_underway(connection, query, request, self.clock.now())
             if other is None:
-                self._want_run(connection, project, query, change, Request(action, requested_by, allow))
+                self._want_run(connection, project, query, changes[name], request)
                 now = self.clock.now()
                 row = new_request(project, query, requested_by, now, catch_up)
                 row = replace(row, state="STEP", started=now)
@@ -370,7 +366,9 @@ class Control:
                 return result
             now = self.clock.monotonic()
             pool = self.status(row.name).pool
-            heard = heard if self.fleet.watch(pool).status().state in ("GONE", "UNKNOWN") else now
+            is_held = row.state == "STEP" and row.waiting_since >= self.clock.now()  # no engine takes part
+            if is_held or self.fleet.watch(pool).status().state not in ("GONE", "UNKNOWN"):
+                heard = now
             if now - heard > ENGINE_GRACE_SECONDS:
                 raise not_running(pool)
             if now - start > timeout:
@@ -426,8 +424,7 @@ class Control:
         with self.journal.read() as connection:
             return rows.jobs(connection)
 
-    def _known(self, names: Sequence[str]) -> Mapping[str, JobRow]:
-        jobs = self._jobs()
+    def _known(self, names: Sequence[str], jobs: Mapping[str, JobRow]) -> Mapping[str, JobRow]:
         for name in names:
             if name not in jobs:
                 raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, jobs))
@@ -463,13 +460,11 @@ class Control:
             rows.close_requests(connection, row.name, self.clock.now())
         bump_revision(connection)
 
-    def _finite(self, project: LoadedProject, name: str) -> tuple[BoundQuery, Change]:
+    def _finite(self, project: LoadedProject, name: str) -> BoundQuery:
         (query,) = self._queries(project, [name])
         if not query.is_finite:
             raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
-        self.journal.create()
-        (change,) = changes_of(project, [query], self._jobs())
-        return query, change
+        return query
 
     def _want_run(
         self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request

@@ -136,13 +136,14 @@ class Engine:
             self.clock.sleep(0.05)
 
     def _migrate(self, journal: Journal, lease: Lease) -> None:
-        """We hold the locks, so no other engine of this pool uses the journal. An older schema is migrated unless that
-        of another pool lives."""
+        """We hold the locks, so no other engine of this pool and this machine uses the journal. An older schema is
+        migrated unless one elsewhere, or that of another pool, lives."""
         try:
             journal.create()
         except DsError as problem:
             if problem.condition != "JOURNAL_OLDER" or lease.has_neighbour(journal, Places.of(self.settings)):
                 raise
+            lease.check_free(journal)
             self._log.info("migrating the journal: %s", problem.message)
             journal.migrate()
 

@@ -93,10 +93,12 @@ class Reconciler:
 
     def take_over(self) -> None:
         """Once, before the first tick: settle what a former engine of this pool left behind. Every row is written
-        again, so that it is this engine's word from here on."""
+        again, so that it is this engine's word from here on. What a step runs that lives is left alone."""
         with self.journal.write() as connection:
             jobs, written = rows.jobs(connection), rows.statuses(connection)
-            self._statuses = {name: row for name, row in written.items() if self._is_ours(name, jobs, row)}
+            held = rows.held_by_steps(connection, self.clock.now())
+            left = {name: row for name, row in written.items() if name not in held}
+            self._statuses = {name: row for name, row in left.items() if self._is_ours(name, jobs, row)}
             decided = Round(self._situation(), statuses=dict(self._statuses))
             for name in self._statuses:
                 decided.take_over(name)

@@ -134,7 +134,8 @@ class Savepoints:
         """
         folders = [self._folder(query)] if query else sorted(self.root.glob("*"))
         manifests = [path for folder in folders for path in folder.glob(f"*/{MANIFEST}") if path.parent.name[0] != "."]
-        return tuple(sorted(map(_read, manifests), key=lambda savepoint: (savepoint.query, savepoint.taken)))
+        savepoints = (saved for saved in map(_read, manifests) if not query or saved.query == query)
+        return tuple(sorted(savepoints, key=lambda savepoint: (savepoint.query, savepoint.taken)))
 
     def get(self, query: str, name: str) -> Savepoint:
         """One savepoint.

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.engine.step import HOLD_SECONDS, RENEW_SECONDS
+from ds_dagster.engine.step import HOLD_SECONDS, RENEW_SECONDS, StepRun
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.journals.records import RequestState, StatusRow
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query
 
@@ -57,3 +57,36 @@ def test_a_step_that_died_gives_its_run_up_when_its_hold_is_over(
     result = control.wait_run(dead)
     assert (result.state, result.condition) == ("FAILED", "RUN_ABANDONED")
     assert f"request {dead}" in result.message
+
+
+def test_a_step_has_the_checkpoint_and_the_ledger_of_its_own_job(
+    control: Control, settings: Settings, clock: FakeClock
+) -> None:
+    """A query that was renamed keeps those of the name that this one has."""
+    loaded = project(settings, query("load", "t", refresh="incremental"))
+    id_ = control.request_run(loaded, "load", "ann")
+    with control.journal.write() as connection:
+        request, job = rows.request(connection, id_), rows.jobs(connection, ["load"])["load"]
+    assert request is not None
+    taken = replace(job, identity="load~2")
+    order = StepRun(settings, control.journal, clock, taken, request, StatusRow("load"))._order()
+    assert order.checkpoint_name == "load~2"
+    assert order.identity == control.journal.identity().sink("load~2", 1)
+
+
+def test_whoever_waits_for_the_run_of_a_step_needs_no_engine(
+    control: Control, settings: Settings, clock: FakeClock
+) -> None:
+    id_ = control.request_run(project(settings, query("load", "t", refresh="incremental")), "load", "ann")
+    ends = clock.now() + 3 * HOLD_SECONDS
+
+    def renew(state: RequestState) -> None:
+        with control.journal.write() as connection:
+            row = rows.request(connection, id_)
+            assert row is not None
+            held = replace(row, state=state, waiting_since=clock.now() + HOLD_SECONDS, rows=5)
+            rows.save_requests(connection, [held])
+
+    renew("STEP")
+    clock.on_sleep = lambda: renew("FINISHED" if clock.now() > ends else "STEP")
+    assert control.wait_run(id_).rows == 5

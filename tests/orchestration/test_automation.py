@@ -141,3 +141,11 @@ def test_a_load_from_a_source_that_was_never_observed_is_asked_for(bench: Bench,
     _, cursor = requested(bench, instance, None, NOON)
     names, _ = requested(bench, instance, cursor, NOON + timedelta(minutes=31))
     assert names == {"loaded"}
+
+
+def test_an_automation_starts_a_query_that_is_new(bench: Bench) -> None:
+    """What was never started was not stopped either."""
+    automated(bench)
+    result = bench.materialize("desktop", tags=BY_AUTOMATION)
+    assert materialized(result) == ["desktop"]
+    assert bench.control.status("desktop").state == "RUNNING"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import pytest
 
 from ds_dagster.orchestration import DsProject
+from ds_dagster.runtime.control import Control
 from tests.orchestration.conftest import Bench, failure_text, materialized, write_project
 
 LOAD = "load_shop_public_loaded"
@@ -70,3 +73,19 @@ def test_a_load_that_never_ends_is_an_asset_like_a_stream(folder: Path, bench: B
     checked = {spec.name for a in assets for spec in a.check_specs if spec.asset_key.path[-1] == "loaded"}
     checks = {s.name for c in definitions.asset_checks or () for s in c.check_specs if s.asset_key.path[-1] == "loaded"}
     assert {"running", "lag", "progress", "definition_current"} <= checked | checks
+
+
+def test_an_engine_that_ends_before_it_is_asked_for_the_load_is_started_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine of a pool ends when nothing was left in it for a minute, which may be now."""
+    asked = bench.control.request_run
+
+    def late(*arguments: Any, **more: Any) -> int:
+        bench.kill_engine()
+        return asked(*arguments, **more)
+
+    monkeypatch.setattr(Control, "request_run", lambda _, *arguments, **more: late(*arguments, **more))
+    result = bench.materialize("loaded")
+    assert result.success, failure_text(result)
+    assert bench.launcher.starts == 2

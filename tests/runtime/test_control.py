@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import update
 
-from ds_dagster.errors import UserError
+from ds_dagster.errors import UserError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime import asking
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding import changes
 from ds_dagster.runtime.journals import rows, schema
 from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.status import Ensured, JobState
@@ -169,6 +172,92 @@ def test_a_failed_job_with_batches_takes_no_new_checkpoint_unasked(control: Cont
         control.ensure(project(settings, query("a", "t", "2")), ["a"])
 
 
+@pytest.mark.parametrize("begins", ["from_now", "empty"])
+def test_a_change_of_a_job_that_has_read_nothing_yet_begins_as_its_reset_was_told(
+    control: Control, settings: Settings, begins: str
+) -> None:
+    """Else everything that the stream has already is written again."""
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    reset = project(settings, query("a", "t", "2"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "_check_empty", lambda *_: None)  # the stand-in for a project has no stores
+        patch.setattr(changes, "_check_from_now", lambda *_: None)
+        control.ensure(reset, ["a"], "reset", allow=[begins])  # type: ignore[list-item]
+        engine_says(control, StatusRow("a", "STARTING", generation=2, checkpoint_version=2))
+        control.ensure(project(settings, query("a", "t", "3")), ["a"], "restart")
+    row = job(control, "a")
+    assert (row.checkpoint_version, row.fingerprint, row.begins) == (3, "v1:a:3", begins)
+    assert row.action == "restart"
+
+
+def test_a_change_of_a_job_that_has_read_nothing_yet_empties_no_other_topic(
+    control: Control, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    monkeypatch.setattr(changes, "_check_empty", lambda *_: None)
+    control.ensure(project(settings, query("a", "t", "2")), ["a"], "reset", allow=["empty"])
+    engine_says(control, StatusRow("a", "STARTING", generation=2, checkpoint_version=2))
+
+    def refuse(_: object, bound: BoundQuery) -> None:
+        raise error("RESET_NOT_EMPTY", name=bound.name, entity="s.other", reason="b writes it too")
+
+    monkeypatch.setattr(changes, "_check_empty", refuse)
+    before = job(control, "a")
+    with pytest.raises(UserError, match="RESET_NOT_EMPTY"):
+        control.ensure(project(settings, query("a", "t", "3")), ["a"], "restart")
+    assert job(control, "a") == before
+
+
+def test_a_job_that_goes_on_from_a_savepoint_has_rows_before_its_first_batch(
+    control: Control, settings: Settings
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    control.ensure(project(settings, query("a", "t")), ["a"], "reset", allow=["restored"])
+    engine_says(control, StatusRow("a", "STARTING", generation=2, checkpoint_version=2))
+    with pytest.raises(UserError, match="DEFINITION_CHANGED"):
+        control.ensure(project(settings, query("a", "t", "2")), ["a"], "restart")
+    assert job(control, "a").checkpoint_version == 2
+
+
+def test_a_verdict_over_a_job_that_was_reset_meanwhile_is_not_applied(
+    control: Control, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes at once: what one has compared, the other has changed before it was written."""
+    first, second = (project(settings, query("a", "t", meaning)) for meaning in "12")
+    control.ensure(first, ["a"])
+    running(control, "a")
+    compared = asking.changes_of
+    resets = iter([lambda: control.ensure(second, ["a"], "reset", allow=["duplicates"])])
+
+    def slow(*arguments: object) -> object:
+        made = compared(*arguments)  # type: ignore[arg-type]
+        for reset in resets:
+            reset()
+            running(control, "a")
+        return made
+
+    monkeypatch.setattr(asking, "changes_of", slow)
+    with pytest.raises(UserError, match="DEFINITION_CHANGED"):
+        control.ensure(first, ["a"], "restart")
+    row = job(control, "a")
+    assert (row.checkpoint_version, row.fingerprint) == (2, "v1:a:2")
+
+
+def test_a_job_that_goes_while_it_is_stopped_is_unknown(
+    control: Control, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    known = control._jobs()
+    monkeypatch.setattr(Control, "_jobs", lambda _: known)
+    with control.journal.write() as connection:
+        rows.delete_job(connection, "a")
+    with pytest.raises(UserError, match="JOB_UNKNOWN"):
+        control.stop(["a"])
+
+
 def test_stop_is_remembered_and_ensure_wants_it_again(control: Control, settings: Settings) -> None:
     loaded = project(settings, query("a", "t"))
     control.ensure(loaded, ["a"])
@@ -272,6 +361,21 @@ def test_a_second_run_request_adopts_the_first(control: Control, settings: Setti
     assert control.withdraw_run(first)
     assert control.wait_run(first).state == "STOPPED"
     assert control.request_run(loaded, "load") != first
+
+
+def test_a_reset_does_not_adopt_a_load_that_is_none(control: Control, settings: Settings) -> None:
+    """It would end as if it had been reset."""
+    loaded = project(settings, query("load", "t", refresh="incremental"), query("whole", "t", refresh="full"))
+    first, whole = control.request_run(loaded, "load"), control.request_run(loaded, "whole")
+    with pytest.raises(UserError, match="RESET_WHILE_LOADING") as refused:
+        control.request_run(loaded, "load", action="reset", allow=["duplicates"])
+    assert f"request {first}" in refused.value.message
+    assert job(control, "load").checkpoint_version == 1
+    assert control.request_run(loaded, "whole", action="reset") == whole, "each full load starts over"
+    control.withdraw_run(first)
+    reset = control.request_run(loaded, "load", action="reset", allow=["duplicates"])
+    assert control.request_run(loaded, "load", action="reset", allow=["duplicates"]) == reset
+    assert job(control, "load").checkpoint_version == 2
 
 
 def test_finite_and_endless_queries_are_not_mixed_up(control: Control, settings: Settings) -> None:

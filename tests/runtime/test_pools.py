@@ -28,6 +28,7 @@ from ds_dagster.runtime.processes.joblog import JobLog
 from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.reconcile import Reconciler
+from ds_dagster.runtime.status import version_name
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query
 
@@ -392,3 +393,24 @@ def test_each_pool_has_locks_logs_and_sizes_of_its_own(settings: Settings, tmp_p
     (folder / "a.sql").write_text(refused_too, encoding="utf-8")
     with pytest.raises(DsError, match="COMPUTE_POOL_REFUSED"):
         pool_settings(settings, "heavy")
+
+
+@pytest.mark.parametrize("names", [("eu-west", "eu_west"), ("größe", "grüße"), ("订单", "用户")])
+def test_pools_whose_names_differ_have_locks_and_logs_that_differ(tmp_path: Path, names: tuple[str, str]) -> None:
+    one, two = (Places(tmp_path, name) for name in names)
+    lock, other = FileLock(one.python_lock), FileLock(two.python_lock)
+    assert lock.acquire({}) and other.acquire({})
+    assert list(one.pool_locks()) == sorted([one.python_lock, two.python_lock])
+    lock.release()
+    other.release()
+    assert (one.jvm_lock, one.engine_log, one.job_log(names[0])) != (
+        two.jvm_lock,
+        two.engine_log,
+        one.job_log(names[1]),
+    )
+    assert one.engine_log != two.engine_log and one.job_log(names[0]) != one.job_log(names[1])
+
+
+def test_a_version_of_a_query_does_not_write_into_the_log_of_another_query(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    assert places.job_log(version_name("orders", 2)) != places.job_log("orders_2")

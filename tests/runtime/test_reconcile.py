@@ -472,6 +472,25 @@ def test_a_run_goes_on_where_a_step_ended(house: House) -> None:
     assert (house.host.orders[-1].started, house.host.orders[-1].progressed) == (True, True)
 
 
+@pytest.mark.parametrize("state", ["STARTING", "RUNNING"])
+def test_a_new_engine_leaves_the_run_of_a_step_that_lives_alone(house: House, state: str) -> None:
+    """It would write that the job is gone, and fence what the step has open in its sink."""
+    request = load(house)
+    with house.control.journal.write() as connection:
+        row = rows.request(connection, request)
+        assert row is not None
+        rows.save_requests(connection, [replace(row, state="STEP", waiting_since=house.clock.now() + 60.0)])
+        run = StatusRow("load", state, generation=1, checkpoint_version=1, incarnation="i")  # type: ignore[arg-type]
+        rows.save_statuses(connection, [run], writer=STEP)
+    house.begin()
+    house.tick(2.0, times=3)
+    assert (house.state("load"), house.host.fenced, house.history("load")) == (state, [], [])
+    house.clock.advance(61.0)
+    house.begin()
+    house.tick(2.0)
+    assert house.history("load")[0] == "ABSENT", "nobody holds it any more"
+
+
 def test_a_run_survives_its_engine(house: House) -> None:
     request = load(house)
     house.tick()

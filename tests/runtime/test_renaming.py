@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ds_dagster.catalog.reading.slots import Slot, default_slot
+from ds_dagster.cli import slots
 from ds_dagster.errors import DsError, UserError, error
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
@@ -394,3 +396,43 @@ def test_no_version_is_built_beside_a_query_that_gets_another_name(house: House)
         other = VIEW.format("old").replace("FROM a", "FROM a WHERE n > 1")
         Versions(house.control, "ann").stage(compiled(house.settings, other), "old")
     assert refused.value.condition == "RENAME_UNDERWAY"
+
+
+def left_over(house: House, project: LoadedProject, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Of replication slots with these names, those that ``ds gc`` would drop."""
+    made = [Slot("m", "host:5432", name, "postgres", False, 0, "reserved") for name in names]
+    monkeypatch.setattr(slots, "_found", lambda *_: made)
+    return [slot.name for slot in slots.left_over(project, house.control)]
+
+
+@pytest.mark.parametrize("action", ["", "stop"])
+def test_the_slot_of_a_renamed_query_is_not_left_over(
+    house: House, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """It is named after the identity that the query keeps, whatever the query is called."""
+    started(house, STREAM.format("old"), "old")
+    identity = house.host.orders[-1].identity.job
+    after = TAG.format("old") + STREAM.format("new")
+    today = compiled(house.settings, after)
+    (scan,) = today.queries["new"].scans
+    slot, gone = default_slot(identity, scan.source_name), default_slot(f"{identity}_", scan.source_name)
+    if action:
+        house.control.stop(["old"])
+    assert left_over(house, today, monkeypatch, slot, gone) == [gone], "before it has its new name"
+    renamed(house, after)
+    assert left_over(house, today, monkeypatch, slot, gone) == [gone]
+    drive(house)
+    if action:
+        house.control.stop(["new"])
+    assert left_over(house, today, monkeypatch, slot, gone) == [gone]
+
+
+def test_the_slot_of_a_definition_that_runs_is_not_left_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Today's statement reads another source, and was not applied."""
+    started(house, STREAM.format("old"), "old")
+    identity = house.host.orders[-1].identity.job
+    (scan,) = compiled(house.settings, STREAM.format("old")).queries["old"].scans
+    other = "CREATE STREAM b (k INTEGER, n INTEGER) WITH ('topic' = 'b', 'value.format' = 'json');\n"
+    today = compiled(house.settings, other + STREAM.format("old").replace("FROM a", "FROM b"))
+    slot = default_slot(identity, scan.source_name)
+    assert left_over(house, today, monkeypatch, slot) == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,12 @@ def test_those_of_a_former_name_are_found_by_their_job(tmp_path: Path, place: Pa
     assert condition(lambda: savepoints.of_job("r", "dev.j.q", "two")) == "SAVEPOINT_UNKNOWN"
     assert condition(lambda: savepoints.of_job("r", "dev.j.r", "one")) == "SAVEPOINT_UNKNOWN"
     assert savepoints.of_job("q", "dev.other.q", "one").job == "dev.j.q"
+
+
+def test_a_query_has_no_savepoints_of_another_one_in_the_same_folder(tmp_path: Path, place: Path) -> None:
+    savepoints = Savepoints(tmp_path / "saved")
+    savepoints.take("one", place, replace(about(tmp_path), query="a-b"), has_state=True)
+    savepoints.take("two", place, replace(about(tmp_path), query="a_b"), has_state=True)
+    assert [saved.name for saved in savepoints.all("a_b")] == ["two"]
+    assert len(savepoints.all()) == 2
+    assert condition(lambda: savepoints.get("a_b", "one")) == "SAVEPOINT_UNKNOWN"

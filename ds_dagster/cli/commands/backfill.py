@@ -14,7 +14,7 @@ from ds_dagster.cli.times import Duration, Moment
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.project.ranges import why_not_filled_by_one
-from ds_dagster.questions.relations import resolve_relation
+from ds_dagster.questions.relations import resolve_typed
 from ds_dagster.runtime.backfill import Backfill
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import range_column
@@ -48,7 +48,7 @@ def backfill_command(
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
-    target = resolve_relation(loaded, relation.lower())
+    target = resolve_typed(loaded, relation)
     queries = [query for query in loaded.queries.values() if target.name in {sink.name for sink in query.sinks}]
     reason = why_not_filled_by_one(queries)
     if reason:

@@ -119,7 +119,7 @@ class _Place:
 
 def _place(project: LoadedProject, name: str, store: str | None) -> _Place:
     """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
-    from ds_dagster.questions.relations import resolve_relation
+    from ds_dagster.questions.relations import resolve_typed
 
     relations = project.catalog.relations.values()
     if store is not None:
@@ -127,7 +127,7 @@ def _place(project: LoadedProject, name: str, store: str | None) -> _Place:
         described = next((r for r in relations if r.store == definition.name and r.entity == name), None)
         return _Place(definition.name, name, described)
     try:
-        relation = resolve_relation(project, name.lower())
+        relation = resolve_typed(project, name)
     except DsError as problem:
         if problem.condition != "UNKNOWN_RELATION":
             raise

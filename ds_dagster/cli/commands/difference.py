@@ -23,12 +23,12 @@ def diff_command(relation: str, version: int | None, exit_code: bool, project: P
 
     Counts are of keys: added, removed, changed, and changed by column. Up to 20 of them are shown.
     """
-    from ds_dagster.questions.relations import resolve_relation
+    from ds_dagster.questions.relations import resolve_typed
     from ds_dagster.questions.upkeep.difference import difference, document, sample_text
 
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
-    result = difference(loaded, resolve_relation(loaded, relation.lower()), version)
+    result = difference(loaded, resolve_typed(loaded, relation), version)
     if as_json:
         emit_json(document(result))
     else:

@@ -59,13 +59,13 @@ def redrive_command(
     they came, for a declaration or a query that has been corrected. Columns of --where: query, reason, partition,
     offset, record_time, key, value.
     """
-    from ds_dagster.questions.relations import resolve_relation
+    from ds_dagster.questions.relations import resolve_typed
     from ds_dagster.questions.upkeep.left_out import entries
     from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings, strict=True)  # all readers count
-    target = resolve_relation(loaded, relation.lower())
+    target = resolve_typed(loaded, relation)
     contents = entries(loaded, target)
     selected = where(contents.records, condition)
     if repaired is not None:

@@ -68,7 +68,7 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
         note(f"stopped {', '.join(stopped)}" if stopped else "no local server ran")
         if locks.is_held(Places.of(settings).python_lock):
             note("the engine still runs: `ds engine stop` ends it")
-        if any(locks.is_held(places.python_lock) for places in Places.of(settings).pools()):
+        if any(map(locks.is_held, Places.of(settings).pool_locks())):
             note("engines of compute pools still run: `ds engine stop --all` ends them")
     return 0
 

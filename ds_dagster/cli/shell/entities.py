@@ -182,23 +182,32 @@ def drop_entity(session: Session, statement: DropEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        relations = _standing_on(session.project(), store, operations, path)
-        users = _running(session, relations)
+        users = _running(session, store, operations, path)
         if users:
             raise error("ENTITY_IN_USE", span=statement.path.span, entity=path_text(path), queries=users)
         operations.drop(path)
     _done(session, "DROP_ENTITY", path, f"{path_text(path)} was dropped from store {store.name}")
 
 
-def _running(session: Session, relations: Sequence[Relation]) -> list[str]:
-    """Queries over these relations that shall run."""
+def _running(session: Session, store: StoreDefinition, operations: EntityOperations, path: EntityPath) -> list[str]:
+    """Queries that shall run and read or write an entity: by the project's statements, and by the definitions that
+    run, whose statements may have changed or left the project."""
     from ds_dagster.runtime.control import Control
+    from ds_dagster.runtime.deciding.changes import definition_of
 
     project = session.project()
+    wanted = [row for row in Control.open(session.settings).running().jobs.values() if row.desired == "RUNNING"]
+    relations = _standing_on(project, store, operations, path) if wanted else ()
     names = {query.name for r in relations for query in project.queries_of(r.name)}
     names.update(name for r in relations for name in project.downstream.get(r.name, ()))
-    statuses = Control.open(session.settings).statuses() if names else ()
-    return sorted(status.name for status in statuses if status.name in names and status.desired == "RUNNING")
+    paths = {path, _canonical(operations, path)} if wanted else set[EntityPath]()
+    users = {row.name for row in wanted if row.of in names}
+    for row in wanted:
+        query = definition_of(row, session.settings)
+        touched = () if query is None else (*query.inputs, *query.sinks, *query.logs)
+        if any(each.store == store.name and operations.path_of(each) in paths for each in touched):
+            users.add(row.name)
+    return sorted(users)
 
 
 def insert_entity(session: Session, statement: InsertIntoEntity) -> None:

@@ -126,7 +126,7 @@ def _heal_one(control: Control, cursor: Cursor, engine: EngineStatus, needed: fr
     if engine.state == "UNKNOWN":
         return cursor, f"{shown} does not answer; waiting, a second one is never started"
     now, (starts, next_start) = control.clock.now(), cursor.tries(name)
-    if now < next_start:
+    if now < next_start <= now + LONGEST_START_DELAY:  # later only after the clock was set back
         return cursor, f"{shown} is gone, {starts} starts failed, next one in {next_start - now:.0f} s"
     delay = min(START_DELAY * 2**starts, LONGEST_START_DELAY)
     tried = cursor.with_tries(name, starts + 1, now + delay)

@@ -11,7 +11,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.deciding.permissions import needed
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
-from ds_dagster.runtime.status import Action, Change, Consent, DesiredState
+from ds_dagster.runtime.status import RESTORED, Action, Change, Consent, DesiredState
 
 Outcome = Literal["adopted", "requested", "stopped", "nothing"]
 HEALTHY = frozenset({"STARTING", "RUNNING", "ABSENT"})
@@ -88,7 +88,6 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
         return Answer("requested", _first(request))
     if request.action == "reset":
         return Answer("requested", _next(request, job, new_version=True))
-    untouched = status.batch is None and status.checkpoint_version != job.checkpoint_version
     if change.verdict == "unchanged":
         if request.action == "ensure" and is_fine(job, status):
             return Answer("adopted")
@@ -97,8 +96,8 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
         return _refusal(change)
     if change.verdict == "keeps_checkpoint":
         return Answer("requested", _next(request, job))
-    if untouched or _never_worked(status):
-        return Answer("requested", _next(request, job, new_version=True))
+    if _never_worked(status) and RESTORED not in job.begins:
+        return Answer("requested", _next(replace(request, begins=job.begins), job, new_version=True))
     return _refusal(change)
 
 

@@ -55,11 +55,17 @@ class Lease:
             UserError: ENGINE_LEASE_HELD.
         """
         with journal.write() as connection:
-            heard = rows.heard(connection, self.row.name, self.clock.now())
-            other = heard.row
-            if other is not None and self._is_elsewhere(journal, other) and _beats(heard):
-                raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
+            self._check_free(connection, journal)
             rows.take_lease(connection, self.row)
+
+    def check_free(self, journal: Journal) -> None:
+        """Refuse where :meth:`take` would; reads a journal of an older version, too.
+
+        Raises:
+            UserError: ENGINE_LEASE_HELD.
+        """
+        with journal.read() as connection:
+            self._check_free(connection, journal)
 
     def is_over(self, journal: Journal, heard: Heard, places: Places) -> bool:
         """Whether another engine of the project has ended, its JVM too: by its locks where it shares our host, by its
@@ -85,6 +91,12 @@ class Lease:
             if heard.row is not None and self.is_over(journal, heard, replace(places, pool=pool)):
                 gone[pool] = heard.row
         return gone
+
+    def _check_free(self, connection: Connection, journal: Journal) -> None:
+        heard = rows.heard(connection, self.row.name, self.clock.now())
+        other = heard.row
+        if other is not None and self._is_elsewhere(journal, other) and _beats(heard):
+            raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
 
     def _is_elsewhere(self, journal: Journal, other: EngineRow) -> bool:
         return journal.local is None and other.host != self.row.host

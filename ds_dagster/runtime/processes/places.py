@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds_dagster.names import safe_name
+from ds_dagster.names import file_name
 from ds_dagster.settings import Settings
 
 
@@ -58,20 +58,19 @@ class Places:
         """All checkpoints."""
         return self.state / "checkpoints"
 
-    def pools(self) -> Iterator[Places]:
-        """Places of the engines of compute pools that ever ran here."""
-        for folder in sorted((self.state / "engine" / "pools").glob("*")):
-            yield Places(self.state, folder.name)
+    def pool_locks(self) -> Sequence[Path]:
+        """Locks that the Pythons of engines of compute pools hold, of all that ever ran here."""
+        return sorted((self.state / "engine" / "pools").glob("*/python.lock"))
 
     def job_log(self, name: str) -> Path:
         """Log of one job."""
-        return self.logs / "jobs" / f"{safe_name(name)}.log"
+        return self.logs / "jobs" / f"{file_name(name)}.log"
 
     @property
     def _locks(self) -> Path:
         folder = self.state / "engine"
-        return folder / "pools" / safe_name(self.pool) if self.pool else folder
+        return folder / "pools" / file_name(self.pool) if self.pool else folder
 
     @property
     def _log_name(self) -> str:
-        return f"engine-{safe_name(self.pool)}" if self.pool else "engine"
+        return f"engine-{file_name(self.pool)}" if self.pool else "engine"

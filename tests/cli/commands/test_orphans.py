@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.entity_operations import EntityPath
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.main import run
+from ds_dagster.cli.shell.session import Session
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import Settings, load_settings
@@ -96,3 +100,36 @@ def test_apply_names_them_and_stops_them_when_asked(renamed: Settings, capsys: p
 
 def test_a_part_of_the_project_is_not_pruned(renamed: Settings) -> None:
     assert run(["apply", "kept", "--prune", "--project", str(renamed.root)]) == 2
+
+
+class Topics:
+    """Operations on topics that nobody connects to."""
+
+    def __init__(self) -> None:
+        self.dropped: list[EntityPath] = []
+
+    def path_of(self, relation: Relation) -> EntityPath:
+        return (relation.entity,)
+
+    def describe(self, _: EntityPath) -> None:
+        return None
+
+    def drop(self, path: EntityPath) -> None:
+        self.dropped.append(path)
+
+
+def test_the_topic_of_a_job_without_a_statement_is_not_dropped(
+    renamed: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs on, whatever has become of the statements of its query and its sources."""
+    topics = Topics()
+    monkeypatch.setattr(Session, "operations", lambda *_: nullcontext(topics))
+    (renamed.root / "sql" / "all.sql").write_text("CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1');")
+    for entity, jobs in (("s", "kept, old_name"), ("old_name", "old_name"), ("s", "kept, old_name")):
+        assert run(["sql", "-c", f"DROP ENTITY {entity};", "--json", "--project", str(renamed.root)]) == 1
+        (problem,) = json.loads(capsys.readouterr().out)["diagnostics"]
+        assert (problem["condition"], jobs in problem["message"]) == ("ENTITY_IN_USE", True)
+    assert topics.dropped == []
+    Control.open(renamed).stop(["old_name"])
+    assert run(["sql", "-c", "DROP ENTITY old_name;", "--project", str(renamed.root)]) in (0, None)
+    assert topics.dropped == [("old_name",)]

@@ -292,6 +292,18 @@ def test_starts_that_lead_nowhere_come_ever_more_slowly(sensor: Sensor) -> None:
     assert sensor.load().starts == 0
 
 
+def test_a_clock_that_is_set_back_keeps_no_engine_from_its_start(sensor: Sensor) -> None:
+    bench = sensor.bench
+    bench.apply()
+    bench.kill_engine()
+    bench.is_engine_broken = True
+    cursor, _ = heal(bench.control, Cursor())
+    bench.clock.wall -= 86_400.0
+    starts = bench.launcher.starts
+    heal(bench.control, cursor)
+    assert bench.launcher.starts == starts + 1, "not in a day"
+
+
 def test_a_start_that_fails_is_said(sensor: Sensor, monkeypatch: pytest.MonkeyPatch) -> None:
     from ds_dagster.errors import error
 

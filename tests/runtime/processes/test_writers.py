@@ -10,16 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from ds_dagster.errors import UserError
+from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import Engine
+from ds_dagster.runtime.host import Host, HostContext
 from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS
 from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.status import ended_with_engine
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import FakeClock, engine_says, project, query
+from tests.runtime.fakes import FakeClock, as_schema_4, engine_says, project, query
+
+
+def _no_host(_: HostContext) -> Host:
+    raise AssertionError("nothing is hosted here")
+
 
 RUNS = StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3)
 
@@ -191,3 +202,21 @@ def test_lag_of_a_job_that_does_not_run_grows_and_is_never_nothing(
     older = clock.now() - failed
     assert older >= 30.0
     assert (status.lag_records, status.lag_seconds and round(status.lag_seconds - older, 6)) == shown
+
+
+def test_no_journal_is_migrated_under_an_engine_on_another_machine(
+    control: Control, engines: Engines, clock: FakeClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its locks are not here to be seen, its beats are."""
+    engines.begin()
+    as_schema_4(control.journal)
+    monkeypatch.setattr(Lease, "_is_elsewhere", lambda *_: True)
+    journal, engine = Journal.open(settings, {}), Engine(settings, clock, _no_host, Redactor())
+    with pytest.raises(UserError, match="ENGINE_LEASE_HELD"):
+        engine._migrate(journal, Lease.new(clock))
+    with pytest.raises(UserError, match="JOURNAL_OLDER"):
+        journal.identity()
+    clock.advance(SILENT_SECONDS + 1.0)
+    engine._migrate(journal, Lease.new(clock))
+    assert journal.identity() == control.journal.identity()
+    journal.close()
