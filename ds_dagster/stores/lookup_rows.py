@@ -51,13 +51,20 @@ def quoted_column(name: str) -> exp.Expression:
     return exp.column(quoted(name))
 
 
+def time_text(value: datetime) -> str:
+    """A time without its zone, of fixed width: a year below 1000 with its zeros, without which a server reads another
+    one."""
+    return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
 def constant(value: Any, type_: Scalar) -> exp.Expr | None:
     """A constant in standard SQL."""
     if isinstance(value, int | Decimal):
         return exp.Literal.number(str(value))
     if isinstance(value, datetime):
-        text = value.strftime("%Y-%m-%d %H:%M:%S.%f") + ("+00:00" if type_.name == "TIMESTAMP_LTZ" else "")
-        return exp.cast(exp.Literal.string(text), exp.DataType.Type[NATIVE[type_.name]])
+        zone = "+00:00" if type_.name == "TIMESTAMP_LTZ" else ""
+        text = exp.Literal.string(f"{time_text(value)}{zone}")
+        return exp.cast(text, exp.DataType.Type[NATIVE[type_.name]])
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     return exp.Literal.string(value)
