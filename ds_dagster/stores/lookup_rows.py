@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 AS_TEXT = ("VARCHAR", "DECIMAL")
 """Read as text: a driver may give other things of such a column, and numbers of several forms."""
+
+FLOATS = ("FLOAT", "DOUBLE")
+NAN = "NaN"
+"""A float that a store keeps as text, since its numbers have none."""
 
 NESTED = ("ARRAY", "MAP", "STRUCT")
 """Given as JSON text, whatever a driver makes of them; a MAP as an object or as pairs."""
@@ -161,6 +166,8 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
         return _texts([None if value is None else _json(value) for value in values])
     if name in AS_TEXT:
         return _texts(values)
+    if name in FLOATS and NAN in values:
+        return listed([math.nan if value == NAN else value for value in values])
     if name in TIMES:
         return _times(values, is_zoned=name == "TIMESTAMP_LTZ")
     if name == "TIME":
