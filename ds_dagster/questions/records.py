@@ -115,7 +115,7 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
 
 
 def _of_json_text(text: str, only: Column) -> Any:
-    """See ``spark.records.formats``."""
+    """The value of a JSON string, None for other texts."""
     if not text.lstrip().startswith('"'):
         return None
     try:

@@ -7,7 +7,6 @@ one, where the store says so) deletes its key in a changelog and is skipped in a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -195,18 +194,9 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
         type_ = check_primitive(only.type, source.entity)
         return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
-    plain = text_to_value(text, only.type)
-    if relation.key.format != "primitive":
-        plain = sf.coalesce(_of_json_text(text, only), plain)
+    plain = text_to_value(text, inside[0].type, is_json=relation.key.format != "primitive")
     read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(plain)
     return sf.struct(read.alias(only.name))
-
-
-def _of_json_text(text: SparkColumn, only: Column) -> SparkColumn:
-    """The value of a key that is a JSON string, as Kafka Connect's JSON converter writes it; NULL for other texts."""
-    member = sf.concat(sf.lit(f"{{{json.dumps(only.name)}:"), text, sf.lit("}"))
-    value = _from_json(member, (only,), "key").getField(only.name)
-    return sf.when(sf.startswith(sf.ltrim(text), sf.lit('"')), value)
 
 
 def _read(part: str, column: Column, scan: Scan) -> SparkColumn:

@@ -321,7 +321,7 @@ def _floats(values: Any, _: TableColumn) -> list[Any]:
     is_nan = compute.is_nan(values)
     if not compute.any(is_nan).as_py():
         return numbers
-    return [NAN if found else number for number, found in zip(numbers, is_nan.to_pylist(), strict=True)]
+    return [NAN if missing else number for number, missing in zip(numbers, is_nan.to_pylist(), strict=True)]
 
 
 CONVERSIONS: Mapping[str, Callable[[Any, TableColumn], list[Any]]] = MappingProxyType(
