@@ -7,6 +7,7 @@ the decoder refuses them and names file and row.
 from __future__ import annotations
 
 import base64
+import codecs
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def read_rows(source: Any, path: str, format_: FileFormat) -> Iterator[tuple[int
 
     try:
         yield from READERS[format_.name](source, columns_of_path(path), format_)
-    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as problem:
+    except (pyarrow.ArrowException, UnicodeDecodeError, OverflowError, OSError) as problem:
         if isinstance(problem, OSError) and (problem.errno or "AWS Error" in str(problem)):
             raise  # of the store; what a decompressor or a reader finds has no number
         raise error("FILE_UNREADABLE", file=path, format=format_.name, reason=type(problem).__name__) from None
@@ -72,11 +73,14 @@ def read_rows(source: Any, path: str, format_: FileFormat) -> Iterator[tuple[int
 
 
 def _json(source: Any, outside: Mapping[str, str | None], format_: FileFormat) -> Iterator[tuple[int, Texts]]:
+    import orjson
+
     number = 0
     added = _fragments(outside, format_)
+    inside = orjson.dumps(added)[1:-1]
     for lines in _lines(source):
         filled = [line for line in lines if line.strip()]
-        yield number, [_with_columns(line, added) for line in filled] if added else filled
+        yield number, [_with_columns(line, inside) for line in filled] if added else filled
         number += len(filled)
 
 
@@ -88,15 +92,19 @@ def _lines(source: Any) -> Iterator[Texts]:
     yield [rest]
 
 
-def _with_columns(line: bytes, added: Mapping[str, Any]) -> bytes:
-    """A line with the columns of its folders; what the line says itself goes before."""
-    import orjson
+def _with_columns(line: bytes, inside: bytes) -> bytes:
+    """A line with the columns of its folders in front: of a field that is there twice the last one counts, so what the
+    line says itself goes before. Its own text stays, with all digits of its numbers.
 
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
+    Args:
+        line: of the file.
+        inside: JSON of the columns, without braces.
+    """
+    opened, brace, rest = line.partition(b"{")
+    if not brace or opened.removeprefix(codecs.BOM_UTF8).strip():
         return line
-    return orjson.dumps({**added, **row}) if isinstance(row, dict) else line
+    is_empty = rest.lstrip().startswith(b"}")
+    return b"".join((brace, inside, b"" if is_empty else b",", rest))
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -179,8 +187,11 @@ def _plain(column: pyarrow.Array) -> list[Any]:
     if pyarrow.types.is_floating(kind) or pyarrow.types.is_nested(kind):
         return [_strict(value, kind) for value in column.to_pylist()]
     if pyarrow.types.is_timestamp(kind):  # to microseconds: Python has no finer ones
-        return list(column.cast(pyarrow.timestamp("us", kind.tz), safe=False).to_pylist())
-    return list(column.to_pylist())
+        column = column.cast(pyarrow.timestamp("us", kind.tz), safe=False)
+    try:
+        return list(column.to_pylist())
+    except OverflowError:  # a year that Python does not have
+        return list(column.cast(pyarrow.string()).to_pylist())
 
 
 def _strict(value: Any, kind: pyarrow.DataType) -> Any:

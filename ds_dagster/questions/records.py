@@ -109,8 +109,19 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
         return {columns[0].name: _part(key, columns[0].type)}
     text = key.decode("utf-8")
     if len(columns) == 1 and not text.lstrip().startswith("{"):
-        return {columns[0].name: cast(text, VARCHAR, columns[0].type)}
+        of_json = None if relation.key.format == "primitive" else _of_json_text(text, columns[0])
+        return {columns[0].name: cast(text, VARCHAR, columns[0].type) if of_json is None else of_json}
     return _columns(read_object(key), columns)
+
+
+def _of_json_text(text: str, only: Column) -> Any:
+    """The value of a JSON string, None for other texts."""
+    if not text.lstrip().startswith('"'):
+        return None
+    try:
+        return _columns(read_object(f"{{{json.dumps(only.name)}:{text}}}".encode()), [only])[only.name]
+    except ValueError:
+        return None
 
 
 def _part(part: bytes, type_: DataType) -> Any:

@@ -44,7 +44,7 @@ from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
-from ds_dagster.spark.queries.constraints import constrained
+from ds_dagster.spark.queries.constraints import constrained, repeated
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_place, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
@@ -107,7 +107,7 @@ class PlanCompiler:
         self.logs = logs
         self.ticks = ticks
         self.part = part
-        self.clocked: frozenset[str] = frozenset()
+        self.clocked = self.repeated = frozenset[str]()
         self.edge_millis = 0
         self.intervals: tuple[IntervalJoin, ...] = ()
 
@@ -117,7 +117,7 @@ class PlanCompiler:
         if self.errors is not None:
             root = replace(root, input=computed_below(root.input))
         whole = self.shared.whole if self.shared else root
-        self.clocked = clocked_sources(whole)
+        self.clocked, self.repeated = clocked_sources(whole), repeated(whole)
         self.edge_millis = lateness_edge_millis(whole)
         self.intervals = intervals.ours(whole)
         return self.visit(root, wants).frame
@@ -133,18 +133,17 @@ class PlanCompiler:
         is_clocked = node.source_name in self.clocked
         checked = node.checked
         source = self.read(checked)
-        columns = decode if source.rows is None else typed_rows
         beside = frozenset({names.PARTITION} if is_clocked else ()) | ({names.RECORD} if node.constraints else NOTHING)
         beside |= {names.PAYLOAD} if node.quarantine else NOTHING
-        frame = columns(source, checked, wants | beside)
-        frame = constrained(frame, node, node.source_name, self.logs)
+        frame = (decode if source.rows is None else typed_rows)(source, checked, wants | beside)
+        is_repeated = node.source_name in self.repeated
+        frame = constrained(frame, node, node.source_name, self.logs, is_repeated=is_repeated)
         if is_clocked:
             timestamp = operators(self.spark).seen(
                 self.job, node.source_name, sf.col(names.EVENT_TIME), sf.col(names.PARTITION)
             )
             frame = frame.withColumn(names.EVENT_TIME, timestamp)
-        not_wanted = (beside - wants) | (checked.names - node.names)
-        return Flow(_without(frame, not_wanted))
+        return Flow(_without(frame, (beside - wants) | (checked.names - node.names)))
 
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 AS_TEXT = ("VARCHAR", "DECIMAL")
 """Read as text: a driver may give other things of such a column, and numbers of several forms."""
+
+FLOATS = ("FLOAT", "DOUBLE")
+NAN = "NaN"
+"""A float that a store keeps as text, since its numbers have none."""
 
 NESTED = ("ARRAY", "MAP", "STRUCT")
 """Given as JSON text, whatever a driver makes of them; a MAP as an object or as pairs."""
@@ -51,13 +56,20 @@ def quoted_column(name: str) -> exp.Expression:
     return exp.column(quoted(name))
 
 
+def time_text(value: datetime) -> str:
+    """A time without its zone, of fixed width: a year below 1000 with its zeros, without which a server reads another
+    one."""
+    return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
 def constant(value: Any, type_: Scalar) -> exp.Expr | None:
     """A constant in standard SQL."""
     if isinstance(value, int | Decimal):
         return exp.Literal.number(str(value))
     if isinstance(value, datetime):
-        text = value.strftime("%Y-%m-%d %H:%M:%S.%f") + ("+00:00" if type_.name == "TIMESTAMP_LTZ" else "")
-        return exp.cast(exp.Literal.string(text), exp.DataType.Type[NATIVE[type_.name]])
+        zone = "+00:00" if type_.name == "TIMESTAMP_LTZ" else ""
+        text = exp.Literal.string(f"{time_text(value)}{zone}")
+        return exp.cast(text, exp.DataType.Type[NATIVE[type_.name]])
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     return exp.Literal.string(value)
@@ -154,6 +166,8 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
         return _texts([None if value is None else _json(value) for value in values])
     if name in AS_TEXT:
         return _texts(values)
+    if name in FLOATS and NAN in values:
+        return listed([math.nan if value == NAN else value for value in values])
     if name in TIMES:
         return _times(values, is_zoned=name == "TIMESTAMP_LTZ")
     if name == "TIME":

@@ -98,7 +98,7 @@ def test_what_cannot_be_decoded_is_told(loaded: LoadedProject, value: object, pr
     assert decode(relation(loaded, "clicks"), record(value)).problem == problem
 
 
-@pytest.mark.parametrize("key", [{"userid": "u1"}, b"u1"])
+@pytest.mark.parametrize("key", [{"userid": "u1"}, b"u1", b'"u1"'])
 def test_a_delete_gives_its_key(loaded: LoadedProject, key: object) -> None:
     found = decode(relation(loaded, "users"), record(None, key))
     assert (found.deleted, dict(found.values), found.problem) == (True, {"userid": "u1"}, "")

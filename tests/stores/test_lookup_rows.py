@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ds_dagster.stores.lookup_rows import as_batches, listed
+from ds_dagster.datatypes import Scalar
+from ds_dagster.stores.lookup_rows import as_batches, constant, listed
 
 LISTS: tuple[list[Any], ...] = (
     [],
@@ -55,3 +56,10 @@ def test_columns_of_every_type() -> None:
         dict.fromkeys(["i", "t", "b", "at", "n"]),
         {"i": 2, "t": "7", "b": False, "at": None, "n": "[2]"},
     ]
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP", "TIMESTAMP_LTZ"])
+def test_a_server_reads_the_year_that_was_written(type_: str) -> None:
+    """``1-01-01`` is 2001-01-01 for Postgres."""
+    printed = constant(datetime(1, 1, 1, tzinfo=timezone.utc), Scalar(type_))
+    assert printed is not None and "'0001-01-01 00:00:00.000000" in printed.sql(dialect="postgres")

@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar, StructType, is_primitive
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.records.columns import AS_JSON
 from ds_dagster.spark.records.typemap import spark_sql
 
 
@@ -31,17 +32,10 @@ def one_zero(column: Column, type_: DataType) -> Column:
     return sf.when(column == zero, zero).when(sf.isnan(column), nan).otherwise(column)
 
 
-_AS_JSON = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-
-
 def flat_key(column: Column, type_: DataType) -> Column:
     """A key that no row is made of again, as a single value: Spark's timers take no key with an ARRAY inside."""
     spelled = one_zero(column, type_)
-    return spelled if is_primitive(type_) else sf.when(column.isNotNull(), sf.to_json(sf.array(spelled), _AS_JSON))
+    return spelled if is_primitive(type_) else sf.when(column.isNotNull(), sf.to_json(sf.array(spelled), dict(AS_JSON)))
 
 
 def _has_floats(type_: DataType) -> bool:

@@ -156,7 +156,7 @@ def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
     bad = np.zeros(len(texts), bool)
     missing = np.zeros(len(texts), bool)
     for at, text in enumerate(texts.to_pylist()):
-        parts = None if text is None else parse_array(text)
+        parts = None if text is None else _elements_at(text, is_deeper=isinstance(type_.element, ArrayType))
         missing[at] = parts is None
         bad[at] = text is not None and parts is None
         elements += parts or []
@@ -171,6 +171,13 @@ def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
     return TypedColumn(array, bad if bad.any() else None)
 
 
+def _elements_at(text: str, *, is_deeper: bool) -> list[str | None] | None:
+    """The elements of an array, None where they are arrays and should not be, or the other way round."""
+    parts = parse_array(text)
+    fits = parts is not None and all(part is None or isinstance(part, InnerArray) == is_deeper for part in parts)
+    return parts if fits else None
+
+
 def _elements(parts: list[str | None], type_: DataType) -> TypedColumn:
     texts = pa.array(parts, pa.string())
     if isinstance(type_, Scalar) and type_.name == "VARBINARY":
@@ -178,8 +185,14 @@ def _elements(parts: list[str | None], type_: DataType) -> TypedColumn:
     return typed(texts, 0, type_)
 
 
+class InnerArray(str):
+    """The text of an array inside another one; a text that only looks like one is a plain ``str``."""
+
+    __slots__ = ()
+
+
 def parse_array(text: str) -> list[str | None] | None:
-    """The elements of an array's text, inner arrays as texts of their own; None for no array.
+    """The elements of an array's text, inner arrays as :class:`InnerArray`; None for no array.
 
     Source of the rule: PostgreSQL documentation, "Array Input and Output Syntax".
     """
@@ -217,7 +230,7 @@ def _nested(text: str, at: int) -> tuple[str | None, int]:
         depth += {"{": 1, "}": -1}.get(text[at], 0)
         at += 1
         if depth == 0:
-            return text[begun:at], at
+            return InnerArray(text[begun:at]), at
 
 
 def _plain(text: str, at: int) -> tuple[str | None, int]:

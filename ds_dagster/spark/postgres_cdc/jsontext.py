@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ds_dagster.spark.postgres_cdc.columns import BPCHAR, BYTEA, parse_array
+from ds_dagster.spark.postgres_cdc.columns import BPCHAR, BYTEA, InnerArray, parse_array
 from ds_dagster.spark.postgres_cdc.pgoutput import SourceTable
 from ds_dagster.spark.postgres_cdc.tuples import Tuples
 
@@ -66,18 +66,19 @@ def _base64(text: str) -> str:
 
 
 def _array(make: Callable[[str], object]) -> Callable[[pa.Array], pa.Array]:
+    def value(part: str | None) -> object:
+        return None if part is None else values(part) if isinstance(part, InnerArray) else make(part)
+
     def values(text: str) -> object:
         parts = parse_array(text)
-        return text if parts is None else [None if p is None else values(p) if p[:1] == "{" else make(p) for p in parts]
+        return text if parts is None else [value(part) for part in parts]
 
     return lambda texts: _each(texts, lambda text: orjson.dumps(values(text)).decode())
 
 
 def _number(text: str) -> object:
-    try:
-        return int(text) if text.lstrip("-").isdecimal() else float(text)
-    except ValueError:
-        return text
+    """All its digits; what is not a number of JSON is a string."""
+    return text if text[-1:].isalpha() else orjson.Fragment(text)
 
 
 _LITERALS: Mapping[int, Callable[[pa.Array], pa.Array]] = MappingProxyType(

@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.constraint import Constraint
+from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.expressions import compile_expression
@@ -23,7 +24,29 @@ _LEFT_OUT = "__left_out"
 _ACTIONS = ("fail", "quarantine", "drop")
 
 
-def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs | None) -> DataFrame:
+def repeated(root: Node) -> frozenset[str]:
+    """Sources whose rows another source of the plan reads and checks too, from the same position on, as in a join of a
+    relation with itself: of these the first one counts violations and puts rows aside."""
+    counting: dict[str, Scan] = {}
+    named: set[str] = set()
+    for scan in root.walk():
+        if not isinstance(scan, Scan) or not scan.constraints or scan.source_name in {*counting, *named}:
+            continue
+        if any(_way(scan) == _way(other) for other in counting.values()):
+            named.add(scan.source_name)
+        else:
+            counting[scan.source_name] = scan
+    return frozenset(named)
+
+
+def _way(scan: Scan) -> tuple[object, ...]:
+    """What is read, and how."""
+    return scan.relation.name, scan.start, scan.bad_records, scan.data_loss, scan.slot
+
+
+def constrained(
+    frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs | None, *, is_repeated: bool = False
+) -> DataFrame:
     """The rows that stay, their violations counted.
 
     Every constraint is computed for every row, once. FAIL comes before QUARANTINE, and that before DROP, for a row that
@@ -35,6 +58,7 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
         node: has the constraints, over the frame's fields, and the relation whose rows these are.
         query: name of the query or the source, unique in its job.
         logs: of the job, None where it keeps none: rows that would be put aside are left out.
+        is_repeated: rows are neither counted nor put aside here, see :func:`repeated`.
 
     Raises (in the batch):
         CONSTRAINT_VIOLATED, CONSTRAINT_VIOLATED_BY_GROUP: for a row against a constraint with FAIL.
@@ -46,14 +70,15 @@ def constrained(frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs |
     violated = {c.name: is_row & ~compile_expression(frame, c.condition) for c in constraints}
     fields = [sf.coalesce(condition, sf.lit(False)).alias(name) for name, condition in violated.items()]
     place = _place(frame)
-    rows = _counted(frame.withColumn(_VIOLATED, sf.struct(*fields)), node, place, violations_metric(query))
+    judged = frame.withColumn(_VIOLATED, sf.struct(*fields))
+    rows = judged if is_repeated else _counted(judged, node, place, violations_metric(query))
     by_action = {action: [c for c in constraints if c.on_violation == action] for action in _ACTIONS}
     for constraint in by_action["fail"]:
         fails = _failure(constraint, relation, place)
         rows = rows.where(opaque_condition(required(~_violates(constraint), fails)))
     leave_out = _without_rows if node.is_final else _with_deletes
     if by_action["quarantine"]:
-        rows = leave_out(rows, _stays(frame, node, by_action["quarantine"], logs))
+        rows = leave_out(rows, _stays(frame, node, by_action["quarantine"], None if is_repeated else logs))
     for constraint in by_action["drop"]:
         rows = leave_out(rows, ~_violates(constraint))
     return rows.drop(_VIOLATED)

@@ -20,7 +20,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records import columns as names
-from ds_dagster.spark.records.columns import field
+from ds_dagster.spark.records.columns import AS_JSON, field
 from ds_dagster.spark.records.json_output import json_row
 
 LogCapture = Callable[[str, list[bytes], int], None]
@@ -132,7 +132,7 @@ PLACE = ("store", "entity", "partition", "offset", "record_time", "key")
 def row_text(columns: Mapping[str, str]) -> Column:
     """A row as a JSON object: the name it has there → field."""
     row = sf.struct(*[field(name).alias(column) for column, name in columns.items()])
-    return sf.to_json(row, {"ignoreNullFields": "false"})
+    return sf.to_json(row, dict(AS_JSON))
 
 
 def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:

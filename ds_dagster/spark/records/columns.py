@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -29,6 +30,15 @@ PAYLOAD: Final = "__payload"
 """BINARY: value of the record that a row was read from, as it came."""
 
 TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD, PAYLOAD})
+
+AS_JSON: Final = MappingProxyType(
+    {
+        "ignoreNullFields": "false",
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    }
+)
+"""Options of Spark's ``to_json`` with which nothing of a value is lost: it leaves out microseconds by itself."""
 
 
 def field(name: str) -> Column:

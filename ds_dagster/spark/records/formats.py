@@ -194,7 +194,8 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
         type_ = check_primitive(only.type, source.entity)
         return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
-    read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(text_to_value(text, inside[0].type))
+    plain = text_to_value(text, inside[0].type, is_json=relation.key.format != "primitive")
+    read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(plain)
     return sf.struct(read.alias(only.name))
 
 

@@ -8,11 +8,13 @@ from types import MappingProxyType
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
 
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.errors import error
+from ds_dagster.spark.functions.java_values import json_columns
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.records.typemap import spark_sql
+from ds_dagster.spark.records.typemap import spark_sql, to_spark
 
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
 """Whole numbers → bytes."""
@@ -64,6 +66,21 @@ def encode_primitive(session: SparkSession, value: Column, type_: Scalar) -> Col
     return sf.unhex(sf.right(digits, sf.lit(2 * WIDTHS[type_.name])))
 
 
-def text_to_value(text: Column, type_: Scalar) -> Column:
-    """Raw text of a key to a value; NULL where it is none of that type."""
-    return text if type_.name in TEXTS else text.try_cast(spark_sql(type_))
+def text_to_value(text: Column, type_: Scalar, *, is_json: bool) -> Column:
+    """Raw text of a key to a value; NULL where it is none of that type.
+
+    Args:
+        text: of the key, which is not an object.
+        type_: of the value.
+        is_json: it may be a JSON string, as Kafka Connect's JSON converter writes a key of one field.
+    """
+    value = text if type_.name in TEXTS else text.try_cast(spark_sql(type_))
+    return sf.coalesce(_of_json_string(text, type_), value) if is_json else value
+
+
+def _of_json_string(text: Column, type_: Scalar) -> Column:
+    """NULL for other texts."""
+    member = sf.concat(sf.lit('{"v":'), text, sf.lit("}"))
+    field = spark_types.StructField("v", to_spark(type_))
+    read = json_columns(member, spark_types.StructType([field]), [str(type_)], reason="reason", kind="key")
+    return sf.when(sf.startswith(sf.ltrim(text), sf.lit('"')), read.getField("v"))

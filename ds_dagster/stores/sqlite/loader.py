@@ -17,6 +17,7 @@ from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.lookup_rows import NAN
 from ds_dagster.stores.sqlite.statements import SqliteStatements
 from ds_dagster.stores.sqlite.views import FOLDER
 from ds_dagster.stores.table_sink import (
@@ -312,6 +313,17 @@ def _decimal(values: Any, column: TableColumn) -> list[Any]:
     return list(values.cast(pyarrow.float64() if column.native_type != "TEXT" else pyarrow.string()).to_pylist())
 
 
+def _floats(values: Any, _: TableColumn) -> list[Any]:
+    """NaN as text, which is after all numbers and a key like any other: SQLite would store NULL."""
+    import pyarrow.compute as compute
+
+    numbers = list(values.to_pylist())
+    is_nan = compute.is_nan(values)
+    if not compute.any(is_nan).as_py():
+        return numbers
+    return [NAN if missing else number for number, missing in zip(numbers, is_nan.to_pylist(), strict=True)]
+
+
 CONVERSIONS: Mapping[str, Callable[[Any, TableColumn], list[Any]]] = MappingProxyType(
     {
         "BOOLEAN": _boolean,
@@ -320,6 +332,8 @@ CONVERSIONS: Mapping[str, Callable[[Any, TableColumn], list[Any]]] = MappingProx
         "TIMESTAMP": _timestamp,
         "TIMESTAMP_LTZ": _timestamp,
         "DECIMAL": _decimal,
+        "FLOAT": _floats,
+        "DOUBLE": _floats,
     }
 )
 

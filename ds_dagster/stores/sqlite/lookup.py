@@ -16,7 +16,7 @@ from ds_dagster.catalog.reading.tables import VIEW
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
-from ds_dagster.stores.lookup_rows import constant, counting, parts_as_batches, quoted_column, selection
+from ds_dagster.stores.lookup_rows import constant, counting, parts_as_batches, quoted_column, selection, time_text
 from ds_dagster.stores.sqlite.loader import view_error
 from ds_dagster.stores.sqlite.reader import open_files, shown_table
 from ds_dagster.stores.sqlite.views import FOLDER
@@ -82,5 +82,5 @@ def _literal(value: Any, type_: Scalar) -> exp.Expr | None:
     if type_.name == "DECIMAL":
         return None
     if isinstance(value, datetime):
-        return exp.Literal.string(f"{value:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0"))
+        return exp.Literal.string(time_text(value))
     return exp.Literal.string(value.isoformat()) if isinstance(value, date) else constant(value, type_)

@@ -17,9 +17,11 @@ from ds_dagster.catalog.reading.slots import default_slot, slot_prefix, snapshot
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARBINARY, VARCHAR, ArrayType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc.columns import parse_array, typed
+from ds_dagster.spark.postgres_cdc.jsontext import json_rows
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
-from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
+from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader, SourceColumn, SourceTable
 from ds_dagster.spark.postgres_cdc.position import LogPosition, lsn_number, lsn_text
+from ds_dagster.spark.postgres_cdc.tuples import Tuples
 
 UNCHANGED = object()
 Value = Any
@@ -198,6 +200,36 @@ def test_arrays_are_read_as_they_are_written(parts) -> None:
         return "NULL" if part is None else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
     assert parse_array("{" + ",".join(map(written, parts)) + "}") == parts
+
+
+@pytest.mark.parametrize(
+    ("texts", "element", "expected"),
+    [
+        (['{"{a}",b}', "{{1,2},{3,4}}"], VARCHAR, [["{a}", "b"], None]),
+        (['{"{a}"}', "{{a},{b}}", '{{"{c}"}}'], ArrayType(VARCHAR), [None, [["a"], ["b"]], [["{c}"]]]),
+    ],
+)
+def test_a_text_in_braces_is_not_an_inner_array(texts, element, expected) -> None:
+    found = typed(pa.array(texts), 1009, ArrayType(element))
+    assert found.values.to_pylist() == expected
+    assert found.bad is not None and found.bad.tolist() == [value is None for value in expected]
+
+
+@pytest.mark.parametrize(
+    ("oid", "text", "expected"),
+    [
+        (199, '{"{\\"a\\": [1]}",NULL}', '["{\\"a\\": [1]}",null]'),
+        (1009, '{"{a,b}",c}', '["{a,b}","c"]'),
+        (1231, "{12345678901234567890.12,1.10}", "[12345678901234567890.12,1.10]"),
+        (1231, "{123456789012345678901234567890}", "[123456789012345678901234567890]"),
+        (1022, "{1e+20,NaN,-Infinity}", '[1e+20,"NaN","-Infinity"]'),
+        (1007, "{{1,2},{-3,NULL}}", "[[1,2],[-3,null]]"),
+    ],
+)
+def test_arrays_in_a_row_of_json_keep_their_elements(oid, text, expected) -> None:
+    table = SourceTable(1, "s", "t", (SourceColumn("x", oid),))
+    rows = Tuples(np.ones(1, bool), (pa.array([text]),), (None,))
+    assert json_rows(table, rows).to_pylist() == [f'{{"x":{expected}}}']
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import NewRecord
@@ -347,10 +348,41 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_without_any_column_asked_for() -> None:
-    from pyarrow import parquet
-
     out = io.BytesIO()
     parquet.write_table(pyarrow.table({"other": [1, 2]}), out)
     source = pyarrow.BufferReader(out.getvalue())
     ((_, texts),) = read_rows(source, "id=5/x.parquet", FileFormat("parquet", {"id": "whole"}))
     assert texts == [b'{"id":5}', b'{"id":5}']
+
+
+def test_columns_of_folders_leave_the_digits_of_a_line_as_they_are() -> None:
+    lines = ['\ufeff{"d": 12345678901234567890.10}', '{"d": 1.10, "r": null}', "{ }", '{"d"', "[1]"]
+    source = pyarrow.BufferReader("\n".join(lines).encode())
+    parts = read_rows(source, "r=EU/x.jsonl", FileFormat("json", {"d": "number", "r": "text"}))
+    assert [text.decode() for _, texts in parts for text in texts] == [
+        '{"r":"EU","d": 12345678901234567890.10}',
+        '{"r":"EU","d": 1.10, "r": null}',
+        '{"r":"EU" }',
+        '{"r":"EU","d"',
+        "[1]",
+    ]
+
+
+@pytest.mark.parametrize("kind", [pyarrow.date32(), pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")])
+def test_a_time_beyond_the_years_of_python_is_a_value_of_its_row(kind: Any) -> None:
+    days = 10**7 if kind == pyarrow.date32() else 10**7 * 86_400 * 10**6
+    ((_, texts),) = read_rows(_parquet_of(pyarrow.array([days, 0], kind)), "x", FileFormat("parquet", {"t": "text"}))
+    assert [json.loads(text)["t"][:6] for text in texts] == ["29349-", "1970-0"]
+
+
+def test_a_time_beyond_the_years_of_python_inside_of_an_array_is_named() -> None:
+    source = _parquet_of(pyarrow.array([[10**7]], pyarrow.list_(pyarrow.date32())))
+    with pytest.raises(DsError) as caught:
+        list(read_rows(source, "x", FileFormat("parquet", {"t": "nested"})))
+    assert caught.value.condition == "FILE_UNREADABLE"
+
+
+def _parquet_of(column: pyarrow.Array) -> pyarrow.BufferReader:
+    out = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table({"t": column}), out)
+    return pyarrow.BufferReader(out.getvalue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
-from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, ArrayType, DataType, decimal
+from ds_dagster.catalog.reading.tables import VIEW
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, VARCHAR, ArrayType, DataType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.sqlite.loader import SqliteLoader
+from ds_dagster.stores.sqlite.lookup import read_table
 from ds_dagster.stores.sqlite.reader import SqliteAdmin, open_views, view_columns
-from ds_dagster.stores.sqlite.views import SqliteViews, file_name, view_path
+from ds_dagster.stores.sqlite.views import FOLDER, SqliteViews, file_name, view_path
 from tests.driven import Driven
 
 NAME = QualifiedName("db", "public", "visits")
@@ -104,6 +107,30 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
         "./a", 1, 1, '["x"]', 1.25, "12345678901234567890.000001"
     )  # fmt: skip
     reader.close()
+
+
+def test_nan_is_a_value_and_a_key(tmp_path: Path) -> None:
+    """SQLite itself makes NULL of it, and of NULL keys as many rows as it is given."""
+    target = TableTarget((file_name(NAME), NAME.name), (column("d", DOUBLE), column("n", DOUBLE)), ("d",), "upsert")
+    made = Driven(SqliteLoader(view_path(tmp_path, NAME), target, SinkIdentity("j", 1)))
+    made.prepare()
+
+    def load(epoch: int, keys: list[float | None], numbers: list[float | None], *, deleted: bool = False) -> None:
+        columns = {"d": pyarrow.array(keys, pyarrow.float64()), "n": pyarrow.array(numbers, pyarrow.float64())}
+        made.load(pyarrow.table({**columns, "__deleted": [deleted] * len(keys)}), epoch)
+
+    def shown() -> str:
+        options = {FOLDER: str(tmp_path), VIEW: str(NAME)}
+        batches = read_table(options, (file_name(NAME), NAME.name), (("d", "DOUBLE"), ("n", "DOUBLE")))
+        return str(pyarrow.Table.from_batches(batches).sort_by("n").to_pylist())
+
+    load(0, [math.nan, None, 1.5], [math.nan, 5.0, math.inf])
+    load(1, [math.nan], [7.0])
+    assert shown() == "[{'d': None, 'n': 5.0}, {'d': nan, 'n': 7.0}, {'d': 1.5, 'n': inf}]"
+    load(2, [None, 1.5], [math.nan, 2.0])
+    load(3, [math.nan], [None], deleted=True)
+    made.close()
+    assert shown() == "[{'d': 1.5, 'n': 2.0}, {'d': None, 'n': nan}]"
 
 
 def test_another_shape(tmp_path: Path) -> None:

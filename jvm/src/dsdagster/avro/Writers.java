@@ -4,8 +4,11 @@ import dsdagster.registry.Unreadable;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.RoundingMode;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
+import java.util.UUID;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
@@ -19,6 +22,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimeType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -97,7 +101,7 @@ final class Writers {
       case BYTES:
         return (value, out) -> out.writeBytes((byte[]) value);
       case FIXED:
-        return fixed(schema);
+        return type instanceof StringType ? uuid() : fixed(schema);
       default:
         return null;
     }
@@ -136,6 +140,24 @@ final class Writers {
         throw new Unreadable("has not the " + size + " bytes of " + schema.getName());
       }
       out.writeFixed(bytes);
+    };
+  }
+
+  /** A UUID's text as its sixteen bytes: all 36 characters, since Java's reader fills up shorter parts. */
+  private static ValueWriter uuid() {
+    return (value, out) -> {
+      String text = value.toString().toLowerCase(Locale.ROOT);
+      UUID read;
+      try {
+        read = UUID.fromString(text);
+      } catch (IllegalArgumentException other) {
+        throw new Unreadable("is not a UUID");
+      }
+      if (!read.toString().equals(text)) {
+        throw new Unreadable("is not a UUID");
+      }
+      long low = read.getLeastSignificantBits();
+      out.writeFixed(ByteBuffer.allocate(16).putLong(read.getMostSignificantBits()).putLong(low).array());
     };
   }
 

@@ -3,6 +3,7 @@ package dsdagster.protobuf;
 import com.google.protobuf.CodedOutputStream;
 import com.google.protobuf.Descriptors.Descriptor;
 import com.google.protobuf.Descriptors.FieldDescriptor;
+import com.google.protobuf.Descriptors.OneofDescriptor;
 import dsdagster.registry.Unreadable;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -18,19 +19,25 @@ import org.apache.spark.sql.types.StructType;
  * Writes a struct as a message: each column as the field of its name.
  *
  * <p>NULL is a field that is not there; a list or map that is NULL is an empty one, and fields that cannot be missing
- * refuse it.
+ * refuse it. Of the members of a oneof one has a value.
  */
 final class MessageWriter {
+  private static final int NONE = -1;
   private final String[] names;
   private final DataType[] types;
   private final FieldWriter[] writers;
   private final boolean[] needed;
+  /** By column, the number of its oneof; negative for fields of none. */
+  private final int[] oneofs;
+  private final String[] oneofNames;
 
   MessageWriter(Descriptor message, StructType type) {
     names = type.fieldNames();
     types = new DataType[names.length];
     writers = new FieldWriter[names.length];
     needed = new boolean[names.length];
+    oneofs = new int[names.length];
+    oneofNames = message.getRealOneofs().stream().map(OneofDescriptor::getName).toArray(String[]::new);
     for (int column = 0; column < names.length; column++) {
       FieldDescriptor field = message.findFieldByName(names[column]);
       if (field == null) {
@@ -38,14 +45,19 @@ final class MessageWriter {
       }
       types[column] = type.fields()[column].dataType();
       needed[column] = !field.isRepeated() && !field.hasPresence() || field.isRequired();
+      oneofs[column] = field.getRealContainingOneof() == null ? NONE : field.getRealContainingOneof().getIndex();
       writers[column] = of(field, types[column]);
     }
   }
 
   void write(InternalRow row, CodedOutputStream out) throws IOException {
+    int[] members = oneofNames.length == 0 ? null : new int[oneofNames.length]; // by oneof, its column, counted from 1
     for (int column = 0; column < names.length; column++) {
       try {
         if (!row.isNullAt(column)) {
+          if (oneofs[column] != NONE) {
+            checkAlone(members, column);
+          }
           writers[column].write(row.get(column, types[column]), out);
         } else if (needed[column]) {
           throw new Unreadable("is NULL");
@@ -54,6 +66,15 @@ final class MessageWriter {
         throw problem.inside(names[column]);
       }
     }
+  }
+
+  /** Readers keep the last member of a oneof alone. */
+  private void checkAlone(int[] members, int column) {
+    int oneof = oneofs[column];
+    if (members[oneof] != 0) {
+      throw new Unreadable("has a value beside " + names[members[oneof] - 1] + ", of the same oneof " + oneofNames[oneof]);
+    }
+    members[oneof] = column + 1;
   }
 
   private static FieldWriter of(FieldDescriptor field, DataType type) {

@@ -114,6 +114,20 @@ def test_fields_of_the_base_are_kept_where_they_fit(bench: AvroBench) -> None:
     assert "t: is none of the symbols" in str(fault)
 
 
+def test_a_text_is_written_as_the_uuid_of_the_base(bench: AvroBench) -> None:
+    uuid = {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}
+    bench.registry.register("d-value", record(field("t", ["null", uuid], default=None), name="Row"))
+    bench.compile(TYPES + SINK.format("t"))
+    query = bench.start("d")
+    bench.send("s", {**ROW, "t": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}, {**ROW, "t": None})
+    bench.settle(query)
+    assert [made["value"][5:].hex() for made in bench.records] == ["02a0eebc999c0b4ef8bb6d6bb9bd380a11", "00"]
+    bench.send("s", {**ROW, "t": "s3cret"})
+    fault = bench.fault(query)
+    assert fault.condition == "AVRO_VALUE_UNWRITABLE"
+    assert "t: is not a UUID" in str(fault) and "s3cret" not in str(fault)
+
+
 def test_an_incompatible_change_is_refused_with_the_difference(bench: AvroBench) -> None:
     bench.compile(TYPES + SINK.format("i4, t"))
     bench.prepare("d")

@@ -150,6 +150,22 @@ def test_what_a_registry_refuses_and_rows_that_do_not_fit(bench: AvroBench) -> N
         bench.prepare("f")
 
 
+def test_a_row_with_two_members_of_a_oneof_is_refused(bench: AvroBench) -> None:
+    """A reader keeps the last one alone."""
+    base = proto_file("base.proto", {"Row": ["oneof x: string t = 1", "oneof x: int64 i8 = 2", "int32 i4 = 3"]})
+    bench.registry.register("d-value", text_of(base), schemaType="PROTOBUF")
+    bench.compile(TYPES + SINK.format("t, i8, i4"))
+    query = bench.start("d")
+    bench.send("s", {"i4": 1, "t": "a"}, {"i4": 2, "i8": 5}, {"i4": 3})
+    bench.settle(query)
+    file = written(bench, bench.registry.subjects["d-value"][-1])
+    assert read_back(bench, file) == [{"t": "a", "i4": 1}, {"i8": "5", "i4": 2}, {"i4": 3}]
+    bench.send("s", {"i4": 4, "t": "s3cret", "i8": 6})
+    fault = bench.fault(query)
+    assert fault.condition == "PROTOBUF_VALUE_UNWRITABLE"
+    assert "i8: has a value beside t, of the same oneof x" in str(fault) and "s3cret" not in str(fault)
+
+
 CLICK = proto_file(
     "click.proto", {"Click": ["int64 event_time = 1", "string url = 2", "optional string userid = 3"]}
 )  # fmt: skip
