@@ -337,13 +337,15 @@ class TestCompilers:
         assert "NoSuchType" in caught.value.detail
         assert not (tmp_path / "x.jar").exists()
 
-    def test_both_compilers_build_the_operators(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
-    ) -> None:
-        use_compiler(monkeypatch, compiler)
-        jars.build_operator_jar(jars.operator_sources(), tmp_path / "x.jar")
-        with zipfile.ZipFile(tmp_path / "x.jar") as archive:
-            assert any(name.endswith(".class") for name in archive.namelist())
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("shared_cache")
+def test_the_other_compiler_builds_the_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The set-up has built them with javac where there is one."""
+    use_compiler(monkeypatch, "ecj")
+    jars.build_operator_jar(jars.operator_sources(), tmp_path / "x.jar")
+    with zipfile.ZipFile(tmp_path / "x.jar") as archive:
+        assert any(name.endswith(".class") for name in archive.namelist())
 
 
 @pytest.mark.servers
