@@ -132,13 +132,14 @@ def apply_command(
     A query that runs with another definition is left alone, unless `--allow` names what its change needs (`ds plan`
     says it).
     """
+    prune = prune or "prune" in allow
     if prune and select:
-        raise click.UsageError("--prune looks at the whole project: leave the names out")
+        raise click.UsageError("--prune and --allow prune look at the whole project: leave the names out")
     loaded, control = opened(project, as_json)
     if loaded.errors:
         raise ProjectError(loaded.errors)
     orphans = [] if select else [status.name for status in control.orphans(loaded)]
-    if prune or "prune" in allow:
+    if prune:
         if orphans and not as_json:
             note(f"stopping what no statement of the project makes: {', '.join(orphans)}")
         control.stop(orphans, requested_by=REQUESTED_BY)

@@ -100,6 +100,7 @@ def test_apply_names_them_and_stops_them_when_asked(renamed: Settings, capsys: p
 
 def test_a_part_of_the_project_is_not_pruned(renamed: Settings) -> None:
     assert run(["apply", "kept", "--prune", "--project", str(renamed.root)]) == 2
+    assert run(["apply", "kept", "--allow", "prune", "--project", str(renamed.root)]) == 2
 
 
 class Topics:
