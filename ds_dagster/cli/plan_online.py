@@ -32,8 +32,8 @@ from ds_dagster.stores.schema_registry import SchemaRegistry
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")
-"""Verdicts after which sources are read again. A new query reads them for the first time; of those that queries of the
-project fill it is not known what they will hold."""
+"""Verdicts after which sources are read again. A new query reads those that no query of the project fills: it is not
+known what the others will hold."""
 
 
 @dataclass(slots=True)
@@ -61,10 +61,12 @@ class OnlinePlan:
         unknown: list[str] = []
         reads: list[Reread] = []
         drift: list[str] = []
-        for scan in query.scans if line.change.verdict in (*AGAIN, "new") else ():
-            if line.change.verdict != "new" or not self.project.queries_of(scan.relation.name):
-                what = f"records of {_shown(scan.relation)}"
-                reads += self._looked(scan.relation.store, what, partial(self._rereads, scan), unknown)
+        is_new = line.change.verdict == "new"
+        for scan in query.scans if is_new or line.change.verdict in AGAIN else ():
+            what = f"records of {_shown(scan.relation)}"
+            look = partial(self._first_reads if is_new else self._rereads, scan)
+            if not is_new or not self.project.queries_of(scan.relation.name):
+                reads += self._looked(scan.relation.store, what, look, unknown)
         status = self.running.status(query.name)
         if line.change.verdict != "new" and status is not None:
             for relation in {each.name: each for each in (*query.inputs, *query.sinks)}.values():
@@ -73,9 +75,15 @@ class OnlinePlan:
             for scan in query.scans:
                 drift += self._lost_columns(scan, unknown)
         rate = None if status is None else status.fastest
-        if reads and not rate and line.change.verdict != "new":
+        if reads and not rate and not is_new:
             unknown.append("time: no batch with rows was measured since the query's start")
         return Effort(tuple(reads), seconds_of(reads, rate), tuple(dict.fromkeys(drift)), tuple(dict.fromkeys(unknown)))
+
+    def _first_reads(self, scan: Scan) -> Sequence[Reread]:
+        """As those of a changed query, of an entity that is there: the start makes it, or says that it is missing."""
+        with self._admin(scan.relation.store) as admin:
+            is_there = admin.describe(scan.relation.entity) is not None
+        return self._rereads(scan) if is_there else ()
 
     def _rereads(self, scan: Scan) -> Sequence[Reread]:
         relation, reading = scan.relation, scan.reading

@@ -35,7 +35,7 @@ def print_plan(lines: Sequence[PlannedChange]) -> None:
         click.echo(f"\n{line.change.name}")
         for text in _effects(line):
             click.echo(f"  {text}")
-        for text in line.sql:
+        for text in line.sql if line.change.verdict != "new" else ():
             colour = _COLOUR_OF.get(text[:1]) if has_colours(sys.stdout) else None
             click.echo("    " + click.style(text, fg=colour) if colour else f"    {text}")
 

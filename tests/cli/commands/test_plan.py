@@ -237,6 +237,8 @@ def test_a_new_query_says_what_it_reads_of_sources_that_no_query_fills(
     assert later["effort"]["seconds"] is None and not any(behind["effort"].values())
     shown = "unknown: " if records is None else "reads 6 records of k.s"
     assert shown in ds("plan", "--online", "later").out
+    monkeypatch.setattr(Topic, "describe", lambda self, entity: None)
+    assert not any(lines(ds, "--online")["later"]["effort"].values()), "its start makes the topic"
 
 
 SOURCES = """
