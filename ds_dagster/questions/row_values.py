@@ -10,6 +10,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import DataType, common_type
 from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.questions.expressions import Columns, QuestionBinder
+from ds_dagster.questions.trees import named_item
 from ds_dagster.sql.expressions import balanced
 
 Placed = Callable[[exp.Expression], exp.Expression]
@@ -50,4 +51,4 @@ def _common(tree: exp.Values, binder: QuestionBinder, place: int, types: Sequenc
 
 def _items(row: Sequence[Typed], columns: Columns, placed: Placed) -> list[exp.Expr]:
     pairs = zip(row, columns, strict=True)
-    return [exp.alias_(placed(widened(value, type_)), name, quoted=True) for value, (name, type_) in pairs]
+    return [named_item(placed(widened(value, type_)), name) for value, (name, type_) in pairs]

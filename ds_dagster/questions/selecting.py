@@ -23,7 +23,15 @@ from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
 from ds_dagster.questions.row_values import bound_values
 from ds_dagster.questions.serving import serving_relation
-from ds_dagster.questions.trees import Elements, FieldPlaces, aggregates_in, noted, ungrouped
+from ds_dagster.questions.trees import (
+    Elements,
+    FieldPlaces,
+    aggregates_in,
+    branches,
+    named_item,
+    noted,
+    ungrouped,
+)
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -92,8 +100,8 @@ class BoundSelect:
             columns.append((name, type_))
         as_common = tuple(columns)
         query = type(tree)(
-            this=_with_types(left, first, as_common),
-            expression=_with_types(right, second, as_common),
+            this=_side(_with_types(left, first, as_common), tree, is_right=False),
+            expression=_side(_with_types(right, second, as_common), tree, is_right=True),
             distinct=tree.args.get("distinct"),
         )
         return self._ended(tree, query, as_common, "the columns of the first side")
@@ -135,7 +143,7 @@ class BoundSelect:
         self._check_grouped(group, [*((i.node, i.tree) for i in items), *conditions, *order.values()])
         names = _unique(items) if top else self._each_once(items)
         aliased = zip(items, names, strict=True)
-        query.set("expressions", [exp.alias_(item.tree, name, quoted=True) for item, name in aliased])
+        query.set("expressions", [named_item(item.tree, name) for item, name in aliased])
         self._set_clauses(query, tree, group, conditions, order)
         return query, tuple((name, item.type) for item, name in zip(items, names, strict=True))
 
@@ -337,11 +345,20 @@ def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query
     """A side whose columns have these types."""
     if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
         return tree
-    for select in (tree,) if isinstance(tree, exp.Select) else tree.find_all(exp.Select):
+    for select in branches(tree):
         for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
             typed = widened(Typed(noted(item.unalias(), source), source, True), target)
-            item.replace(exp.alias_(typed, name, quoted=True))
+            item.replace(named_item(typed, name))
     return tree
+
+
+def _side(tree: exp.Query, operation: exp.SetOperation, *, is_right: bool) -> exp.Query:
+    """A side of a set operation, in parentheses where it would be read as another without."""
+    if not isinstance(tree, exp.SetOperation):
+        return tree
+    is_looser = isinstance(operation, exp.Intersect) and not isinstance(tree, exp.Intersect)
+    is_ended = any(tree.args.get(clause) for clause in ("order", "limit", "offset"))
+    return exp.Subquery(this=tree) if is_right or is_looser or is_ended else tree
 
 
 def _position(written: exp.Literal, count: int, span: Span) -> int:
