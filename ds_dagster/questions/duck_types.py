@@ -28,6 +28,7 @@ OF_INNER_NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Name of a type in DuckDB's messages → scalar type."""
 MARK = "^"
+"""In front of a capital, and of itself, in a name that DuckDB gets."""
 CAPITALS = re.compile(r"[A-Z^]")
 MARKED = re.compile(r"\^(.)", re.DOTALL)
 INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
@@ -53,8 +54,8 @@ def duck_type(type_: DataType) -> exp.DataType:
 
 
 def duck_identifier(name: str) -> str:
-    """A name of a table, an alias or a column as DuckDB gets it: it takes names that differ in the case of their letters
-    for one, quoted or not, so a capital carries a mark."""
+    """A name of a table, an alias or a column as DuckDB gets it. DuckDB does not tell names apart by the case of their
+    letters, quoted or not, so a capital carries a mark."""
     return CAPITALS.sub(lambda match: MARK + match[0], name)
 
 
