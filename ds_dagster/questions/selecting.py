@@ -13,7 +13,6 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.binding.scope import Source, Visible, visible
-from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.plan.expressions.field_names import field_name, record_field
 from ds_dagster.plan.joins.unnesting import element_columns
@@ -21,17 +20,16 @@ from ds_dagster.plan.nodes.node import Field
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
-from ds_dagster.questions.row_values import bound_values
 from ds_dagster.questions.serving import serving_relation
 from ds_dagster.questions.trees import (
     Elements,
     FieldPlaces,
     aggregates_in,
-    branches,
     named_item,
     noted,
     ungrouped,
 )
+from ds_dagster.questions.unions import bound_values, side_of
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -100,8 +98,8 @@ class BoundSelect:
             columns.append((name, type_))
         as_common = tuple(columns)
         query = type(tree)(
-            this=_side(_with_types(left, first, as_common), tree, is_right=False),
-            expression=_side(_with_types(right, second, as_common), tree, is_right=True),
+            this=side_of(tree, left, first, as_common, is_right=False),
+            expression=side_of(tree, right, second, as_common, is_right=True),
             distinct=tree.args.get("distinct"),
         )
         return self._ended(tree, query, as_common, "the columns of the first side")
@@ -339,26 +337,6 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
-
-
-def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:
-    """A side whose columns have these types."""
-    if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
-        return tree
-    for select in branches(tree):
-        for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
-            typed = widened(Typed(noted(item.unalias(), source), source, True), target)
-            item.replace(named_item(typed, name))
-    return tree
-
-
-def _side(tree: exp.Query, operation: exp.SetOperation, *, is_right: bool) -> exp.Query:
-    """A side of a set operation, in parentheses where it would be read as another without."""
-    if not isinstance(tree, exp.SetOperation):
-        return tree
-    is_looser = isinstance(operation, exp.Intersect) and not isinstance(tree, exp.Intersect)
-    is_ended = any(tree.args.get(clause) for clause in ("order", "limit", "offset"))
-    return exp.Subquery(this=tree) if is_right or is_looser or is_ended else tree
 
 
 def _position(written: exp.Literal, count: int, span: Span) -> int:

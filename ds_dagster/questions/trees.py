@@ -74,7 +74,7 @@ def named_item(tree: exp.Expression, name: str) -> exp.Alias:
     return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
 
 
-def branches(tree: exp.Expression) -> list[exp.Select]:
+def branches(tree: exp.Expr) -> list[exp.Select]:
     """The SELECTs whose columns are those of the whole."""
     if isinstance(tree, exp.Select):
         return [tree]
