@@ -170,8 +170,9 @@ def _plain(node: exp.Expression) -> exp.Expression:
 
 def _widens(node: exp.Cast) -> bool:
     source, target = type_of(node.this), cast_type(node)
-    is_whole = isinstance(source, Scalar) and source.name in INTEGERS
-    return source is not None and is_whole and target.name in (*INTEGERS, "DECIMAL") and widens(source, target)
+    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
+        return False
+    return source.name in INTEGERS and target.name in (*INTEGERS, "DECIMAL") and widens(source, target)
 
 
 def _fitting(value: Any, type_: Scalar) -> Any:
