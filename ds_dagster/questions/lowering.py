@@ -227,7 +227,7 @@ class Lowering:
 
     def visit_interval(self, node: exp.Expression) -> exp.Expression:
         """``INTERVAL 'n unit'``."""
-        text = f"{node.this.name} {node.args['unit'].name}"
+        text = f"{node.this.name.strip().lstrip('+')} {node.args['unit'].name}"
         return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("INTERVAL"))
 
     def _exact(self, node: exp.Expression, compute: Callable[[Decimal, Decimal], Decimal]) -> exp.Expression | None:
