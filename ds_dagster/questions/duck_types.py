@@ -27,6 +27,10 @@ OF_INNER_NAMES: Mapping[str, str] = MappingProxyType(
     {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INTEGER", "INT64": "BIGINT"}
 )
 """Name of a type in DuckDB's messages → scalar type."""
+MARK = "^"
+"""In front of a capital, and of itself, in a name that DuckDB gets."""
+CAPITALS = re.compile(r"[A-Z^]")
+MARKED = re.compile(r"\^(.)", re.DOTALL)
 INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
 
 
@@ -47,6 +51,17 @@ def duck_name(type_: DataType) -> str:
 def duck_type(type_: DataType) -> exp.DataType:
     """The same as the target of a cast."""
     return exp.DataType.build(duck_name(type_), dialect="duckdb")
+
+
+def duck_identifier(name: str) -> str:
+    """A name of a table, an alias or a column as DuckDB gets it. DuckDB does not tell names apart by the case of their
+    letters, quoted or not, so a capital carries a mark."""
+    return CAPITALS.sub(lambda match: MARK + match[0], name)
+
+
+def name_of_identifier(identifier: str) -> str:
+    """The name that :func:`duck_identifier` was given."""
+    return MARKED.sub(lambda match: match[1], identifier)
 
 
 def quoted(name: str) -> str:

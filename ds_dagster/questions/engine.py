@@ -13,7 +13,14 @@ from ds_dagster.datatypes import FLOATS, VARCHAR, ArrayType, DataType, MapType, 
 from ds_dagster.errors import error
 from ds_dagster.functions.question import named
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.duck_types import INNER_NAMES, OF_INNER_NAMES, duck_name, duck_type
+from ds_dagster.questions.duck_types import (
+    INNER_NAMES,
+    OF_INNER_NAMES,
+    duck_identifier,
+    duck_name,
+    duck_type,
+    name_of_identifier,
+)
 from ds_dagster.questions.lowering import Lowering
 
 if TYPE_CHECKING:
@@ -112,13 +119,14 @@ class QuestionEngine:
 
         try:
             for name, table in tables.items():
-                self._connection.register(name, table)
+                columns = [duck_identifier(column) for column in table.column_names]
+                self._connection.register(duck_identifier(name), table.rename_columns(columns))
             answer: pyarrow.Table = self._connection.sql(statement).to_arrow_table()
         except duckdb.InterruptException:
             raise KeyboardInterrupt from None
         except duckdb.Error as problem:
             raise error("QUESTION_FAILED", reason=_reason(problem)) from None
-        return answer
+        return answer.rename_columns([name_of_identifier(column) for column in answer.column_names])
 
 
 def _shown_type(type_: DataType) -> DataType:

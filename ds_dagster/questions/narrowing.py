@@ -18,6 +18,7 @@ from ds_dagster.catalog.reading.wanted import EVERYTHING, Comparison, Operator, 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import INTEGERS, DataType, Scalar
 from ds_dagster.functions.values.casts import cast, in_utc
+from ds_dagster.plan.expressions.arithmetic import widens
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question, limit_of
 from ds_dagster.questions.relations import table_name
@@ -169,8 +170,9 @@ def _plain(node: exp.Expression) -> exp.Expression:
 
 def _widens(node: exp.Cast) -> bool:
     source, target = type_of(node.this), cast_type(node)
-    whole = isinstance(source, Scalar) and source.name in INTEGERS
-    return whole and isinstance(target, Scalar) and target.name in (*INTEGERS, "DECIMAL")
+    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
+        return False
+    return source.name in INTEGERS and target.name in (*INTEGERS, "DECIMAL") and widens(source, target)
 
 
 def _fitting(value: Any, type_: Scalar) -> Any:

@@ -13,7 +13,6 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.binding.scope import Source, Visible, visible
-from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.plan.expressions.field_names import field_name, record_field
 from ds_dagster.plan.joins.unnesting import element_columns
@@ -21,9 +20,16 @@ from ds_dagster.plan.nodes.node import Field
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
-from ds_dagster.questions.row_values import bound_values
 from ds_dagster.questions.serving import serving_relation
-from ds_dagster.questions.trees import Elements, FieldPlaces, aggregates_in, noted, ungrouped
+from ds_dagster.questions.trees import (
+    Elements,
+    FieldPlaces,
+    aggregates_in,
+    named_item,
+    noted,
+    ungrouped,
+)
+from ds_dagster.questions.unions import bound_values, side_of
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -92,8 +98,8 @@ class BoundSelect:
             columns.append((name, type_))
         as_common = tuple(columns)
         query = type(tree)(
-            this=_with_types(left, first, as_common),
-            expression=_with_types(right, second, as_common),
+            this=side_of(tree, left, first, as_common, is_right=False),
+            expression=side_of(tree, right, second, as_common, is_right=True),
             distinct=tree.args.get("distinct"),
         )
         return self._ended(tree, query, as_common, "the columns of the first side")
@@ -135,7 +141,7 @@ class BoundSelect:
         self._check_grouped(group, [*((i.node, i.tree) for i in items), *conditions, *order.values()])
         names = _unique(items) if top else self._each_once(items)
         aliased = zip(items, names, strict=True)
-        query.set("expressions", [exp.alias_(item.tree, name, quoted=True) for item, name in aliased])
+        query.set("expressions", [named_item(item.tree, name) for item, name in aliased])
         self._set_clauses(query, tree, group, conditions, order)
         return query, tuple((name, item.type) for item, name in zip(items, names, strict=True))
 
@@ -331,17 +337,6 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
-
-
-def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:
-    """A side whose columns have these types."""
-    if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
-        return tree
-    for select in (tree,) if isinstance(tree, exp.Select) else tree.find_all(exp.Select):
-        for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
-            typed = widened(Typed(noted(item.unalias(), source), source, True), target)
-            item.replace(exp.alias_(typed, name, quoted=True))
-    return tree
 
 
 def _position(written: exp.Literal, count: int, span: Span) -> int:

@@ -69,6 +69,20 @@ def type_of(node: exp.Expression) -> DataType | None:
     return BOOLEAN if isinstance(node, exp.Boolean | exp.Predicate | exp.Connector | exp.Not) else None
 
 
+def named_item(tree: exp.Expression, name: str) -> exp.Alias:
+    """An item of a SELECT with its name; sqlglot's own function puts the name of a sub-select inside of it."""
+    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
+
+
+def branches(tree: exp.Expr) -> list[exp.Select]:
+    """The SELECTs whose columns are those of the whole."""
+    if isinstance(tree, exp.Select):
+        return [tree]
+    if isinstance(tree, exp.SetOperation):
+        return [*branches(tree.this), *branches(tree.expression)]
+    return branches(tree.this)
+
+
 def aggregates_in(tree: exp.Expression) -> Iterator[bool]:
     """True for each aggregate over a group: not those with OVER, but those inside of them."""
     if isinstance(tree, exp.Query):

@@ -38,7 +38,7 @@ def compare(
         names = list(dict.fromkeys(name for row in wanted for name in row))
         actual = [{name: row[name] for name in names if name in row} for row in actual]
     if expectation.ordered:
-        return "" if wanted == actual else _in_order(wanted, actual)
+        return "" if [*map(_row_json, wanted)] == [*map(_row_json, actual)] else _in_order(wanted, actual)
     missing, extra = _difference(wanted, actual)
     return _by_key(missing, extra, key) if missing or extra else ""
 
@@ -65,7 +65,8 @@ def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
 
 def _in_order(wanted: Sequence[Row], actual: Sequence[Row]) -> str:
     same = next(
-        (n for n, (a, b) in enumerate(zip(wanted, actual, strict=False)) if a != b), min(len(wanted), len(actual))
+        (n for n, (a, b) in enumerate(zip(wanted, actual, strict=False)) if _row_json(a) != _row_json(b)),
+        min(len(wanted), len(actual)),
     )
     lines = [f"  the first {same} of {len(wanted)} expected rows are as expected; then"]
     lines += [f"  - {_shown(row)}" for row in wanted[same : same + _MOST]]
@@ -101,7 +102,7 @@ def _shared_name(missing: Sequence[Row], extra: Sequence[Row]) -> list[str]:
 
 
 def _same_key(left: Row, right: Row, key: Sequence[str]) -> bool:
-    return all(name in left and name in right and left[name] == right[name] for name in key)
+    return all(name in left and name in right and _value(left, name) == _value(right, name) for name in key)
 
 
 def _key_text(row: Row, key: Sequence[str]) -> str:

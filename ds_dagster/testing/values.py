@@ -6,13 +6,13 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timezone
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.datatypes import DataType, MapType, Scalar
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.errors import error
 
 _WIDTHS = {"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
@@ -62,6 +62,8 @@ def _fraction(value: float) -> int | float:
 
 
 def _moment(value: datetime) -> str:
+    """A time with an offset is the one in UTC."""
+    value = value.astimezone(timezone.utc) if value.tzinfo else value
     text = value.strftime("%Y-%m-%d %H:%M:%S.") + (
         f"{value.microsecond:06d}" if value.microsecond % 1000 else f"{value.microsecond // 1000:03d}"
     )
@@ -113,17 +115,24 @@ def normal_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[st
         row: values by column.
         types: of the columns, as far as they are known.
     """
-    return {name: _TYPED.get(_name(types.get(name)), normal)(value) for name, value in row.items()}
+    return {name: _of_type(value, types.get(name), _TYPED) for name, value in row.items()}
 
 
 def compared_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
     """The same with times by their value, for rows that are compared."""
-    plain = normal_row(row, types)
-    return {name: moment(value) if _name(types.get(name)) in _TIMES else value for name, value in plain.items()}
+    return {name: _of_type(value, types.get(name), _COMPARED) for name, value in row.items()}
 
 
-def _name(type_: DataType | None) -> str:
-    return type_.name if isinstance(type_, Scalar) else ""
+def _of_type(value: Any, type_: DataType | None, forms: Mapping[str, Callable[[Any], Any]]) -> Any:
+    """One form of a value, its parts by their types."""
+    if isinstance(type_, ArrayType) and isinstance(value, list | tuple):
+        return [_of_type(inner, type_.element, forms) for inner in value]
+    if isinstance(type_, MapType) and isinstance(value, Mapping):
+        return {str(key): _of_type(inner, type_.value, forms) for key, inner in value.items()}
+    if isinstance(type_, StructType) and isinstance(value, Mapping):
+        fields = {field.name: field.type for field in type_.fields}
+        return {str(name): _of_type(inner, fields.get(str(name)), forms) for name, inner in value.items()}
+    return forms.get(type_.name if isinstance(type_, Scalar) else "", normal)(value)
 
 
 def _approximate(value: Any) -> Any:
@@ -134,7 +143,10 @@ def _approximate(value: Any) -> Any:
 _TYPED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"DECIMAL": exact, "FLOAT": _approximate, "DOUBLE": _approximate}
 )
-_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_COMPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {**_TYPED, "TIMESTAMP": moment, "TIMESTAMP_LTZ": moment}
+)
+"""Scalar type → its one form in rows, and in rows that are compared."""
 
 
 def table_row(row: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[str, Any]:

@@ -54,6 +54,17 @@ ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
     ("SELECT SUM(n) AS s FROM (VALUES (1), (2), (3) ORDER BY 1 DESC LIMIT 2) t(n)", [{"s": 5}]),
     ("SELECT 3 IN (VALUES (1), (3) LIMIT 1) AS b", [{"b": False}]),
     ("VALUES ((SELECT 1)), (2)", [{"column_1": 1}, {"column_1": 2}]),
+    ("SELECT 1 AS n EXCEPT (SELECT 2 UNION SELECT 1)", []),
+    ("(SELECT 1 AS n UNION SELECT 2) INTERSECT SELECT 2", [{"n": 2}]),
+    ("(SELECT 1 AS n UNION ALL SELECT 2 ORDER BY n LIMIT 1) UNION ALL SELECT 3", [{"n": 1}, {"n": 3}]),
+    (
+        "(SELECT CHAR_LENGTH(t.k) AS n FROM (VALUES ('abc', 1)) t(k, i) EXCEPT SELECT 4) UNION ALL SELECT 0.5",
+        [{"n": Decimal("3.0")}, {"n": Decimal("0.5")}],
+    ),
+    ("SELECT (SELECT SUM(n) FROM (VALUES (1), (2)) t(n)) AS s", [{"s": 3}]),
+    ('SELECT t.a AS b, t."A" AS "B" FROM (VALUES (1, 2)) t(a, "A")', [{"b": 1, "B": 2}]),
+    ('SELECT t.a + "T".a AS "Sum" FROM (VALUES (1)) t(a) JOIN (VALUES (2)) "T"(a) ON TRUE', [{"Sum": 3}]),
+    ('SELECT t."^a" AS p, t."A" AS q FROM (VALUES (1, 2)) t("^a", "A")', [{"p": 1, "q": 2}]),
 ]
 REFUSED: list[tuple[str, str, int]] = [
     ("SELECT a", "FROM_MISSING", 8),

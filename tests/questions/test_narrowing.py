@@ -59,6 +59,9 @@ def shown(reading: Reading) -> list[tuple[object, ...]]:
         ("UPPER(k) = 'A'", []),
         ("n = CHAR_LENGTH(k)", []),
         ("n <> 1", []),
+        ("CAST(n AS BIGINT) = 1", [("n", "=", 1)]),
+        ("TRY_CAST(n AS TINYINT) = 1", []),  # NULL of a number that the type does not hold
+        ("CAST(n AS DECIMAL(3, 0)) < 5", []),
     ],
 )
 def test_comparisons_with_constants(project: LoadedProject, where: str, comparisons: list[object]) -> None:
@@ -71,6 +74,7 @@ def test_comparisons_with_constants(project: LoadedProject, where: str, comparis
         ("SELECT k FROM v LIMIT 5", 5),
         ("SELECT k FROM v WHERE n = 1 LIMIT 5 OFFSET 2", 7),
         ("SELECT k FROM v WHERE n + 1 = 2 LIMIT 5", None),
+        ("SELECT k FROM v WHERE TRY_CAST(n AS TINYINT) < 5 LIMIT 5", None),
         ("SELECT k FROM v ORDER BY k LIMIT 5", None),
         ("SELECT DISTINCT k FROM v LIMIT 5", None),
         ("SELECT count(*) AS c FROM v LIMIT 5", None),

@@ -34,6 +34,15 @@ def test_order_counts_where_it_is_asked_for():
     )
 
 
+def test_order_is_no_reason_to_take_one_for_true():
+    ordered = Expectation(Span("c", 1), relation="r", rows=(), ordered=True)
+    assert compare(ordered, [A, {"k": 1}], [A, {"k": True}], ()).splitlines() == [
+        "  the first 1 of 2 expected rows are as expected; then",
+        '  - {"k": 1}',
+        '  + {"k": true}',
+    ]
+
+
 def test_a_missing_column_is_not_null():
     assert compare(PLAIN, [{"k": "a"}], [{"k": "a", "n": None}], ()) == '  ~ k "a": n is null, expected not there'
 
@@ -91,7 +100,13 @@ def test_parts_of_records_travel_as_bytes():
     assert from_bytes(b"\xff") == b"\xff"
 
 
-MONEY = {"n": parse_type("DECIMAL(38,2)"), "d": parse_type("DOUBLE"), "t": parse_type("TIMESTAMP_LTZ(3)")}
+MONEY = {
+    "n": parse_type("DECIMAL(38,2)"),
+    "d": parse_type("DOUBLE"),
+    "t": parse_type("TIMESTAMP_LTZ(3)"),
+    "a": parse_type("ARRAY<STRUCT<n DECIMAL(38,2), d DOUBLE, t TIMESTAMP(3)>>"),
+    "m": parse_type("MAP<VARCHAR, DECIMAL(20,2)>"),
+}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +121,16 @@ MONEY = {"n": parse_type("DECIMAL(38,2)"), "d": parse_type("DOUBLE"), "t": parse
         ({"d": 0.3}, {"d": 0.1 + 0.2}, True),
         ({"t": "1970-01-01 00:00:10Z"}, {"t": "1970-01-01 00:00:10.000Z"}, True),
         ({"t": "1970-01-01T00:00:10+00:00"}, {"t": "1970-01-01 00:00:10.001Z"}, False),
+        ({"t": "1970-01-01T02:00:10+02:00"}, {"t": "1970-01-01 02:00:10.000Z"}, False),
+        ({"t": "1970-01-01T02:00:10+02:00"}, {"t": "1970-01-01 00:00:10.000Z"}, True),
+        ({"a": [{"n": 12345678901234.99}]}, {"a": [{"n": Decimal("12345678901234.98")}]}, False),
+        ({"a": [{"n": "12345678901234.99"}]}, {"a": [{"n": Decimal("12345678901234.99")}]}, True),
+        (
+            {"a": [{"d": 0.3, "t": "1970-01-01 00:00:10"}]},
+            {"a": [{"d": 0.1 + 0.2, "t": "1970-01-01 00:00:10.000"}]},
+            True,
+        ),
+        ({"m": {"k": 12345678901234.99}}, {"m": {"k": Decimal("12345678901234.98")}}, False),
     ],
 )
 def test_a_column_is_compared_by_its_type(expected, found, same):

@@ -31,6 +31,8 @@ MOMENT = re.compile(
     re.ASCII,
 )
 """Parts that are left out are the first ones."""
+TIME_OF_DAY = re.compile(r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
+WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WORDS: Mapping[str, float] = MappingProxyType({"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf})
 
@@ -200,10 +202,10 @@ def _as_integer(value: Any, name: str) -> int:
 
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, str):
-        text = value.strip()
-        if NUMBER.fullmatch(text) is None or "e" in text.lower():
+        match = WHOLE.fullmatch(value.strip())
+        if match is None:
             raise ValueError(f"'{value}' is not a valid {name}")
-        return int(Decimal(text))
+        return int(match[1])
     if isinstance(value, datetime):
         return math.floor((in_utc(value) - datetime(1970, 1, 1)).total_seconds())  # noqa: DTZ001, in UTC
     if isinstance(value, float) and not math.isfinite(value):
@@ -238,8 +240,9 @@ def _as_decimal(value: Any, target: Scalar) -> Decimal:
 def _exact(value: Any, target: Scalar) -> Decimal:
     if isinstance(value, bool):
         return Decimal(int(value))
+    text = repr(value) if isinstance(value, float) else str(value).strip()
     try:
-        exact = Decimal(repr(value) if isinstance(value, float) else str(value).strip())
+        exact = Decimal("" if "_" in text else text)  # which Python leaves out
     except InvalidOperation as problem:
         raise ValueError(f"'{value}' is not a valid {target}") from problem
     if not exact.is_finite():
@@ -281,7 +284,7 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
 
 def _as_moment(value: Any, target: Scalar) -> datetime:
     if isinstance(value, str):
-        moment = read_moment(value)
+        moment = read_moment(value, has_zone=target.name == "TIMESTAMP_LTZ")
     elif isinstance(value, datetime):
         moment = in_utc(value)
     elif isinstance(value, date):
@@ -298,8 +301,12 @@ def _cut(microseconds: int, digits: int) -> int:
     return microseconds - microseconds % 10 ** (6 - digits) if digits < 6 else microseconds
 
 
-def read_moment(text: str) -> datetime:
+def read_moment(text: str, *, has_zone: bool = True) -> datetime:
     """A time in UTC from SQL or ISO text, without its zone.
+
+    Args:
+        text: of the time.
+        has_zone: a type without a zone takes the time as it is written, whatever zone follows it.
 
     Raises:
         ValueError: it is neither.
@@ -316,7 +323,7 @@ def read_moment(text: str) -> datetime:
         )
     except ValueError as problem:
         raise ValueError(f"'{text}' is not a valid TIMESTAMP") from problem
-    return moment - zone_offset(zone) if zone else moment
+    return moment - zone_offset(zone) if zone and has_zone else moment
 
 
 def zone_offset(zone: str) -> timedelta:
@@ -327,16 +334,26 @@ def zone_offset(zone: str) -> timedelta:
     return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
+_DAY_ALONE = re.compile("[ T]")
+"""A day ends here; what follows it does not count."""
+
+
 def _as_date(value: Any, _target: Scalar) -> date:
-    moment = read_moment(value) if isinstance(value, str) else value
+    moment = read_moment(_DAY_ALONE.split(value.strip(), maxsplit=1)[0]) if isinstance(value, str) else value
     return in_utc(moment).date() if isinstance(moment, datetime) else date(moment.year, moment.month, moment.day)
 
 
 def _as_time(value: Any, _target: Scalar) -> time:
     if isinstance(value, datetime):
         return in_utc(value).time()
+    if isinstance(value, time):
+        return value
+    match = TIME_OF_DAY.fullmatch(str(value).strip())
     try:
-        return value if isinstance(value, time) else time.fromisoformat(str(value).strip())
+        if match is None:
+            raise ValueError
+        hour, minute, second, fraction = match.groups()
+        return time(int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(6, "0")[:6]))
     except ValueError as problem:
         raise ValueError(f"'{value}' is not a valid TIME") from problem
 

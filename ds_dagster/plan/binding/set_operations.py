@@ -184,9 +184,14 @@ def _told_apart(parts: Sequence[Selected]) -> list[int]:
         return []
     for position in range(len(names[0])):
         values = [part.items[position].expression.tree for part in parts]
-        if all(isinstance(value, exp.Literal) for value in values) and len({str(v.this) for v in values}) == len(parts):
+        if all(isinstance(value, exp.Literal) for value in values) and len(set(map(_told, values))) == len(parts):
             return sorted({position, *keys.pop()})
     return []
+
+
+def _told(literal: exp.Expression) -> str | float:
+    """The value of a literal: 1 and 1.0 become equal in the column of the result."""
+    return str(literal.this) if literal.is_string else float(literal.this)
 
 
 def _selected(node: Node, parts: Sequence[Selected], fields: Sequence[Field], key: Sequence[str]) -> Selected:

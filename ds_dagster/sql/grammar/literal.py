@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from sqlglot import exp
@@ -15,6 +16,14 @@ INTERVAL_UNITS = {
     for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
     for name in (unit.lower(), unit.lower() + "s")
 }
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?|[+-]?\.\d+", re.ASCII)
+_AMOUNTS: Mapping[str, re.Pattern[str]] = {
+    "YEAR": _WHOLE,
+    "MONTH": _WHOLE,
+    **dict.fromkeys(("DAY", "HOUR", "MINUTE", "SECOND"), _NUMBER),
+}
+"""Unit of an INTERVAL → its amount: half a month is no number of days."""
 _TYPES_OF_WORDS: Mapping[tuple[str, ...], str] = {
     ("timestamp", "with", "time", "zone"): "TIMESTAMP_LTZ",
     ("timestamp", "with", "local", "time", "zone"): "TIMESTAMP_LTZ",
@@ -98,6 +107,9 @@ class LiteralParser(CallParser):
             self._check_amount(amount)
             self.check_unit(INTERVAL_UNITS)
             raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
+        if _AMOUNTS[unit].fullmatch(amount.text.strip()) is None:
+            expected = "a whole number" if _AMOUNTS[unit] is _WHOLE else "a number"
+            raise self.refuse("SYNTAX_EXPECTED", amount, expected=expected, found=f"'{amount.text}'")
         self._advance()
         return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
 

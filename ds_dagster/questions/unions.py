@@ -1,4 +1,4 @@
-"""VALUES in a question: rows of constants, as SELECTs without FROM under UNION ALL."""
+"""The sides of UNION, EXCEPT and INTERSECT; and VALUES: rows of constants, as SELECTs without FROM under UNION ALL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import DataType, common_type
 from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.questions.expressions import Columns, QuestionBinder
+from ds_dagster.questions.trees import branches, named_item, noted
 from ds_dagster.sql.expressions import balanced
 
 Placed = Callable[[exp.Expression], exp.Expression]
@@ -50,4 +51,34 @@ def _common(tree: exp.Values, binder: QuestionBinder, place: int, types: Sequenc
 
 def _items(row: Sequence[Typed], columns: Columns, placed: Placed) -> list[exp.Expr]:
     pairs = zip(row, columns, strict=True)
-    return [exp.alias_(placed(widened(value, type_)), name, quoted=True) for value, (name, type_) in pairs]
+    return [named_item(placed(widened(value, type_)), name) for value, (name, type_) in pairs]
+
+
+def side_of(
+    operation: exp.SetOperation, tree: exp.Query, columns: Columns, wanted: Columns, *, is_right: bool
+) -> exp.Query:
+    """A bound side as a part of a set operation.
+
+    Args:
+        operation: as it was written.
+        tree: of the side.
+        columns: of the side.
+        wanted: the same with the types of the result.
+        is_right: it is written after the word of the operation.
+    """
+    side = _with_types(tree, columns, wanted)
+    if not isinstance(side, exp.SetOperation):
+        return side
+    is_looser = isinstance(operation, exp.Intersect) and not isinstance(side, exp.Intersect)
+    is_ended = any(side.args.get(clause) for clause in ("order", "limit", "offset"))
+    return exp.Subquery(this=side) if is_right or is_looser or is_ended else side
+
+
+def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:
+    if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
+        return tree
+    for select in branches(tree):
+        for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
+            typed = widened(Typed(noted(item.unalias(), source), source, True), target)
+            item.replace(named_item(typed, name))
+    return tree
