@@ -31,6 +31,8 @@ MOMENT = re.compile(
     re.ASCII,
 )
 """Parts that are left out are the first ones."""
+SHORT = re.compile(r"\S+[ T](\d{1,2}|\d{1,2}:\S*[+-]\d\d)", re.ASCII)
+"""An hour, or the offset at the end, without minutes: CAST takes them as full hours."""
 TIME_OF_DAY = re.compile(r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -284,7 +286,9 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
 
 def _as_moment(value: Any, target: Scalar) -> datetime:
     if isinstance(value, str):
-        moment = read_moment(value, has_zone=target.name == "TIMESTAMP_LTZ")
+        text = value.strip()
+        text += ":00" if SHORT.fullmatch(text) else ""
+        moment = read_moment(text, has_zone=target.name == "TIMESTAMP_LTZ")
     elif isinstance(value, datetime):
         moment = in_utc(value)
     elif isinstance(value, date):
