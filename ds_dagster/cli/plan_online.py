@@ -63,12 +63,11 @@ class OnlinePlan:
         drift: list[str] = []
         is_new = line.change.verdict == "new"
         for scan in query.scans if is_new or line.change.verdict in AGAIN else ():
-            what = f"records of {_shown(scan.relation)}"
-            look = partial(self._first_reads if is_new else self._rereads, scan)
             if not is_new or not self.project.queries_of(scan.relation.name):
-                reads += self._looked(scan.relation.store, what, look, unknown)
+                what = f"records of {_shown(scan.relation)}"
+                reads += self._looked(scan.relation.store, what, partial(self._rereads, scan, is_new), unknown)
         status = self.running.status(query.name)
-        if line.change.verdict != "new" and status is not None:
+        if not is_new and status is not None:
             for relation in {each.name: each for each in (*query.inputs, *query.sinks)}.values():
                 look = partial(self._drift, query, relation, line, status)
                 drift += self._looked(relation.store, f"drift of {_shown(relation)}", look, unknown)
@@ -79,15 +78,12 @@ class OnlinePlan:
             unknown.append("time: no batch with rows was measured since the query's start")
         return Effort(tuple(reads), seconds_of(reads, rate), tuple(dict.fromkeys(drift)), tuple(dict.fromkeys(unknown)))
 
-    def _first_reads(self, scan: Scan) -> Sequence[Reread]:
-        """As those of a changed query, of an entity that is there: the start makes it, or says that it is missing."""
-        with self._admin(scan.relation.store) as admin:
-            is_there = admin.describe(scan.relation.entity) is not None
-        return self._rereads(scan) if is_there else ()
-
-    def _rereads(self, scan: Scan) -> Sequence[Reread]:
+    def _rereads(self, scan: Scan, is_new: bool) -> Sequence[Reread]:
+        """``is_new``: of a query that was never started, whose start makes an entity that is not there, or says so."""
         relation, reading = scan.relation, scan.reading
         with self._admin(relation.store) as admin:
+            if is_new and admin.describe(relation.entity) is None:
+                return ()
             operations = admin.operations()
             if not isinstance(operations, TellsExtents):
                 return ()
