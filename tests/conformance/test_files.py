@@ -229,7 +229,7 @@ def test_a_driver_that_dies_inside_a_batch(local: World, step: str, monkeypatch:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("world", ["bucket"], indirect=True)
-@pytest.mark.parametrize("step", ["second file", "done"])
+@pytest.mark.parametrize("step", [slow("second file"), "done"])
 def test_a_driver_that_dies_inside_a_batch_into_a_bucket(
     world: World, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

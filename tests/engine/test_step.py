@@ -87,6 +87,10 @@ def test_whoever_waits_for_the_run_of_a_step_needs_no_engine(
             held = replace(row, state=state, waiting_since=clock.now() + HOLD_SECONDS, rows=5)
             rows.save_requests(connection, [held])
 
+    def later() -> None:
+        clock.advance(HOLD_SECONDS / 2)
+        renew("FINISHED" if clock.now() > ends else "STEP")
+
     renew("STEP")
-    clock.on_sleep = lambda: renew("FINISHED" if clock.now() > ends else "STEP")
+    clock.on_sleep = later
     assert control.wait_run(id_).rows == 5

@@ -18,7 +18,7 @@ from ds_dagster.testing.session import shared_session
 
 REFUSED: tuple[str, ...] = ()
 """Queries that may be refused, as not built. May only shrink."""
-RARELY = ("q6", "q8", "q9", "q17", "q18", "q20")
+RARELY = ("q5", "q6", "q8", "q9", "q17", "q18", "q19", "q20")
 """Queries whose operators the others have too; they run with the long tests."""
 EVENTS, PARTS = 2_500, 2
 """Half a minute of events around midnight; a restart between the parts."""
