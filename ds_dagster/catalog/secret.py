@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.properties.secret_types import SECRET_TYPES, SecretType
 from ds_dagster.catalog.properties.spec import PropertyIndex
-from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue, secret_names
+from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue, located, secret_names
 from ds_dagster.catalog.records import Findings
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
@@ -50,7 +50,9 @@ def declare_secret(
     name = str(statement.name).lower()
     for problem in _misfits(statement, type_, pulled.values):
         findings.add(problem)
-    values = {key: _located(key, value, settings) for key, value in pulled.values.items()}
+    values = dict(pulled.values)
+    if "secret_file" in values:
+        values["secret_file"] = located(settings.root, values["secret_file"])
     for warning in _warnings(name, values):
         findings.warn(warning)
     origin = without_secrets(statement.origin, statement.properties, index, words_are_names=False)
@@ -80,13 +82,6 @@ def _misfits(statement: CreateSecret, type_: SecretType, values: Mapping[str, Pr
     if form.required not in values:
         params = {"secret": str(statement.name), "type": type_, "name": form.required, "example": form.example}
         yield error("SECRET_PROPERTY_MISSING", span=statement.name.span, **params)
-
-
-def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyValue:
-    """File paths are relative to the project."""
-    if name != "secret_file" or value.is_reference:
-        return value
-    return replace(value, value=str((settings.root / str(value.value).removeprefix("@")).resolve()))
 
 
 def _warnings(name: str, values: Mapping[str, PropertyValue]) -> Iterator[DsError]:

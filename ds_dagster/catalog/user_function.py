@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.properties.spec import PropertyIndex
-from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue, path_in
 from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -180,7 +180,7 @@ class _Declaring:
         name, written = str(statement.name), values.get("file")
         if written is None:
             raise error("FUNCTION_PROPERTY_MISSING", span=statement.name.span, name=name, needed="'file' = 'lib/x.jar'")
-        path = (self.settings.root / str(written.value).removeprefix("@")).resolve()
+        path = path_in(self.settings.root, written)
         try:
             with zipfile.ZipFile(path) as jar:
                 entries = [entry for entry in jar.namelist() if entry.endswith(".class")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.declaring.updates import merged, refused_updates
 from ds_dagster.catalog.properties.spec import PropertyIndex, PropertySpec, convert, property_index
-from ds_dagster.catalog.properties.values import PropertyValue, parse_properties, read_value_file
+from ds_dagster.catalog.properties.values import PropertyValue, located, parse_properties, read_value_file
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.secret import without_secrets
 from ds_dagster.catalog.store import StoreDefinition
@@ -119,10 +119,9 @@ def _implied(store: _Store) -> Mapping[str, PropertyValue]:
 def _located(store: _Store, name: str, value: PropertyValue) -> PropertyValue:
     """File paths are relative to the project."""
     spec = store.index.find(name)
-    if spec is None or spec.type != "file" or name == "config_file" or value.is_reference:
+    if spec is None or spec.type != "file" or name == "config_file":
         return value
-    path = str((store.settings.root / str(value.value).removeprefix("@")).resolve())
-    return PropertyValue(path, secret=value.secret, span=value.span)
+    return located(store.settings.root, value)
 
 
 def _merged(written: Mapping[str, PropertyValue], overlay: Mapping[str, PropertyValue]) -> Mapping[str, PropertyValue]:

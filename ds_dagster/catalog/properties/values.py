@@ -3,10 +3,10 @@ where it connects."""
 
 from __future__ import annotations
 
-import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -73,6 +73,16 @@ class PropertyValue:
         return f"PropertyValue({self.shown()})"
 
 
+def path_in(root: Path, value: PropertyValue) -> Path:
+    """The file that a property names, absolute: relative to the project, with or without ``@`` in front."""
+    return (root / str(value.value).removeprefix("@")).resolve()
+
+
+def located(root: Path, value: PropertyValue) -> PropertyValue:
+    """A property that names a file with its absolute path; a reference stays until it is resolved."""
+    return value if value.is_reference else replace(value, value=str(path_in(root, value)))
+
+
 def secret_names(text: str) -> Iterator[str]:
     """Lower-case names of the declared secrets a text refers to."""
     names = (match["name"] for match in REFERENCE.finditer(text))
@@ -130,7 +140,7 @@ def read_value_file(path: str, used_by: str) -> str:
         UserError: VALUE_FILE_UNREADABLE.
     """
     try:
-        with pathlib.Path(path).open(encoding="utf-8") as handle:
+        with Path(path).open(encoding="utf-8") as handle:
             return handle.read()
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror or "not readable" if isinstance(problem, OSError) else "not UTF-8 text"

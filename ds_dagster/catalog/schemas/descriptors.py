@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ds_dagster.catalog.properties.spec import PropertyIndex
-from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue, path_in
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Descriptor
 from ds_dagster.catalog.schemas import protobuf
@@ -86,7 +86,7 @@ def _source(name: str, span: Span, values: Mapping[str, PropertyValue], settings
     written = values.get("file")
     if written is None:
         raise error("DESCRIPTOR_SOURCE_WITHOUT_FILE", span=span, name=name)
-    path = str((settings.root / str(written.value).removeprefix("@")).resolve())
+    path = str(path_in(settings.root, written))
     try:
         types = protobuf.Types.of(protobuf.read_set(file_content(path)))
     except DsError as problem:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ds_dagster.catalog.declaring.updates import merged, refused_updates
 from ds_dagster.catalog.io_spec import RegistrySpec
 from ds_dagster.catalog.properties.spec import PropertyIndex, convert
-from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue
+from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue, located
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.secret import without_secrets
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -82,7 +82,8 @@ def declare_registry(
     findings.extend(pulled.diagnostics)
     if type_ is None:
         return None, findings.diagnostics
-    written = {name: _located(name, value, settings) for name, value in pulled.values.items()}
+    files = CERTIFICATES.values()
+    written = {n: located(settings.root, value) if n in files else value for n, value in pulled.values.items()}
     name = str(statement.name)
     for key, value in written.items():
         if value.secret and not value.is_reference:
@@ -111,14 +112,6 @@ def _type_of(statement: CreateSchemaRegistry) -> RegistryType:
         return "CONFLUENT_CLOUD" if name == "CONFLUENT_CLOUD" else "CONFLUENT"
     span = written.value_span if written is not None else statement.name.span
     raise error("REGISTRY_TYPE_UNKNOWN", span=span, name=str(statement.name), type=name, known=types)
-
-
-def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyValue:
-    """File paths are relative to the project."""
-    if name not in CERTIFICATES.values() or value.is_reference:
-        return value
-    path = str((settings.root / str(value.value).removeprefix("@")).resolve())
-    return PropertyValue(path, secret=value.secret, span=value.span)
 
 
 def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex) -> Mapping[str, PropertyValue]:
