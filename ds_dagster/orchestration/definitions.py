@@ -83,7 +83,7 @@ def _definitions(
     parts: _Parts,
 ) -> dg.Definitions:
     values = store_values(resources)
-    bound = project.with_store_values(values) if values else project
+    bound = project.with_store_values(values)
     ours: dict[str, Any] = {CONTROL_KEY: DsControlResource(), **build_store_resources(bound, resources)}
     if any(query.execution == "step" for query in bound.project.queries.values()):
         ours[PYSPARK_KEY] = resources.get(PYSPARK_KEY) or build_pyspark_resource(bound)

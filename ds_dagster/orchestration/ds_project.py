@@ -55,9 +55,13 @@ class DsProject:
         self.surfaces: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
-        """The same project, with other values of store properties (see ``Settings.store_values``)."""
+        """The same project, with other values of store properties (see ``Settings.store_values``); itself, with
+        all that it has compiled, where it has these already."""
+        merged = {**self.settings.store_values, **values}
+        if merged == self.settings.store_values:
+            return self
         changed = self.renamed(self.name, self.key_prefix)
-        changed.settings = replace(self.settings, store_values={**self.settings.store_values, **values})
+        changed.settings = replace(self.settings, store_values=merged)
         return changed
 
     def renamed(self, name: str, key_prefix: str | Sequence[str]) -> "DsProject":

@@ -271,7 +271,7 @@ def resources_of(project: DsProject, values: Mapping[str, Mapping[str, str]]) ->
             store is used.
 
     Raises:
-        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET.
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD.
     """
     resources: dict[str, StoreResource] = {}
     for name, fields in values.items():
@@ -281,7 +281,6 @@ def resources_of(project: DsProject, values: Mapping[str, Mapping[str, str]]) ->
                 nearest = did_you_mean(field, chosen.property_names)
                 raise error("RESOURCE_UNKNOWN_FIELD", store=name, field=field, nearest=nearest)
         resources[name] = chosen(**fields)
-    store_values(resources)
     return resources
 
 
