@@ -80,7 +80,8 @@ def safe_name(text: str, limit: int = 200) -> str:
     return (re.sub(r"[^A-Za-z0-9_]", "_", text) or "_")[:limit]
 
 
-def file_name(text: str) -> str:
-    """Letters, digits and underscore as they are, the code of every other character: names of files and folders that
-    differ wherever the texts do, as those of :func:`safe_name` do not."""
-    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):02x}", text)
+def file_name(text: str, also: str = "") -> str:
+    """Letters, digits, underscore and the characters of ``also`` as they are, the code of every other one: names of
+    files and folders that tell texts apart where those of :func:`safe_name` do not. A code has no end: beyond U+00FF
+    one may read as another character and the letters behind it (``€`` as ``" ac"``). Checkpoints have these names."""
+    return re.sub(rf"[^A-Za-z0-9_{re.escape(also)}]", lambda match: f"-{ord(match[0]):02x}", text)

@@ -213,13 +213,13 @@ class Control:
         if not self._known(names, self._jobs()):
             return ()
         with self.journal.write() as connection:
-            done = []
+            done, jobs = [], dict(self._known(names, rows.jobs(connection)))
             for name in names:
-                job = self._known([name], rows.jobs(connection))[name]
+                job = jobs[name]
                 if job.desired == "STOPPED" and not is_halted(job) and (not job.becomes or job.action == "stop"):
                     done.append(Ensured(name, "nothing", job.generation))
                     continue
-                row = desired.stopped(job, requested_by, self.clock.now())
+                jobs[name] = row = desired.stopped(job, requested_by, self.clock.now())
                 self._save(connection, row)
                 done.append(Ensured(name, "stopped", row.generation))
             return tuple(done)

@@ -6,11 +6,11 @@ fence each other; a state folder that was deleted gets a new journal, which neve
 
 from __future__ import annotations
 
-import re
 import uuid
 from dataclasses import dataclass
 
 from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.names import file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +40,5 @@ def new_journal_id() -> str:
 
 
 def _plain(text: str) -> str:
-    """The text itself where it is harmless; other characters become ``-xx``, so that two names never become one."""
-    return re.sub(r"[^A-Za-z0-9_.]", lambda match: f"-{ord(match[0]):02x}", text)
+    """A part of a job id; the dots of names stay."""
+    return file_name(text, also=".")
