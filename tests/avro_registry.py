@@ -49,6 +49,13 @@ class AvroRegistry:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _server: ThreadingHTTPServer | None = None
 
+    def __enter__(self) -> AvroRegistry:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> str:
         """Listens on a free port; its URL."""
         registry = self

@@ -41,10 +41,8 @@ def resolver(used_by: str) -> Resolver:
 
 @pytest.fixture
 def registry() -> Iterator[AvroRegistry]:
-    made = AvroRegistry(compatibility="NONE")
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry(compatibility="NONE") as made:
+        yield made
 
 
 class Bench:

@@ -63,9 +63,8 @@ def test_a_step_has_the_checkpoint_and_the_ledger_of_its_own_job(
     control: Control, settings: Settings, clock: FakeClock
 ) -> None:
     """A query that was renamed keeps those of the name that this one has."""
-    loaded = project(settings, query("load", "t", refresh="incremental"))
-    id_ = control.request_run(loaded, "load", "ann")
-    with control.journal.write() as connection:
+    id_ = control.request_run(project(settings, query("load", "t", refresh="incremental")), "load", "ann")
+    with control.journal.read() as connection:
         request, job = rows.request(connection, id_), rows.jobs(connection, ["load"])["load"]
     assert request is not None
     taken = replace(job, identity="load~2")

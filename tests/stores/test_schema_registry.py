@@ -25,10 +25,8 @@ SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "ty
 
 @pytest.fixture
 def server() -> Iterator[AvroRegistry]:
-    made = AvroRegistry()
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry() as made:
+        yield made
 
 
 @pytest.fixture
@@ -135,10 +133,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def guarded(authority: Authority) -> Iterator[AvroRegistry]:
     """A registry that takes clients with a certificate of the authority only."""
-    made = AvroRegistry(tls=mutual_tls(authority))
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry(tls=mutual_tls(authority)) as made:
+        yield made
 
 
 def certified(server: AvroRegistry, **options: object) -> SchemaRegistry:

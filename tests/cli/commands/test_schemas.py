@@ -36,10 +36,8 @@ def _stores_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def registry() -> Iterator[AvroRegistry]:
-    made = AvroRegistry()
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry() as made:
+        yield made
 
 
 @pytest.fixture

@@ -39,10 +39,8 @@ Sql = Callable[[str], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[AvroRegistry]:
-    made = AvroRegistry()
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

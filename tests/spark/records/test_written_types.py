@@ -179,10 +179,8 @@ class Written:
 
 @pytest.fixture
 def written(spark: SparkSession, tmp_path: Path) -> Iterator[Written]:
-    registry = AvroRegistry()
-    registry.start()
-    yield Written(spark, tmp_path, registry)
-    registry.stop()
+    with AvroRegistry() as registry:
+        yield Written(spark, tmp_path, registry)
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,8 @@ class AvroBench(Bench):
 
 @pytest.fixture
 def registry() -> Iterator[AvroRegistry]:
-    made = AvroRegistry()
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry() as made:
+        yield made
 
 
 @pytest.fixture

@@ -26,10 +26,8 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def registry(authority: Authority) -> Iterator[AvroRegistry]:
-    made = AvroRegistry(tls=mutual_tls(authority))
-    made.start()
-    yield made
-    made.stop()
+    with AvroRegistry(tls=mutual_tls(authority)) as made:
+        yield made
 
 
 def test_schemas_are_read_with_a_client_certificate_and_never_without(bench: AvroBench, authority: Authority) -> None:
