@@ -31,6 +31,8 @@ MARK = "^"
 """In front of a capital, and of itself, in a name that DuckDB gets."""
 CAPITALS = re.compile(r"[A-Z^]")
 MARKED = re.compile(r"\^(.)", re.DOTALL)
+NAMING = (exp.Column, exp.Alias, exp.TableAlias, exp.Table)
+"""Nodes with names that DuckDB looks up."""
 INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
 
 
@@ -57,6 +59,15 @@ def duck_identifier(name: str) -> str:
     """A name of a table, an alias or a column as DuckDB gets it. DuckDB does not tell names apart by the case of their
     letters, quoted or not, so a capital carries a mark."""
     return CAPITALS.sub(lambda match: MARK + match[0], name)
+
+
+def keep_apart(tree: exp.Expression) -> None:
+    """Mark the capitals in names of tables, aliases and columns; fields of a STRUCT keep theirs."""
+    for node in list(tree.find_all(*NAMING)):
+        parts = node.args.get("columns") if isinstance(node, exp.TableAlias) else ()
+        for part in (node.args.get("this"), node.args.get("table"), node.args.get("alias"), *(parts or ())):
+            if isinstance(part, exp.Identifier):
+                part.set("this", duck_identifier(part.name))
 
 
 def name_of_identifier(identifier: str) -> str:

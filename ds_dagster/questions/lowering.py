@@ -44,9 +44,18 @@ from ds_dagster.functions.values.aggregate import QuestionAggregate
 from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.plan.expressions.bound_trees import cast_type, changes
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.duck_types import duck_identifier, duck_type
+from ds_dagster.questions.duck_types import duck_type, keep_apart
 from ds_dagster.questions.python_functions import user_function
-from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, branches, in_years, known_type, type_of
+from ds_dagster.questions.trees import (
+    Aggregated,
+    Elements,
+    GroupingCall,
+    branches,
+    in_years,
+    known_type,
+    named_item,
+    type_of,
+)
 from ds_dagster.sql.expressions import FieldAccess, UserCall
 
 EASY_CASTS = frozenset(
@@ -96,8 +105,8 @@ class Lowering:
         for select in branches(query):
             for item, (name, type_) in zip(list(select.expressions), question.columns, strict=True):
                 typed = exp.Cast(this=item.unalias(), to=duck_type(type_))
-                item.replace(exp.alias_(typed, name, quoted=True))
-        _keep_apart(query)
+                item.replace(named_item(typed, name))
+        keep_apart(query)
         return query
 
     def query(self, tree: exp.Query) -> exp.Expression:
@@ -345,15 +354,6 @@ class Lowering:
         return call.over(call.raw(meaning)) if isinstance(meaning, str) else meaning(call)
 
 
-def _keep_apart(tree: exp.Expression) -> None:
-    """Mark the capitals in names of tables, aliases and columns; fields of a STRUCT keep theirs."""
-    for node in list(tree.find_all(*NAMING)):
-        parts = node.args.get("columns") if isinstance(node, exp.TableAlias) else ()
-        for part in (node.args.get("this"), node.args.get("table"), node.args.get("alias"), *(parts or ())):
-            if isinstance(part, exp.Identifier):
-                part.set("this", duck_identifier(part.name))
-
-
 def _is_easy(source: DataType, target: DataType) -> bool:
     if not isinstance(source, Scalar) or not isinstance(target, Scalar):
         return False
@@ -371,8 +371,6 @@ def _digits(type_: Scalar) -> int:
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]
-NAMING = (exp.Column, exp.Alias, exp.TableAlias, exp.Table)
-"""Nodes with names that DuckDB looks up."""
 REGISTERING = (exp.Anonymous, UserCall, exp.Cast, exp.TryCast, exp.Div, exp.Mul, exp.Add, exp.Sub)
 """Nodes whose meaning may be a Python function."""
 VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(

@@ -38,7 +38,7 @@ def compare(
         names = list(dict.fromkeys(name for row in wanted for name in row))
         actual = [{name: row[name] for name in names if name in row} for row in actual]
     if expectation.ordered:
-        return "" if [*map(_row_json, wanted)] == [*map(_row_json, actual)] else _in_order(wanted, actual)
+        return _in_order(wanted, actual)
     missing, extra = _difference(wanted, actual)
     return _by_key(missing, extra, key) if missing or extra else ""
 
@@ -68,6 +68,8 @@ def _in_order(wanted: Sequence[Row], actual: Sequence[Row]) -> str:
         (n for n, (a, b) in enumerate(zip(wanted, actual, strict=False)) if _row_json(a) != _row_json(b)),
         min(len(wanted), len(actual)),
     )
+    if same == len(wanted) == len(actual):
+        return ""
     lines = [f"  the first {same} of {len(wanted)} expected rows are as expected; then"]
     lines += [f"  - {_shown(row)}" for row in wanted[same : same + _MOST]]
     lines += [f"  + {_shown(row)}" for row in actual[same : same + _MOST]]

@@ -197,10 +197,12 @@ def _running(session: Session, store: StoreDefinition, operations: EntityOperati
 
     project = session.project()
     wanted = [row for row in Control.open(session.settings).running().jobs.values() if row.desired == "RUNNING"]
-    relations = _standing_on(project, store, operations, path) if wanted else ()
+    if not wanted:
+        return []
+    relations = _standing_on(project, store, operations, path)
     names = {query.name for r in relations for query in project.queries_of(r.name)}
     names.update(name for r in relations for name in project.downstream.get(r.name, ()))
-    paths = {path, _canonical(operations, path)} if wanted else set[EntityPath]()
+    paths = {path, _canonical(operations, path)}
     users = {row.name for row in wanted if row.of in names}
     for row in wanted:
         query = definition_of(row, session.settings)

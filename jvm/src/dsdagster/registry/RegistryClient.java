@@ -38,19 +38,17 @@ public final class RegistryClient {
   /** The JSON under a path, null where the registry says that there is none. */
   public JsonNode get(String path) {
     String failure = "it has no address";
-    String condition = "REGISTRY_UNREACHABLE";
     for (int round = 0; round < ROUNDS; round++) {
       for (String address : settings.addresses) {
         try {
           return answer(address, path);
         } catch (IOException problem) {
           failure = address + ": " + problem.getClass().getSimpleName() + " " + problem.getMessage();
-          condition =
-              REFUSED_CERTIFICATE.matcher(failure).find() ? "REGISTRY_CERTIFICATE_REFUSED" : "REGISTRY_UNREACHABLE";
         }
       }
     }
-    throw fault(condition, failure);
+    boolean isRefused = REFUSED_CERTIFICATE.matcher(failure).find();
+    throw fault(isRefused ? "REGISTRY_CERTIFICATE_REFUSED" : "REGISTRY_UNREACHABLE", failure);
   }
 
   /** Address of a schema that another one refers to. */
