@@ -1,6 +1,6 @@
 """Run the test tiers, each with pytest's own summary; fails when one fails or holds no test.
 
-Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but long
+Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but the long tier
 
 A test belongs to the dearest tier its marks name (see the markers in pyproject.toml). A whole tier leaves its times in
 ``.cache/tiers`` (JUnit XML, and the processor time of its processes), of which scripts/tier_times.py makes the table of
@@ -65,8 +65,11 @@ BY_FILE = ("-n", "2", "--dist", "loadfile")
 session of its own."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
+UNIT = (*SIDE_BY_SIDE, *without("spark", "cases", *ONE_FOLDER))
+"""Arguments of the tiers of unit tests."""
 TIERS: dict[str, Tier] = {
-    "unit": Tier("unit", (*SIDE_BY_SIDE, *without("spark", "cases", *ONE_FOLDER)), second_run=""),
+    "fast": Tier("unit and not sweep", UNIT, second_run=""),
+    "unit": Tier("unit", UNIT, second_run=""),
     "spark": Tier(
         "(spark or servers or conformance) and not (cases or e2e or browser or slow)",
         (*BY_FILE, *without("cases", "e2e", "browser")),
@@ -78,7 +81,7 @@ TIERS: dict[str, Tier] = {
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),
     "long": Tier("slow", second_run="files"),
 }
-STANDARD = tuple(name for name in TIERS if name not in ("conformance", "long"))
+STANDARD = tuple(name for name in TIERS if name not in ("fast", "conformance", "long"))
 """What runs without names. The spark tier holds the tests of the conformance tier, so that both share sessions and
 servers: a JVM of its own is as dear as thirty seconds of tests."""
 

@@ -57,6 +57,7 @@ def test_every_condition_comes_back_with_all_it_was_raised_with() -> None:
     check_every(sorted(CONDITIONS), check_condition)
 
 
+@pytest.mark.sweep
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_any_condition_comes_back_with_anything(data: st.DataObject) -> None:

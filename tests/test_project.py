@@ -108,6 +108,7 @@ def test_slices_of_every_kind_of_source_compile_alone(tmp_path: Path) -> None:
 CASES = sorted((ROOT / "tests" / "cases").rglob("*.case.yaml"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("folder", sorted({path.parent.name for path in CASES}))
 def test_slices_of_every_case_compile_alone(folder: str, tmp_path: Path) -> None:
     """A job whose slice compiled to another plan would never be the one that was asked for."""

@@ -115,6 +115,7 @@ def sleeps(tree: ast.Module) -> Iterator[int]:
     yield from (node.lineno for node in calls if id(node) not in polled)
 
 
+@pytest.mark.sweep
 def test_tests_do_not_sleep() -> None:
     assert not [f"{name}:{line}" for name, tree in python_tests() if name not in SLEEPS for line in sleeps(tree)]
 

@@ -61,6 +61,7 @@ def look(code: str, tmp_path: Path, folder: Path = ROOT) -> dict[str, list[str]]
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("code", "also_absent"),
     [

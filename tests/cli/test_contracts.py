@@ -202,6 +202,7 @@ def test_an_overlay_in_force_is_told_on_stderr(ds, project: Path) -> None:
     assert "127.0.0.1:2" in found.out
 
 
+@pytest.mark.sweep
 def test_looking_at_data_imports_neither_spark_nor_dagster_nor_a_driver(project: Path, views) -> None:
     views.write("visits", {"url": ["a"], "device": ["b"], "n": [1]})
     code = (

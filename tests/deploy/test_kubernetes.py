@@ -219,6 +219,7 @@ def programs() -> dict[str, click.Command]:
     }
 
 
+@pytest.mark.sweep
 def test_every_command_is_one_of_its_program() -> None:
     known = programs()
     lines = [line for name in OVERLAYS for line in commands(rendered(FOLDER / "overlays" / name))]
@@ -343,6 +344,7 @@ def in_any_order(value: Any) -> Any:
     return value
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kustomize_renders_the_same(overlay: Path) -> None:
     done = subprocess.run(["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, check=True)

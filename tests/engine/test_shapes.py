@@ -234,6 +234,7 @@ def test_an_older_version_of_a_replica_starts_nothing_again(bench: Bench) -> Non
 # -- what a look may not do --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_a_registry_that_fails_is_told_once_and_harms_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.registry.register("clicks-value", record(ID, URL))
     job = bench.start(CLICKS)

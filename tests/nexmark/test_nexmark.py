@@ -110,6 +110,7 @@ def test_more_events_than_milliseconds_are_refused() -> None:
         events(10, per_second=1_001)
 
 
+@pytest.mark.sweep
 def test_every_question_has_an_answer(small: Dataset) -> None:
     answers = {name: batch_answer(name, small) for name in NAMES}
     assert not [name for name, rows in answers.items() if not rows]

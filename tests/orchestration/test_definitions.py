@@ -37,6 +37,7 @@ print(json.dumps([name for name in heavy if name in sys.modules]))
 """
 
 
+@pytest.mark.sweep
 def test_loading_opens_no_socket_and_imports_no_driver() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300

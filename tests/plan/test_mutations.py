@@ -161,6 +161,7 @@ def mutated(seed: int) -> str:
     return " ".join(tokens)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("block", range(10))
 def test_mutations(block: int, settings: Settings) -> None:
     for seed in range(block * 40, block * 40 + 40):

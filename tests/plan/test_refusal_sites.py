@@ -98,6 +98,7 @@ def refuse_everything(settings: Settings) -> list[str]:
     return said
 
 
+@pytest.mark.sweep
 def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], settings: Settings) -> None:
     said = refuse_everything(settings)
     unmet = [

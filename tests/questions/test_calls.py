@@ -78,6 +78,7 @@ def ask(project: LoadedProject, text: str, *rows: dict[str, Any]) -> list[dict[s
     return answer.to_pylist()
 
 
+@pytest.mark.sweep
 def test_examples_give_what_they_say(project: LoadedProject) -> None:
     """All of them in one question each way; what differs is listed whole."""
     wrong = []

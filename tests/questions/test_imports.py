@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SELECT = "SELECT userid, total, latest FROM paid WHERE userid = 'ann'"
 DOORS = {
     "ds query --json": "assert run(['query', sql, '--json']) == 0",
@@ -17,6 +19,7 @@ DOORS = {
 """In the order in which one interpreter goes through them: the last one loads Dagster."""
 
 
+@pytest.mark.sweep
 def test_a_look_up_does_not_load_pandas(project: Path, views: Any) -> None:
     import pyarrow as pa
 

@@ -57,6 +57,7 @@ def answers(project: LoadedProject) -> Iterator[Engine]:
         yield of
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("topic", topics())
 def test_answers(answers: Engine, topic: str) -> None:
     rows = scalar_rows(topic)

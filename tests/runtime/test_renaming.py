@@ -91,6 +91,7 @@ def drive(house: House, *, kill_after: int | None = None, most: int = 20) -> Non
 DEFINITIONS = {"stream": STREAM, "view": VIEW, "insert": TARGET + INSERT}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", DEFINITIONS)
 @pytest.mark.parametrize("kill_after", [None, *range(6)])
 def test_the_job_goes_on_under_its_new_name_wherever_the_engine_is_killed(

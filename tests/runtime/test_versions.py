@@ -101,6 +101,7 @@ def test_a_staged_version_runs_beside_with_its_own_checkpoint_and_place(house: H
     assert shown(house) == [("v", "serving", "RUNNING"), ("v@2", "staged", "STARTING")]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("in_turn", [False, True])
 @pytest.mark.parametrize("kill_after", [None, *range(12)])
 def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after: int | None) -> None:

@@ -12,6 +12,7 @@ from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, project, query
 
 
+@pytest.mark.sweep
 def test_a_run_that_takes_longer_than_its_waiter_goes_on(
     control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
 ) -> None:

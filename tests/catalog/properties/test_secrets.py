@@ -173,6 +173,7 @@ def test_a_literal_that_an_update_replaced_is_masked_all_the_same(declared: Decl
 # masks
 
 
+@pytest.mark.sweep
 @seed(20260101)
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(lambda t: "$" not in t))

@@ -29,6 +29,7 @@ def silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.mark.sweep
 def test_every_connection_is_asked_at_the_same_time(
     ds, project: Path, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

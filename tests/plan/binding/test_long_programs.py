@@ -46,6 +46,7 @@ COUNTS = {"or": 10_000, "sum": 10_000, "union": 10_000, "columns": 10_000}
 KINDS = ("or", "and", "having", "sum", "sum of sums", "differences", "like", "union", "columns")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_program_compiles_and_comes_back(kind: str, compile_sql: Compile) -> None:
     project = compile_sql(program(kind, COUNTS.get(kind, 1_000)))
@@ -59,6 +60,7 @@ def test_a_long_program_compiles_and_comes_back(kind: str, compile_sql: Compile)
     assert [one.fingerprint for one in again.queries.values()] == [query.fingerprint]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_grows_with_the_length(kind: str, compile_sql: Compile) -> None:
     """Ten times the length takes less than thirty times the time: a quadratic step would take a hundred."""

@@ -121,6 +121,7 @@ def names_in(text: str) -> set[str]:
     return {word.upper() for word in re.findall(r"[A-Za-z_]\w*", text)} & NAMES
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("texts", [calls, forms])
 def test_messages_name_what_is_written(scope, texts):
     refused = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding.changes import changes_of
 from ds_dagster.runtime.deciding.spec import job_spec
@@ -24,6 +26,7 @@ def word(old: LoadedProject, new: LoadedProject) -> str:
     return WORDS[change.verdict]
 
 
+@pytest.mark.sweep
 def test_verdicts_are_those_of_the_table_both_ways(tmp_path: Path) -> None:
     wrong = []
     for edit in edits():

@@ -155,6 +155,7 @@ WORDS = QUERY.replace(";", "").split()
 BLANKS = st.sampled_from([" ", "\n", "\t", "  ", " -- note\n", " /* note */ "])
 
 
+@pytest.mark.sweep
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     blanks=st.lists(BLANKS, min_size=len(WORDS), max_size=len(WORDS)),

@@ -47,6 +47,7 @@ def keep(control: Control, failures: Mapping[str, DsError]) -> None:
             rows.add_request(connection, failed(asked, failure, 2.0))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))])
 def test_every_condition_reads_the_same_everywhere(seed: int, control: Control) -> None:
     draw = Random(seed)

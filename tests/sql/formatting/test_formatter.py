@@ -45,6 +45,7 @@ def test_files_of_the_project_and_of_new_ones_have_it(path: Path) -> None:
     assert formatted(path.name, text) == text
 
 
+@pytest.mark.sweep
 def test_every_statement_of_the_fixtures_is_laid_out_once_however_it_is_written() -> None:
     chance = random.Random(7)
     texts = list(fixtures())
@@ -65,6 +66,7 @@ def test_every_statement_of_the_fixtures_is_laid_out_once_however_it_is_written(
     assert count > 300, "most can be read"
 
 
+@pytest.mark.sweep
 def test_comments_anywhere_stay_where_they_are() -> None:
     chance = random.Random(11)
     texts = [commented(text, chance) for text in chance.sample(list(fixtures()), 150)]

@@ -74,6 +74,7 @@ def answer(text: str) -> object:
         return type(failure)
 
 
+@pytest.mark.sweep
 @settings(max_examples=200, deadline=None)
 @given(TRUTHS | NUMBERS)
 def test_precedence_is_that_of_another_database(text: str) -> None:

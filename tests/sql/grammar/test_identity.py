@@ -52,6 +52,7 @@ def test_a_different_statement_is_not_the_same_meaning() -> None:
     assert meaning(one) != meaning(other)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operator", ["+", "-", "*", "/", "%", "||"])
 def test_a_long_chain_of_an_operator_prints_without_recursion(operator: str) -> None:
     text = f"SELECT {f' {operator} '.join('a' * 3000)} AS b FROM t"

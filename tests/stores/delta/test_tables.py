@@ -133,6 +133,7 @@ TYPES: dict[str, tuple[DataType, pyarrow.DataType, Any]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_every_type_arrives(address: LakeAddress, mode: str) -> None:
     """And NULL of every type. By way of a merge the values travel through delta-rs' own engine as well."""
