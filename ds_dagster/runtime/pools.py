@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ds_dagster.catalog.compute_pool import ComputePool
 from ds_dagster.project.load import load_project
 from ds_dagster.settings import Settings
 
@@ -20,6 +21,9 @@ def pool_settings(settings: Settings, pool: str) -> Settings:
     """
     if not pool:
         return settings
-    declared = load_project(settings.root, settings=settings).catalog.pool(pool)
-    engine = replace(settings.engine, cores=declared.cores, memory=declared.memory)
-    return replace(settings, pool=pool, engine=engine)
+    return with_pool(settings, load_project(settings.root, settings=settings).catalog.pool(pool))
+
+
+def with_pool(settings: Settings, pool: ComputePool) -> Settings:
+    """The project's settings with the size of a declared pool."""
+    return replace(settings, pool=pool.name, engine=replace(settings.engine, cores=pool.cores, memory=pool.memory))

@@ -13,8 +13,9 @@ from ds_dagster.cli.results.watching import until_interrupted
 from ds_dagster.errors import ProjectError
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.placing import shown_pool
 from ds_dagster.runtime.sizing.coefficients import load_coefficients
-from ds_dagster.runtime.sizing.estimate import QuerySize, SizeGoal, Sizing, sizing_of
+from ds_dagster.runtime.sizing.estimate import QuerySize, SizeGoal, Sizing, sizings_of
 from ds_dagster.runtime.sizing.expected import expected_load
 
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -99,16 +100,17 @@ def size_command(
     expected = expected_load(loaded, {"rows": rows, "keys": keys, "bytes": sizes}, load)
     if measured:
         expected = expected.with_measured(Control.open(settings).statuses())
-    sizing = sizing_of(loaded, expected, load_coefficients(coefficients), SizeGoal(batch_seconds, host_cores))
+    sizings = sizings_of(loaded, expected, load_coefficients(coefficients), SizeGoal(batch_seconds, host_cores))
     if as_json:
-        emit_json(sizing_json(sizing))
+        pools = {pool: sizing_json(sizing) for pool, sizing in sizings.items() if pool}
+        emit_json({**sizing_json(sizings[""]), "compute_pools": pools})
     else:
-        _print(sizing, batch_seconds)
+        _print_all(sizings, batch_seconds)
     return 0
 
 
 def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
-    """The answer as data; bytes and seconds are numbers."""
+    """The answer for one engine as data; bytes and seconds are numbers."""
     return {
         "engines": sizing.engines,
         "cores": sizing.cores,
@@ -151,6 +153,15 @@ def _query_json(query: QuerySize) -> Mapping[str, Any]:
     }
 
 
+def _print_all(sizings: Mapping[str, Sizing], batch_seconds: float) -> None:
+    for pool, sizing in sizings.items():
+        if len(sizings) > 1:
+            click.echo(("\n" if pool else "") + shown_pool(pool) + "\n")
+        _print(sizing, batch_seconds)
+    unmeasured = {figure.name for sizing in sizings.values() for figure in sizing.taken}
+    note(f"{len(unmeasured)} of the figures behind this were not measured: `ds size --json` lists them with the reason")
+
+
 def _print(sizing: Sizing, batch_seconds: float) -> None:
     headers = ("query", "rows/s in", "rows/s out", "cores", "state MB", "disk MB", "partitions", "batch ms")
     table(headers, [_cells(query) for query in sizing.queries], right=range(1, len(headers)))
@@ -173,12 +184,9 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
     if sizing.batch_seconds > batch_seconds:
         note(_too_long(sizing, batch_seconds))
     if sizing.engines > 1:
-        note("a project has one engine: divide it into as many projects, or give its machine more cores (--host-cores)")
+        note("one engine is not enough: run queries in a compute pool, or give its machine more cores (--host-cores)")
     for text in sizing.growth:
         note(f"state grows without end: {text}")
-    note(
-        f"{len(sizing.taken)} of the figures behind this were not measured: `ds size --json` lists them with the reason"
-    )
 
 
 def _too_long(sizing: Sizing, batch_seconds: float) -> str:

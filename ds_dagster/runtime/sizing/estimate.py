@@ -20,6 +20,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
+from ds_dagster.runtime.pools import with_pool
 from ds_dagster.runtime.sizing.coefficients import Coefficient, Coefficients
 from ds_dagster.runtime.sizing.demand import Demand, RowFlow, demand_of, needs_keys
 from ds_dagster.runtime.sizing.expected import ExpectedLoad
@@ -98,11 +99,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The answer for a project.
+    """The answer for the queries of one engine: the project's own, or that of a compute pool.
 
     Attributes:
         queries: in the project's order.
-        engines, cores, heap_megabytes: ``cores`` and heap of one engine.
+        engines, cores, heap_megabytes: engines that the queries need, ``cores`` and heap of one of them.
         pod_megabytes: memory of its machine or pod.
         disk: bytes for checkpoints, of all engines.
         partitions: of state.
@@ -127,13 +128,31 @@ class Sizing:
     taken: tuple[Coefficient, ...]
 
 
-def sizing_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficients, goal: SizeGoal) -> Sizing:
-    """Size a project.
+def sizings_of(
+    project: LoadedProject, expected: ExpectedLoad, figures: Coefficients, goal: SizeGoal
+) -> Mapping[str, Sizing]:
+    """Size a project, engine by engine.
+
+    Returns:
+        Compute pool → the size of its engine, first the project's own under the empty name. Pools without queries have
+        no engine.
 
     Raises:
         UserError: SIZE_LOAD_MISSING.
     """
-    demands = demands_of(project, expected, figures)
+    placed: dict[str, list[Demand]] = {"": []}
+    for demand in demands_of(project, expected, figures):
+        placed.setdefault(project.queries[demand.query].pool, []).append(demand)
+    return {pool: _sizing(demands, _today(project, pool), figures, goal) for pool, demands in placed.items()}
+
+
+def _today(project: LoadedProject, pool: str) -> Today:
+    if not pool:
+        return Today.of(project.settings)
+    return Today.of(with_pool(project.settings, project.catalog.pool(pool)))
+
+
+def _sizing(demands: Sequence[Demand], today: Today, figures: Coefficients, goal: SizeGoal) -> Sizing:
     headroom = figures.value("headroom")
     partitions = {demand.query: max(1, math.ceil(demand.cores * headroom)) for demand in demands}
     fixed = {demand.query: fixed_seconds(demand, partitions[demand.query], figures) for demand in demands}
@@ -158,7 +177,7 @@ def sizing_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficie
         partitions=max((query.partitions for query in queries if query.demand.steps), default=1),
         batch_seconds=max((query.batch_seconds for query in queries), default=0.0),
         least_batch_seconds=max(fixed.values(), default=0.0),
-        limits=tuple(sorted(_limits(queries, heap * engines, Today.of(project.settings), figures), key=_by_share)),
+        limits=tuple(sorted(_limits(queries, heap * engines, today, figures), key=_by_share)),
         growth=tuple(text for query in queries for text in _growth(query.demand)),
         taken=_taken(demands, figures),
     )

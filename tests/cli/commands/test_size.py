@@ -31,6 +31,23 @@ def test_sizes_as_json(project: Path, ds: Ds) -> None:
     assert {entry["name"] for entry in answer["not_measured"]} <= set(load_coefficients().entries)
 
 
+def test_compute_pools_have_a_part_each(project: Path, ds: Ds) -> None:
+    (project / "sql" / "pool.sql").write_text(
+        "CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 8);\n"
+        "CREATE CHANGELOG more AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url\n"
+        "  QUERY WITH ('compute_pool' = 'heavy');",
+        encoding="utf-8",
+    )
+    load = ("size", "--rows", "5000", "--keys", "1000")
+    own, pool = ds(*load).out.split("compute pool heavy\n")
+    assert own.startswith("the project's own engine\n")
+    assert "visits" in own and "of 8 cores" not in own
+    assert "more" in pool and "of 8 cores" in pool
+    answer = ds(*load, "--json").json
+    assert [query["query"] for query in answer["compute_pools"]["heavy"]["queries"]] == ["more"]
+    assert "more" not in {query["query"] for query in answer["queries"]}
+
+
 def test_the_page_shows_what_the_command_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from ds_dagster.errors import UserError
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.sizing.coefficients import TABLE, Coefficients, load_coefficients
-from ds_dagster.runtime.sizing.estimate import SizeGoal, Sizing, cores_for, demands_of, megabytes, sizing_of
+from ds_dagster.runtime.sizing.estimate import SizeGoal, Sizing, cores_for, demands_of, megabytes, sizings_of
 from ds_dagster.runtime.sizing.expected import ExpectedLoad, expected_load
 from ds_dagster.runtime.status import JobStatus
 from tests.docs.pages import ROOT
@@ -51,7 +51,7 @@ def expected(**numbers: Any) -> ExpectedLoad:
 
 
 def sized(project: LoadedProject, load: ExpectedLoad | None = None, goal: SizeGoal | None = None) -> Sizing:
-    return sizing_of(project, load or expected(), FIGURES, goal or SizeGoal())
+    return sizings_of(project, load or expected(), FIGURES, goal or SizeGoal())[""]
 
 
 def demand(project: LoadedProject, name: str, load: ExpectedLoad | None = None, figures: Coefficients = FIGURES) -> Any:
@@ -206,6 +206,24 @@ def test_a_small_machine_means_more_engines(project: LoadedProject) -> None:
     large, small = sized(project, load, SizeGoal(host_cores=64)), sized(project, load, SizeGoal(host_cores=2))
     assert large.engines == 1
     assert small.engines == math.ceil(large.cores / 2)
+
+
+def test_each_compute_pool_is_sized_by_itself(tmp_path: Path, project: LoadedProject) -> None:
+    written(tmp_path)
+    placed = SQL.replace("FROM a GROUP BY t;", "FROM a GROUP BY t QUERY WITH ('compute_pool' = 'heavy');")
+    pool = "CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 8, 'compute_pool.memory' = '4g');"
+    (tmp_path / "sql" / "all.sql").write_text(pool + placed, encoding="utf-8")
+    pooled = load_project(tmp_path, strict=True)
+    sizings = sizings_of(pooled, expected(), FIGURES, SizeGoal())
+    assert {pool: [q.demand.query for q in s.queries] for pool, s in sizings.items()} == {
+        "": ["a", "minutes", "named", "pairs"],
+        "heavy": ["counts"],
+    }
+    limits = {limit.name: limit.about for limit in sizings["heavy"].limits}
+    assert "of 8 cores" in limits["cores"] and "of 4,096 MB" in limits["memory"]
+    together = sized(project)
+    assert sum(s.disk for s in sizings.values()) == pytest.approx(together.disk, rel=0.3)
+    assert {q.demand for s in sizings.values() for q in s.queries} == {q.demand for q in together.queries}
 
 
 def test_what_ends_first_is_first(project: LoadedProject) -> None:
