@@ -290,8 +290,20 @@ def _postgres_url(written: str) -> URL:
     return url.set(drivername="postgresql+psycopg2")
 
 
+_LIMITS = {
+    "connect_timeout": 4,
+    "tcp_user_timeout": 5_000,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+}
+"""Parameters of libpq, in seconds (``tcp_user_timeout`` in milliseconds). A network that drops packets without a word
+ends a call after five seconds and a new connection after four. So the engine notices, and ends, before its lease does
+(``SILENT_SECONDS``): another engine may then take it. A statement itself may take as long as it has to."""
+
+
 def _postgres(url: URL, keep: bool) -> Engine:
-    options: dict[str, Any] = {"connect_args": {"connect_timeout": 10, "application_name": "ds_dagster"}}
+    options: dict[str, Any] = {"connect_args": {**_LIMITS, "application_name": "ds_dagster"}}
     if keep:
         return create_engine(url, pool_size=1, max_overflow=1, pool_pre_ping=True, **options)
     return create_engine(url, poolclass=NullPool, **options)

@@ -48,8 +48,8 @@ class Lease:
         return cls(clock, row, pool)
 
     def take(self, journal: Journal) -> None:
-        """Become the holder. The caller holds both locks, so nobody lives on this machine; with a journal on a server
-        an engine elsewhere may.
+        """Become the holder. The caller holds both locks, so nobody lives in this state folder; with a journal on a
+        server an engine elsewhere may.
 
         Raises:
             UserError: ENGINE_LEASE_HELD.
@@ -68,10 +68,13 @@ class Lease:
             self._check_free(connection, journal)
 
     def is_over(self, journal: Journal, heard: Heard, places: Places) -> bool:
-        """Whether another engine of the project has ended, its JVM too: by its locks where it shares our host, by its
-        beats otherwise. ``places``: of that engine."""
-        if heard.row is not None and self._is_elsewhere(journal, heard.row):
-            return not _beats(heard)
+        """Whether another engine of the project has ended, its JVM too: by its locks where it shares our state folder,
+        by its beats otherwise. ``places``: of that engine."""
+        if heard.row is not None and journal.local is None:
+            if heard.is_elsewhere():
+                return False
+            if heard.row.host != self.row.host:
+                return True
         return not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock)
 
     def has_neighbour(self, journal: Journal, places: Places) -> bool:
@@ -95,11 +98,8 @@ class Lease:
     def _check_free(self, connection: Connection, journal: Journal) -> None:
         heard = rows.heard(connection, self.row.name, self.clock.now())
         other = heard.row
-        if other is not None and self._is_elsewhere(journal, other) and _beats(heard):
+        if other is not None and journal.local is None and heard.is_elsewhere():
             raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
-
-    def _is_elsewhere(self, journal: Journal, other: EngineRow) -> bool:
-        return journal.local is None and other.host != self.row.host
 
     def renew(self, connection: Connection) -> None:
         """Beat, inside the transaction of a tick: nothing is written without the right to.
@@ -115,7 +115,3 @@ class Lease:
     def tell(self, state: EngineState, condition: str = "", message: str = "") -> None:
         """What the next beat says of the engine."""
         self.row = replace(self.row, state=state, condition=condition, message=message)
-
-
-def _beats(heard: Heard) -> bool:
-    return heard.row is not None and heard.row.state != "GONE" and heard.age < SILENT_SECONDS

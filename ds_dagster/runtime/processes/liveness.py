@@ -1,4 +1,4 @@
-"""Does the engine live? By locks where it shares our host, by its beats otherwise; never by a pid alone.
+"""Does the engine live? By locks where it shares our state folder, by its beats otherwise; never by a pid alone.
 
 A lock says that a process exists, beats say that it works. Beats are counted on the reader's monotonic clock: that a
 counter did not move for so long is true whatever the wall clock does. With Postgres the server's clock says how old the
@@ -16,6 +16,7 @@ from ds_dagster.clock import Clock
 from ds_dagster.runtime.journals.records import EngineRow
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.processes.places import Places
+from ds_dagster.runtime.processes.process import ProcessId
 from ds_dagster.runtime.status import EngineState, EngineStatus
 
 SILENT_SECONDS = 15.0
@@ -43,18 +44,29 @@ class Heard:
     row: EngineRow | None
     age: float
 
+    def is_elsewhere(self) -> bool:
+        """Whether an engine with another state folder works: on another host, or in a living process of this one. Asked
+        where the journal is on a server and nobody holds the lock of this state folder."""
+        row = self.row
+        if row is None or row.state == "GONE" or self.age >= SILENT_SECONDS:
+            return False
+        return row.host != socket.gethostname() or ProcessId(row.pid, row.process_started).is_alive()
+
 
 @dataclass(slots=True)
 class EngineWatch:
-    """Judges one engine. ``shares_host``: the engine's locks are files this process can see.
+    """Judges one engine. Keeps the last counter it saw, so one watch should live as long as its reader.
 
-    Keeps the last counter it saw, so one watch should live as long as its reader.
+    Attributes:
+        shares_host: the engine's locks are files this process can see.
+        has_server: the journal is on a server, so an engine with another state folder may hold the lease.
     """
 
     places: Places
     clock: Clock
     shares_host: bool
     listen: Callable[[], Heard]
+    has_server: bool = False
     _beats: tuple[str, int] = field(default=("", -1), init=False)
     _moved: float = field(default=0.0, init=False)
 
@@ -78,6 +90,8 @@ class EngineWatch:
 
     def _by_locks(self, heard: Heard) -> EngineStatus:
         if not locks.is_held(self.places.python_lock):
+            if self.has_server and heard.row is not None and heard.is_elsewhere():
+                return self._shown(heard.row, heard.row.state)
             state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
             return replace(self._shown(heard.row, state), token="")  # this lease has no live holder any more
         holder = locks.holder(self.places.python_lock)

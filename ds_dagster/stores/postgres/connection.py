@@ -16,6 +16,9 @@ CALL_MILLIS = 600_000
 CONTROL_MILLIS = 10_000
 LOCK_MILLIS = 60_000
 """Bound of one wait for a lock."""
+_KEEPALIVE = {"tcp_user_timeout": 60_000, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""Parameters of libpq, in seconds (``tcp_user_timeout`` in milliseconds): a network that drops packets without a word
+ends a call after a minute, not after the two hours of the system's own limit."""
 DETAIL_CHARACTERS = 400
 
 
@@ -54,6 +57,7 @@ class PostgresAddress:
                 sslrootcert=self.sslrootcert or None,
                 dbname=self.database or None,
                 connect_timeout=CONNECT_SECONDS,
+                **_KEEPALIVE,
                 application_name="ds-dagster",
                 options=f"-c timezone=UTC -c statement_timeout={millis} -c lock_timeout={min(millis, LOCK_MILLIS)}",
             )

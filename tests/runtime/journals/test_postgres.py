@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,8 +19,9 @@ from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.processes.joblog import JobLog
-from ds_dagster.runtime.processes.liveness import SILENT_SECONDS
-from ds_dagster.runtime.reconcile import Reconciler
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS, EngineWatch, Heard
+from ds_dagster.runtime.processes.process import start_mark
+from ds_dagster.runtime.reconcile import BEAT_SECONDS, Reconciler
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query, settings_in
 
@@ -112,6 +114,41 @@ def test_an_engine_on_another_host_keeps_the_lease_until_it_is_silent(control: C
     Lease.new(clock).take(control.journal)
     with pytest.raises(Exception, match="ENGINE_LEASE_LOST"), control.journal.write() as connection:
         lease.renew(connection)
+
+
+def test_an_engine_of_another_state_folder_keeps_the_lease_while_its_process_lives(
+    control: Control, clock: FakeClock
+) -> None:
+    _, _, lease = engine(control, clock)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        with control.journal.write() as connection:
+            statement = "UPDATE ds_engines SET pid = %s, process_started = %s"
+            connection.exec_driver_sql(statement, (other.pid, start_mark(other.pid)))
+        with pytest.raises(UserError, match="ENGINE_LEASE_HELD") as raised:
+            Lease.new(clock).take(control.journal)
+        assert f"process {other.pid}" in str(raised.value)
+        watch = EngineWatch(control.places, clock, True, lambda: heard(control, clock), has_server=True)
+        assert (watch.status().state, watch.status().pid) == ("RUNNING", other.pid)
+        assert not Lease.new(clock, "heavy").is_over(control.journal, heard(control, clock), control.places)
+    assert watch.status().state == "GONE"
+    assert Lease.new(clock, "heavy").is_over(control.journal, heard(control, clock), control.places)
+    Lease.new(clock).take(control.journal)
+    with pytest.raises(Exception, match="ENGINE_LEASE_LOST"), control.journal.write() as connection:
+        lease.renew(connection)
+
+
+def heard(control: Control, clock: FakeClock) -> Heard:
+    with control.journal.read() as connection:
+        return rows.heard(connection, "default", clock.now())
+
+
+def test_a_silent_network_ends_a_call_before_the_lease_ends(control: Control) -> None:
+    control.journal.create()
+    with control.journal.read() as connection:
+        parameters = connection.connection.driver_connection.get_dsn_parameters()
+    idle, interval, count = (int(parameters[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    lost = max(int(parameters["tcp_user_timeout"]) / 1000, idle + interval * count)
+    assert lost + int(parameters["connect_timeout"]) + BEAT_SECONDS < SILENT_SECONDS
 
 
 def test_many_create_it_at_once_and_agree(control: Control, settings: Settings) -> None:
