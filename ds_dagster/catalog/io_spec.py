@@ -88,8 +88,7 @@ class SchemaPart:
         subject: under which a registry keeps its schemas; without a registry the name of the message, for errors.
         id: for reads the newest schema's when the query starts, which gives defaults and names; for writes the
             registered schema's. None where no registry is used, or before it was looked up.
-        schema: schema with that id, or the descriptor, in the form of :mod:`catalog.schemas.formats`. Empty before the
-            look-up.
+        schema: of that id, or the descriptor, in the form of :mod:`catalog.schemas.formats`; empty before the look-up.
         version: version of that schema under the subject, for reads; 0 before the look-up.
         message: full name of the Protobuf message; empty where each record names its message.
         file: absolute path of the descriptors in the project, for records without a registry; empty with one.
@@ -106,8 +105,7 @@ class SchemaPart:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """Parts of an entity's records that need schemas, and the registry of schemas in Confluent's wire format (None:
-    descriptors in the project)."""
+    """Parts of an entity's records that need schemas, and the registry for Confluent's wire format, if any."""
 
     registry: RegistrySpec | None
     value: SchemaPart | None = None
@@ -317,8 +315,7 @@ class SinkIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Result of one batch: number of rows written. ``replayed``: the ledger had the epoch already, nothing was
-    written."""
+    """Result of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
 
     rows: int
     replayed: bool = False
@@ -356,8 +353,7 @@ class LedgerReader(Protocol):
     """A loader that reports where its ledger ends."""
 
     is_restorable: bool
-    """Rows and ledger change in one transaction. A target that lost its last batches (a restored backup) then has
-    exactly the rows of the batches in its ledger, and later batches can be loaded again."""
+    """Rows and ledger change in one transaction, so a restored backup has exactly the batches in its ledger."""
 
     def tip(self) -> Tip | None:
         """The newest batch of this job and version, or None; creates nothing but the ledger. Raises as ``prepare``."""

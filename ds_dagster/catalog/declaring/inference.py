@@ -104,15 +104,8 @@ class ReadChoices:
 
 @dataclass(frozen=True, slots=True)
 class QueryChoices:
-    """Settings of QUERY WITH.
-
-    Attributes:
-        name: of the query; None: the name of the relation.
-        updates: True: windows emit with every change; False: once.
-        temporal_mode, temporal_retention_millis: of temporal joins; None = not written.
-        values: converted properties by name.
-        written: the same properties with their places.
-    """
+    """Settings of QUERY WITH. ``name`` None: the relation's name; ``values``: converted properties by name;
+    ``written``: these properties with their places."""
 
     name: str | None = None
     updates: bool = False
@@ -316,8 +309,7 @@ def inferred_sizes(
 ) -> tuple[Mapping[str, PropertyValue], tuple[str, str] | None]:
     """Counts and settings of the new entity: written, else copied from a left-most source on the same kind of store.
 
-    Only the store knows sizes that the statement of such a source does not write, so its (store, entity) is returned
-    for the look-up; None without such a source.
+    Only the store knows sizes that such a source does not write, so its (store, entity) is returned for the look-up.
     """
     able = kind.capabilities
     if not able.count_properties and not able.entity_settings_prefix:
