@@ -1,7 +1,7 @@
-"""Who asks AWS: keys, a profile, or a role that is assumed and whose credentials renew themselves while they are used.
+"""Logins to AWS: keys, a profile, or an assumed role whose credentials renew themselves while they are used.
 
-botocore does all of it; this module only puts its parts together, in one way for our own HTTP client, for control and
-for users' resources.
+botocore does the work; this module puts its parts together in one way for our own HTTP client, for control connections
+and for users' resources.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 10, 3
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """Credentials of one store. Without any, botocore's default chain is asked (environment, profile, instance role).
+    """Credentials of one store. Without any, botocore's default chain is used (environment, profile, instance role).
 
     Attributes:
-        region_name: AWS region, also of the security token service; empty for the one of the profile or the
+        region_name: AWS region, also of the security token service; empty: the region of the profile or the
             environment.
         profile_name: section of the machine's AWS configuration.
-        role_arn: role that is assumed with the credentials found; ``external_id``: what its policy asks for.
+        role_arn: role to assume with the other credentials; empty: none.
+        external_id: external id that the role's trust policy requires; empty: none.
         sts_endpoint_url: replaces AWS's own security token service; empty for AWS.
     """
 
@@ -38,7 +39,7 @@ class AwsLogin:
 
     @property
     def user(self) -> str:
-        """Shown in errors: who was refused."""
+        """The login as errors show it: the role, the key id or the profile."""
         profile = f"profile {self.profile_name}" if self.profile_name else "the machine's own role"
         return self.role_arn or self.aws_access_key_id or f"({profile})"
 
@@ -102,7 +103,7 @@ def aws_client(service: str, settings: Mapping[str, Any]) -> Any:
 
     Args:
         service: ``kinesis``, ``secretsmanager``.
-        settings: fields of :class:`AwsLogin` by name, all else are arguments of boto3's ``client``.
+        settings: fields of :class:`AwsLogin` by name; other names are arguments of boto3's ``client``.
     """
     import boto3
 

@@ -23,12 +23,12 @@ RECORDER = "ds_dagster.testing.recording"
 
 RECORD_SECONDS = 300.0
 KEPT = 3
-"""Archives of other versions that stay (about 190 MB each)."""
+"""Number of archives of other versions that are not deleted (about 190 MB each)."""
 
 
 def location(jars: Sequence[Path]) -> Path:
-    """Where the archive for this Java, this Spark and these jars is or would be. Java asks for the same files at the
-    same places, so all of them are in its name.
+    """Path of the archive for this Java, this Spark and these jars, whether it exists or not. Its name is a hash of
+    their paths, sizes and times, since Java accepts an archive only for the same files at the same paths.
 
     Raises:
         UserError: JAVA_MISSING, JAVA_TOO_OLD, PYSPARK_MISSING.
@@ -90,4 +90,4 @@ def _remove_old(newest: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{record(lambda line: None)}\n")  # noqa: ARG005, the path is all that is told
+    sys.stdout.write(f"{record(lambda line: None)}\n")  # noqa: ARG005, only the path is printed

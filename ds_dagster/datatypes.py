@@ -17,8 +17,14 @@ ScalarName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type without parts. ``length``: of VARCHAR/VARBINARY, None = unbounded; ``precision``/``scale``: DECIMAL,
-    TIME…"""
+    """A type without inner types.
+
+    Attributes:
+        name: its SQL name.
+        length: of VARCHAR and VARBINARY; None: unbounded.
+        precision: of DECIMAL, TIME, TIMESTAMP and TIMESTAMP_LTZ.
+        scale: of DECIMAL.
+    """
 
     name: ScalarName
     length: int | None = None
@@ -143,7 +149,7 @@ def is_primitive(type_: DataType) -> bool:
 
 
 def is_comparable(type_: DataType) -> bool:
-    """Whether two values can be equal: no MAP anywhere inside, whose entries have no order."""
+    """Whether values can be compared for equality: no MAP anywhere inside, since its entries have no order."""
     if isinstance(type_, ArrayType):
         return is_comparable(type_.element)
     if isinstance(type_, StructType):
@@ -152,7 +158,7 @@ def is_comparable(type_: DataType) -> bool:
 
 
 def is_hashable(type_: DataType) -> bool:
-    """Whether values can tell rows apart: keys of groups and joins, DISTINCT. What can be equal can."""
+    """Whether values can be keys of groups and joins, and in DISTINCT: the types of :func:`is_comparable`."""
     return is_comparable(type_)
 
 

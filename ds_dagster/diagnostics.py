@@ -1,4 +1,4 @@
-"""Where something is in a file, and what is to be said about it."""
+"""Places in files (spans), and the errors and warnings about them (diagnostics)."""
 
 from __future__ import annotations
 

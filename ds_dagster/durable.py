@@ -1,5 +1,5 @@
-"""Files that are on disk when the call returns: content and name. One that is forced alone may lose its name when the
-power fails."""
+"""Files that are on disk when the call returns: content and name. If only the file is forced (fsync) and not its
+folder, a power failure may lose the name."""
 
 from __future__ import annotations
 

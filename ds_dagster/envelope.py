@@ -1,9 +1,9 @@
 """How a failure crosses a process: its condition's name and parameters, as JSON after a mark.
 
-Spark hands the failures of operators, expressions and Python workers on as text, with text of its own around it. The
-envelope (``[ds:NAME] {"parameter": …}``) is found in it wherever it is: JSON says itself where it ends, so parameters
-hold any characters. Java writes the same (``dsdagster.OperatorFault``). Messages are made from templates where they are
-shown, and never read back.
+Spark passes on the failures of operators, expressions and Python workers as text, with its own text around it. The
+envelope (``[ds:NAME] {"parameter": …}``) is found anywhere in that text: JSON marks its own end, so parameters may hold
+any characters. Java writes the same form (``dsdagster.OperatorFault``). Messages are made from templates where they are
+shown, and never parsed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def to_wire(failure: DsError) -> str:
-    """The envelope of a failure; its span is left behind, which only a compiler's failure has."""
+    """The envelope of a failure, without its span, which only failures of the compiler have."""
     values = _values(failure) | ({_DETAIL: failure.detail} if failure.detail else {})
     return f"{MARK}{failure.condition}] {json.dumps(values)}"
 
@@ -57,7 +57,7 @@ def _values(failure: DsError) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """As JSON keeps it; what it does not know is reported as text, as a message would."""
+    """The value as JSON holds it; values of other types become text, as in a message."""
     if isinstance(value, list | tuple | set | frozenset):
         return [item if isinstance(item, _SCALARS) else str(item) for item in value]
     return value if isinstance(value, _SCALARS) else str(value)

@@ -36,7 +36,8 @@ class DsError(Exception):
         params: values of the message template; never a secret.
         span: where in the user's SQL, if known.
         detail: text of the outside system that failed (Spark, a driver), if any.
-        envelope: told before the message where only a text leaves the process, see :mod:`ds_dagster.envelope`.
+        envelope: put before the message in processes that can pass on only text, see :mod:`ds_dagster.envelope`; empty
+            elsewhere.
     """
 
     envelope: str = ""
@@ -67,7 +68,7 @@ class DsError(Exception):
 
     @property
     def hint(self) -> str:
-        """What to do, or an empty string; without the part that would name the nearest of nothing."""
+        """What to do, or an empty string. A part that would suggest names is left out when there are no names."""
         text = render(self.definition.hint, self.params)
         if self.params.get("nearest") != NO_NAMES:
             return text
@@ -80,7 +81,7 @@ class DsError(Exception):
         return FAULTS[self.definition.kind]
 
     def diagnostic(self) -> Diagnostic:
-        """The same as a diagnostic, for lists and JSON."""
+        """The error as a diagnostic, for lists and JSON."""
         return Diagnostic(
             condition=self.condition,
             message=self.message,
@@ -139,7 +140,7 @@ class ProjectError(UserError):
 class Fault:
     """Who is at fault and whether a retry can help; read by ``runtime.decide`` alone.
 
-    ``lasts``: it may go on for any time and ends by itself, so repeating it says nothing about the job.
+    ``lasts``: the fault may last for any time and ends by itself, so repeated failures say nothing about the job.
     """
 
     domain: FaultDomain
@@ -179,5 +180,5 @@ def error(condition: str, /, *, span: Span | None = None, detail: str = "", **pa
 
 
 def error_of(condition: str, params: Mapping[str, object], *, span: Span | None = None, detail: str = "") -> DsError:
-    """The same with its parameters as data, whatever they are called."""
+    """Like :func:`error`, with the parameters as a mapping, so that they may have any names (``span``, ``detail``)."""
     return CLASSES[CONDITIONS[condition].kind](condition, params, span=span, detail=detail)

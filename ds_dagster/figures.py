@@ -1,8 +1,8 @@
 """The figures of a job: one record from Spark's progress to the journal, ``ds ps``, JSON, DESCRIBE and Dagster.
 
-:class:`Figures` is the only table of them. A figure is a field; what its field says of it (:class:`Figure`) is all that
+:class:`Figures` is the only table of them. A figure is a field; the metadata of the field (:class:`Figure`) is all that
 readers need: how it adds up over batches and over the queries of one relation, its unit, its names. A new figure takes
-a field here, and a line in ``spark.progress.read_progress`` that reads it out of a batch's report.
+a field here, and a line in ``spark.progress.read_progress`` that reads it from a batch's report.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 OverBatches = Literal["sum", "last", "known", "apart"]
-"""How a batch changes the figure of its query: is added; replaces it; replaces it where the batch knows it; not at all,
-since the figure is looked for beside the batches."""
+"""How a batch changes the figure of its query. ``sum``: is added; ``last``: replaces it; ``known``: replaces it unless
+the batch's value is None; ``apart``: not at all, since the figure is measured independently of batches."""
 
 OverQueries = Literal["sum", "max", "min"]
 Unit = Literal["", "rows", "records", "rows/s", "s", "bytes", "moment", "by name"]
-"""``moment``: seconds since the epoch, UTC. ``by name``: no number, but a mapping of figures."""
+"""``moment``: seconds since the epoch, UTC. ``by name``: a mapping of figures, not a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Figure:
         meaning: one line, for people.
         unit: of its numbers.
         over_batches, over_queries: how it adds up.
-        json: its name in ``ds ps --json`` where that is another one.
-        heading: of its column in ``ds ps``; none without.
-        part: of DESCRIBE QUERY that shows it.
-        stays: a restart that does not know it yet does not clear it.
+        json: its name in ``ds ps --json``.
+        heading: of its column in ``ds ps``; empty: no column.
+        part: part of DESCRIBE QUERY that shows it; empty: none.
+        stays: a restarted query that does not know it yet does not clear it.
         digits: decimal places to show.
     """
 
@@ -108,7 +108,7 @@ class Figures:
         part="state",
     )  # fmt: skip
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """``{"sources": {source: {figure: number or text}}}``: the same source by source, and what else a source tells."""
+    """``{"sources": {source: {figure: number or text}}}``: figures of each source, and other facts it reports."""
 
     def figures(self) -> dict[str, Any]:
         """Field → value, of the figures alone."""
@@ -175,12 +175,12 @@ def over_queries(records: Iterable[Figures]) -> Mapping[str, int | float]:
 
 
 def rounded(figure: Figure, value: Any) -> Any:
-    """As it is shown."""
+    """The value as it is shown: rounded to the figure's digits; moments as they are."""
     return round(value, figure.digits) if isinstance(value, float) and figure.unit != "moment" else value
 
 
 def to_json(figures: Figures) -> str:
-    """What the journal keeps; figures at their defaults are left out."""
+    """The JSON text that the journal stores; figures at their defaults are left out."""
     empty = Figures().figures()
     values = {name: value for name, value in figures.figures().items() if value != empty[name]}
     return json.dumps(values | ({"details": dict(figures.details)} if figures.details else {}), sort_keys=True)

@@ -2,7 +2,7 @@
 
 ``jars.lock.json`` beside this file names every jar with its coordinates, size and SHA-256; nothing is resolved
 transitively at run time. A set is fetched by ``mvn`` where it is on the path, else by the Ivy inside PySpark, into a
-folder that appears only when it is complete. Later calls look at the files and return: no network, no subprocess.
+folder that appears only when it is complete. Later calls only check the files: no network, no subprocess.
 
 The cache is ``DS_CACHE``, else the user's cache folder. Two processes at once are safe: a file lock serialises them.
 """
@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 """Receives one line of text for a person, at most a few times a second."""
 
 JAVA_RELEASE = 17
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # of compilers: they are over before Java's optimizing one pays
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # for compilers: they end before Java's optimizing compiler pays off
 OPERATOR_JAR = "ds-dagster-operators.jar"
 FETCH_ROUNDS, FETCH_SECONDS = 3, 900.0
 
@@ -174,7 +174,7 @@ def _artifact(jar: Mapping[str, Any]) -> Artifact:
 
 
 def set_folder(set_name: str) -> Path:
-    """Where a set lies in the cache; the name changes with the list, so an old cache is never taken for a new one.
+    """Folder of a set in the cache. Its name has a hash of the list, so an old cache is never used for a new list.
 
     Raises:
         InternalError: JAR_SET_UNKNOWN.
@@ -197,7 +197,7 @@ def resolve(set_name: str, progress: Progress | None = None) -> tuple[Path, ...]
 
     Args:
         set_name: ``spark-kafka``, ``spark-compile``, ``kafka-broker`` or ``ecj``.
-        progress: told what is being fetched; not called when the cache is complete.
+        progress: receives a line for each step and each fetched jar; not called when the cache is complete.
 
     Raises:
         UserError: JAVA_MISSING, JAVA_TOO_OLD, PYSPARK_MISSING.
@@ -213,7 +213,7 @@ def resolve(set_name: str, progress: Progress | None = None) -> tuple[Path, ...]
 
 
 def silent(_line: str) -> None:
-    """Progress that nobody sees."""
+    """A progress that drops its lines."""
 
 
 def _size(path: Path) -> int:
@@ -257,7 +257,7 @@ def _fetch_tools() -> list[Callable[[Sequence[Artifact], Path, Path], list[str]]
     java_command()
     tools: list[Callable[[Sequence[Artifact], Path, Path], list[str]]] = [_mvn] if shutil.which("mvn") else []
     if not tools or importlib.util.find_spec("pyspark") is not None:
-        tools.append(_ivy)  # without PySpark it says that PySpark is missing
+        tools.append(_ivy)  # raises PYSPARK_MISSING without PySpark
     return tools
 
 
@@ -301,7 +301,7 @@ def _mvn(artifacts: Sequence[Artifact], work: Path, out: Path) -> list[str]:
 
 
 def _run_lines(command: Sequence[str], progress: Progress) -> str:
-    """Run a downloader, tell about each file, return all it wrote; it is ended after ``FETCH_SECONDS``."""
+    """Run a downloader, report each file and return its whole output; it is killed after ``FETCH_SECONDS``."""
     lines: list[str] = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -385,7 +385,7 @@ def operator_sources() -> JavaSources:
 
 
 def _spark_version() -> str:
-    """Of the installed PySpark; where a wheel is built without one, of the jars it is compiled against."""
+    """Version of the installed PySpark; without one (when a wheel is built), of the jars to compile against."""
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -436,7 +436,7 @@ def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | 
 
 
 def _compiler(progress: Progress | None) -> tuple[str, list[str]]:
-    """javac beside the chosen Java (or on the path), else ECJ on the runtime."""
+    """Name and command of the compiler: javac of the chosen Java or on the path, else ECJ run by that Java."""
     java = java_command()
     beside = Path(java).resolve().with_name("javac")
     javac = str(beside) if beside.is_file() else shutil.which("javac")

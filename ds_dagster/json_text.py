@@ -1,4 +1,4 @@
-"""JSON as it is printed and written: characters as they are, halves of one (valid in JSON, in no file) escaped."""
+"""JSON as it is printed and written: all characters unescaped except lone surrogates, which UTF-8 cannot hold."""
 
 from __future__ import annotations
 

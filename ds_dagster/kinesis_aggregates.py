@@ -1,9 +1,9 @@
 """Aggregated records of the Kinesis Producer Library: many records of a user in one record of a stream.
 
 The format: four magic bytes, an ``AggregatedRecord`` in Protobuf, the MD5 of the Protobuf part. Rules as in Amazon's
-own consumer (``AggregatorUtil`` of amazon-kinesis-client): what does not agree with its MD5 or cannot be parsed is an
-ordinary record; an aggregate with a record whose hash key lies outside its shard is left out as a whole, because the
-producer sends it again: it went to a shard that had been split meanwhile.
+own consumer (``AggregatorUtil`` of amazon-kinesis-client): data that does not match its MD5 or cannot be parsed is an
+ordinary record; an aggregate with a record whose hash key is outside its shard is left out as a whole, because it went
+to a shard that had been split, and the producer sends it again.
 Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 ENCODED_MAGIC = "84maw"
-"""How the base64 text of every aggregate begins; the fifth sign holds six of the fourth byte's eight bits."""
+"""Beginning of the base64 text of every aggregate; its last character ends six bits into the fourth byte."""
 DIGEST_BYTES = 16
 LAST_HASH = 2**128 - 1
 
@@ -45,10 +45,10 @@ def open_aggregate(data: bytes, hashes: HashRange = WHOLE) -> Sequence[tuple[str
 
     Args:
         data: of a Kinesis record.
-        hashes: of the shard it stood in.
+        hashes: hash keys of the shard the record was read from.
 
     Returns:
-        None where the record is not an aggregate; nothing where one of its records belongs to another shard.
+        None if the record is not an aggregate; empty if one of its records belongs to another shard.
     """
     body = memoryview(data)[len(MAGIC) : -DIGEST_BYTES]
     if not body or data[: len(MAGIC)] != MAGIC:
@@ -89,7 +89,7 @@ def _message_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="ds_kinesis_aggregate.proto", package="ds", syntax="proto2")
     aggregate, record = file.message_type.add(name="AggregatedRecord"), file.message_type.add(name="Record")
     for number, name in enumerate(("partition_key_table", "explicit_hash_key_table"), 1):
-        # as bytes: text that is no UTF-8 is ours to refuse
+        # as bytes, so that we decide about text that is not valid UTF-8
         aggregate.field.add(name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
     aggregate.field.add(
         name="records", number=3, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".ds.Record"

@@ -50,8 +50,8 @@ def nearest(name: str, candidates: Iterable[str], count: int = 3, cutoff: float 
 
 
 def meant(word: str, candidates: Iterable[str], shortest: int = 3) -> str:
-    """The keyword that a word is nearly, empty without one: one with its letters in another order, or, from
-    ``shortest`` letters on, one letter more, less or other."""
+    """The keyword that a misspelt word probably means, or empty. A keyword matches if it has the same letters in
+    another order or, from ``shortest`` letters on, if it has one letter more, one less or one changed."""
     near = [candidate for candidate in candidates if candidate != word and _is_nearly(word, candidate, shortest)]
     return max(near, key=lambda candidate: difflib.SequenceMatcher(None, word, candidate).ratio(), default="")
 
@@ -65,7 +65,7 @@ def _is_nearly(word: str, candidate: str, shortest: int) -> bool:
 
 
 NO_NAMES = "(none)"
-"""Stands for names where there are none to choose from; a part of a hint that would show it is left out."""
+"""Placeholder where there are no names to suggest; a part of a hint that would show it is left out."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -81,7 +81,8 @@ def safe_name(text: str, limit: int = 200) -> str:
 
 
 def file_name(text: str, also: str = "") -> str:
-    """Letters, digits, underscore and the characters of ``also`` as they are, the code of every other one: names of
-    files and folders that tell texts apart where those of :func:`safe_name` do not. A code has no end: beyond U+00FF
-    one may read as another character and the letters behind it (``€`` as ``" ac"``). Checkpoints have these names."""
+    """A name for a file or folder: letters, digits, underscore and the characters of ``also`` are kept, each other
+    character becomes ``-`` and its hexadecimal code. Different texts get different names, unlike in :func:`safe_name`,
+    except beyond U+00FF: codes have no end mark, so ``€`` gives the same name as ``" ac"``. Checkpoints use these
+    names."""
     return re.sub(rf"[^A-Za-z0-9_{re.escape(also)}]", lambda match: f"-{ord(match[0]):02x}", text)

@@ -1,4 +1,4 @@
-"""What is seen of the entity after a relation that others fill: its shape, its size, how far it reaches."""
+"""Observation of the entity of a relation that others fill: shape, size, newest positions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def observe_relation(relation: Relation, operations: EntityOperations) -> Entity
     """Look at a relation's entity.
 
     Raises:
-        DsError: ENTITY_NOT_FOUND, or what the store meets.
+        DsError: ENTITY_NOT_FOUND, or conditions of the store.
     """
     path = operations.path_of(relation)
     described = operations.describe(path)
@@ -69,7 +69,7 @@ def observe_relation(relation: Relation, operations: EntityOperations) -> Entity
 
 
 def fingerprint_of(relation: Relation, entity: EntityDescription) -> str:
-    """``1:`` and hexadecimal digits."""
+    """Hash of the shape: ``1:`` and 16 hexadecimal digits."""
     shape = {
         "declared": [[column.name, str(column.type), column.nullable] for column in relation.columns],
         "formats": [relation.value_format, relation.key.format, str(relation.key.type or "")],
@@ -83,7 +83,8 @@ def fingerprint_of(relation: Relation, entity: EntityDescription) -> str:
 def observe_relations(
     project: LoadedProject, relations: Sequence[Relation], resolver: Mapping[str, Resolver]
 ) -> Generator[tuple[Relation, EntityObservation | DsError], None, None]:
-    """Look at several, one connection per store; a store that cannot be reached answers for all its relations at once.
+    """Look at several relations with one connection per store. Once a store cannot be reached, its error is the result
+    for its remaining relations, too.
 
     Args:
         project: loaded.

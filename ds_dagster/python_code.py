@@ -1,6 +1,6 @@
-"""Python functions of the user: their module's text is run once per process, and called with Arrow arrays.
+"""Python functions of the user: the text of their module is run once per process; they are called with Arrow arrays.
 
-Spark's workers call them, and questions in the process that asks.
+Spark's Python workers call them, and so does the process that answers a question (``ds query``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PythonCode:
-    """A function in the text of a module: ``shown`` in messages, ``root`` where it imports from."""
+    """A function in the text of a module.
+
+    Attributes:
+        shown: the function in messages.
+        root: folder from which the module imports others.
+        file: path of the module, for tracebacks.
+        text: of the module.
+        entry: name of the function in it.
+    """
 
     shown: str
     root: str
@@ -45,7 +53,9 @@ def vectorized(code: PythonCode, columns: Sequence[pyarrow.Array], type_: pyarro
     if isinstance(array, pyarrow.ChunkedArray):
         array = array.combine_chunks()
     if not isinstance(array, pyarrow.Array) or len(array) != len(columns[0]):
-        raise error("FUNCTION_FAILED", function=code.shown, reason="it gave no Arrow array of one element per row")
+        raise error(
+            "FUNCTION_FAILED", function=code.shown, reason="it did not return an Arrow array with one element per row"
+        )
     return array if array.type == type_ else _array(code, array.to_pylist(), type_)
 
 

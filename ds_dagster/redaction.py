@@ -1,5 +1,5 @@
-"""Takes secrets out of text that goes to logs and details of errors: passwords in URLs, ``name=value`` of telling
-names, and the exact secrets somebody registered after resolving them."""
+"""Masks secrets in text for logs and details of errors: passwords in URLs, ``name=value`` with names such as
+``password``, and the exact secrets that were registered after resolving them."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ class Redactor:
 
 
 def redact(text: str) -> str:
-    """The text without what looks like a secret."""
+    """The text with everything masked that looks like a secret; registered secrets are not known here."""
     return Redactor()(text)

@@ -27,11 +27,11 @@ else:
 MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 """Memory as Spark and Java read it: no fraction, and a unit."""
 MEMORY_FORM = "a whole number and m or g, as in 512m or 2g"
-"""The same for people."""
+"""The form of :data:`MEMORY` in messages."""
 COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores"})
 """Properties that plans and sizes are computed from."""
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
-"""Begins a Spark master URL whose executors all run on the driver's host."""
+"""Beginning of a Spark master URL whose executors all run on the driver's host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class EngineSettings:
 
     Attributes:
         launcher: ``local`` (the command line and Dagster start the engine on this machine when it is gone) or
-            ``external`` (it is started elsewhere; its absence is said).
+            ``external`` (it is started elsewhere; they report it when it is not running).
         cores: Spark slots of the local master.
         memory: heap of the Spark driver, as ``512m`` or ``2g``.
         master: Spark master URL; empty for ``local[cores]``.
-        durable: checkpoints on the engine's disk are forced to it, so that a power failure loses nothing; without, jobs
-            may have to be reset after one.
+        durable: checkpoints are forced to the engine's disk (fsync), so that a power failure loses nothing. False: jobs
+            may have to be reset after a power failure.
         shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one.
         batch_megabytes: on a cluster: most megabytes of records that one batch of an exactly-once Kafka sink sends
             through the driver; a larger batch fails.
         log_url: address under which people read the state folder's ``logs``, as ``https://logs.example.com/web``;
-            Dagster, ``ds ps`` and DESCRIBE QUERY link to it. Empty: they name the file on the engine's machine.
+            Dagster, ``ds ps`` and DESCRIBE QUERY link to it. Empty: they show the file's path on the engine's machine.
     """
 
     launcher: str = "local"
@@ -98,28 +98,30 @@ class Overlay:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a project says about itself; paths are absolute.
+    """Settings of a project; paths are absolute.
 
     Attributes:
         root: the project's folder.
         sql: folder of statements.
         state: journal, checkpoints, views, logs, pid files; on a local disk.
-        database: database of names that are not qualified.
-        schema: schema of names that are not qualified.
+        database: default database of names without one.
+        schema: default schema of names without one.
         store: store of a CREATE … AS without ``'store'``; a ``USE STORE`` in a file overrides it.
         views: where materialized views are kept: ``sqlite`` or the name of a declared Postgres store.
         journal: ``sqlite``, a Postgres URL, or a ``${NAME}`` reference to one.
         environment: part of every job's identity, so that one cluster can hold several (``dev``, ``prod``).
         engine: see :class:`EngineSettings`.
         spark: any Spark property.
-        store_values: folded store name → property → text that replaces the one of CREATE STORE (a user's Dagster
-            resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
-        source_names: qualified relation → name that it has as a source in a checkpoint, where that is the name of a
-            relation that was renamed since. Of one job, never of a project.
-        ordered_state: results of aggregates lie in the state in the order of the plan; False: in that of Spark, as
-            checkpoints of earlier versions have them. Of one job, never of a project.
+        overlay: store properties that replace those of CREATE STORE.
+        file: name of the settings file, for messages; ``(defaults)`` without a file.
+        store_values: folded store name → property → text that replaces the text in CREATE STORE (a user's Dagster
+            resource): ``${NAME}`` references, or values that are not secret. The overlay is applied after them.
+        source_names: qualified relation → name of this source in the checkpoint, where the relation was renamed since.
+            Set for one job, never for a project.
+        ordered_state: aggregates store their results in the order of the plan; False: in Spark's order, as checkpoints
+            of earlier versions do. Set for one job, never for a project.
         pool: compute pool whose engine this process is or looks at, with its cores and memory in ``engine``; empty: the
-            project's own engine. Of one engine, never of a project.
+            project's own engine. Set for one engine, never for a project.
     """
 
     root: Path
@@ -193,7 +195,11 @@ def load_settings(root: Path, **overrides: object) -> Settings:
 
 def load_overlay(settings: Settings) -> Overlay:
     """The overlay in force: the file ``DS_PROFILE`` names (``none`` = no overlay), else ``local.toml`` of the state
-    folder."""
+    folder, else an empty one.
+
+    Raises:
+        UserError: SETTING_INVALID: the file ``DS_PROFILE`` names is missing, or a file is not valid TOML.
+    """
     profile = os.environ.get("DS_PROFILE", "")
     if profile == "none":
         return Overlay()
@@ -233,7 +239,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)
 def toml_table(text: str) -> Mapping[str, Any]:
-    """A TOML text; kept, since many test cases of a process lie in the same project. Raises: ValueError."""
+    """Parse a TOML text; cached, since many test cases of a process are in one project. Raises: ValueError."""
     return tomllib.loads(text)
 
 

@@ -1,5 +1,5 @@
-"""dagster-pyspark's lazy Spark session, started as the engine starts its own. Imports pyspark: imported only where a
-project uses it."""
+"""dagster-pyspark's lazy Spark session, started as the engine starts its own. This module imports pyspark, so it is
+imported only where a project uses it."""
 
 from pathlib import Path
 from typing import Any

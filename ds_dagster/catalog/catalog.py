@@ -32,7 +32,7 @@ class Catalog:
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
     functions: UserCode = NO_CODE
     pools: Mapping[str, ComputePool | None] | None = field(default_factory=lambda: MappingProxyType({}))
-    """None in the slice of a job, where they are not known."""
+    """None in the slice of a job, which does not carry them."""
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""

@@ -19,7 +19,7 @@ class EntityFacts:
             defaults.
         record_time: broker or producer set timestamps (``message.timestamp.type``), None for tables.
         size: records or rows if cheap to know.
-        identity: tells the entity from a later one of the same name; empty where the store knows no such thing.
+        identity: distinguishes the entity from a later one of the same name; empty where the store has no identities.
     """
 
     name: str
@@ -40,10 +40,10 @@ class EntityPlan:
             it has one.
         settings: configuration for a new entity, names as the store spells them.
         used_by: relation, for messages.
-        stated: names in ``counts`` that are in the SQL: an existing entity must agree with those, inferred ones are for
-            a new entity only.
+        stated: names in ``counts`` that are written in the SQL: an existing entity must agree with these counts;
+            inferred counts are for a new entity only.
         like: (store, entity) of the left-most source on the same kind of store: counts and settings that are not
-            written are copied from it when the entity has to be created (:meth:`completed`).
+            written are copied from it when the entity has to be created (:meth:`completed`). None: no such source.
     """
 
     name: str

@@ -1,5 +1,5 @@
 """Operations on the entities of a store: list, describe, create, change, drop, insert a record, sample records. One
-implementation per store kind, in ``stores/<kind>_entities.py``."""
+implementation per store kind, in its folder of ``stores/``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EntityColumn:
 
     Attributes:
         name: as the store spells it.
-        type: ours, None where no type of ours holds it.
+        type: SQL type; None where no SQL type holds it.
         native: the store's own type.
         nullable: may be NULL.
         key: part of the primary key.
@@ -58,7 +58,7 @@ class EntityDescription:
         path, kind: as in :class:`EntityNode`.
         facts: counts, settings, size in records or rows.
         columns: empty where the store knows none (topics, Kinesis streams).
-        bytes: size in bytes, None where the store does not tell.
+        bytes: size in bytes, None where the store does not report it.
         newest: part (partition, ``version``) → newest position in it.
     """
 
@@ -72,7 +72,7 @@ class EntityDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to put in.
+    """A record to insert.
 
     Attributes:
         value: JSON as it was written; None deletes the key.
@@ -101,10 +101,10 @@ class EntityOperations(Protocol):
     ENTITY_PATH_INVALID."""
 
     follows: bool
-    """Records keep coming and can be followed (topics, streams); else rows, shown once."""
+    """True: new records can be followed (topics, streams). False: the entity has rows, which are shown once."""
 
     def path_of(self, relation: Relation) -> EntityPath:
-        """Where a relation's entity is."""
+        """Path of a relation's entity."""
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Names directly below a path, sorted.
@@ -114,10 +114,10 @@ class EntityOperations(Protocol):
         """
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Facts and columns, None when it does not exist."""
+        """Facts and columns of an entity, None when it does not exist."""
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Make it.
+        """Create an entity.
 
         Args:
             path: of the new entity.
@@ -128,21 +128,21 @@ class EntityOperations(Protocol):
         """
 
     def update(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Change the counts and settings that are in the plan.
+        """Change the counts and settings of an entity to those in the plan.
 
         Raises:
             UserError: ENTITY_NOT_FOUND, ENTITY_NOT_CHANGED.
         """
 
     def drop(self, path: EntityPath) -> None:
-        """Remove it with everything in it; a level only when it is empty.
+        """Remove an entity with everything in it; a level only when it is empty.
 
         Raises:
             UserError: ENTITY_NOT_FOUND.
         """
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """Put one record in; returns where it is, empty where the store does not tell.
+        """Insert one record; returns its position, empty where the store does not report one.
 
         Raises:
             UserError: ENTITY_NOT_FOUND, ENTITY_RECORD_INVALID.

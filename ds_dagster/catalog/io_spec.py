@@ -43,11 +43,11 @@ class Envelope:
         timestamp: TIMESTAMP, the record's own.
         partition: text, names one ordered part of the entity.
         order: text that sorts as the record's position inside its partition.
-        metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only asked for where a query reads
-            it. Empty where the parts above are all that is known.
+        metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only evaluated where a query reads
+            it. Empty where the source knows nothing beyond the parts above.
         headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have no headers or no query reads them.
-        position: text, the record's place in its partition as people and ``ds skip`` write it; empty where it is
-            ``order`` without its leading zeros.
+        position: text, the record's place in its partition as people and ``ds skip`` write it; empty: ``order``
+            without its leading zeros.
     """
 
     key: str
@@ -61,7 +61,7 @@ class Envelope:
 
     @property
     def shown_position(self) -> str:
-        """Where a record is in its partition, for people."""
+        """Expression of a record's position in its partition, for people."""
         return self.position or f"REGEXP_REPLACE({self.order}, '^0+(?=[0-9])', '')"
 
 
@@ -88,10 +88,10 @@ class SchemaPart:
         subject: under which a registry keeps its schemas; without a registry the name of the message, for errors.
         id: for reads the newest schema's when the query starts, which gives defaults and names; for writes the
             registered schema's. None where no registry is used, or before it was looked up.
-        schema: of the id, or of the descriptor, as :mod:`catalog.schemas.formats` holds it. Empty before the look-up.
-        version: of the id under the subject, for reads; 0 before the look-up.
-        message: full name of the Protobuf message; empty where records say it themselves.
-        file: of the descriptors (absolute path), where they are in the project; no registry knows such records.
+        schema: of that id, or the descriptor, in the form of :mod:`catalog.schemas.formats`; empty before the look-up.
+        version: version of that schema under the subject, for reads; 0 before the look-up.
+        message: full name of the Protobuf message; empty where each record names its message.
+        file: absolute path of the descriptors in the project, for records without a registry; empty with one.
     """
 
     format: SchemaFormatName
@@ -105,7 +105,7 @@ class SchemaPart:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """Which parts of an entity's records need schemas, and who knows those in Confluent's wire format."""
+    """Parts of an entity's records that need schemas, and the registry for Confluent's wire format, if any."""
 
     registry: RegistrySpec | None
     value: SchemaPart | None = None
@@ -118,10 +118,10 @@ class RowSource:
 
     Attributes:
         row: expression of a STRUCT of the columns that are read.
-        deleted: expression that tells a delete, of changelogs.
+        deleted: expression that is true for a delete (changelogs).
         bad: expression that gives the fault of a row, NULL for a good row.
         columns_option: option that gets the columns that are read (JSON of Spark's struct type).
-        owner_option: option that gets who reads: ``job/source name``.
+        owner_option: option that gets the name of the reader: ``job/source name``.
         state_option: option that gets a folder of the engine's machine for the source's own state.
     """
 
@@ -150,8 +150,8 @@ class ReadSpec:
         limit_option: option that bounds one batch (records), empty when the format has none.
         clock_guard: system whose open upstream transactions hold the engine's clock back (``kafka``), or empty.
         entity: shown in errors and progress, ``store.entity``.
-        identity: tells the entity from a later one of the same name; empty if unknown.
-        rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
+        identity: distinguishes the entity from a later one of the same name; empty if unknown.
+        rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope are not used then.
         schemas: parts of the records (key, value) that need a schema; None if there is none.
     """
 
@@ -185,11 +185,11 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowText:
-    """A column of JSON texts instead of a row's columns, made as a record of them is.
+    """One column of JSON text in place of a row's columns, written like the value of a record.
 
     Attributes:
         name: of that column.
-        beside: columns that travel as they are and are not in the text.
+        beside: columns that are sent as they are, next to the text, and are not in it.
     """
 
     name: str
@@ -205,8 +205,8 @@ class TableTarget:
         columns, primary_key: in order.
         mode: append, or upsert by ``primary_key`` with deletes.
         refresh: ``continuous`` for views and streams; of tables as written (``incremental`` by default).
-        text: the loader's own form of the rows instead of columns, None for columns.
-        retention_millis: of views: how long a row stays that nothing writes again; 0: for ever.
+        text: rows are sent to the loader as JSON text; None: as columns.
+        retention_millis: of views: age at which a row is deleted unless it is written again; 0: never.
     """
 
     path: tuple[str, ...]
@@ -230,11 +230,11 @@ class WriteSpec:
         options: Spark options (stream) or connection settings (batch), references unresolved.
         record: output columns of a stream sink: (column name, which part of the record).
         loader: import path ``module:function`` of :class:`LoaderFactory` (kind batch).
-        table: kind batch.
+        table: the table or view to load (kind batch); None for kind stream.
         delivery: guarantee, shown by ``ds check``.
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
-        interval_millis: least time between two batches of a query that does not end; 0: as they come.
-        max_key_characters: refuse longer keys on write.
+        interval_millis: least time between two batches of a query that does not end; 0: no wait.
+        max_key_characters: longer keys are refused on write; None: no limit.
         entity: shown in errors, ``store.entity``.
         schemas: parts of the records (key, value) that need a schema; None if there is none.
     """
@@ -272,8 +272,8 @@ class TableRead:
 
 
 class TableReader(Protocol):
-    """Function that ``TableRead.reader`` names. Runs in a Python process of Spark, and where questions are answered.
-    Its module has a function ``count_rows(options, path, wanted)`` beside it, which gives their number."""
+    """Function that ``TableRead.reader`` names. Runs in Spark's Python workers, and in the process that answers a
+    question. Its module also has a function ``count_rows(options, path, wanted)``, which returns the number of rows."""
 
     def __call__(
         self,
@@ -287,18 +287,18 @@ class TableReader(Protocol):
         Args:
             options: resolved.
             path: parts of the table's name.
-            columns: name and type (``DECIMAL(10, 2)``) of those wanted, in order.
+            columns: name and type (``DECIMAL(10, 2)``) of the columns to read, in order.
             wanted: which rows.
 
         Returns:
-            Batches with these columns; values of a type that Arrow casts to the column's.
+            Batches with these columns, in types that Arrow can cast to the columns' types.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger row
-    is (job, version, epoch); a transactional id is the job alone."""
+    """Identity of a writer: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A
+    ledger row is (job, version, epoch); a transactional id is the job alone."""
 
     job: str
     version: int
@@ -309,13 +309,13 @@ class SinkIdentity:
         return f"{self.job}/v{self.version}"
 
     def of_member(self, query: str) -> SinkIdentity:
-        """Who writes one sink of an application: ledgers and transactions of its sinks never meet."""
+        """Identity for one sink of an application: each sink has its own ledger and transactions."""
         return replace(self, job=f"{self.job}/{query}")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
+    """Result of one batch. ``replayed``: the ledger had the epoch already and nothing was written."""
 
     rows: int
     replayed: bool = False
@@ -328,21 +328,21 @@ class BatchLoader(Protocol):
     """
 
     def prepare(self, tip: CheckpointTip) -> None:
-        """Create or verify target and ledger, and hold the ledger against the checkpoint the run begins from.
+        """Create or verify target and ledger, and compare the ledger with the checkpoint the run starts from.
 
         Raises:
             UserError: a condition of :func:`ds_dagster.catalog.ledger.decide`.
         """
 
     def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
-        """Apply one batch exactly once. Only the batch that was planned when the run began may be in the ledger.
+        """Apply one batch exactly once. Only the batch that was planned when the run started may be in the ledger.
 
         Raises:
             UserError: a condition of :func:`ds_dagster.catalog.ledger.within_run`.
         """
 
     def finish(self) -> int:
-        """After the last batch of a finite run: publish (full refresh); returns rows the run loaded in all."""
+        """After the last batch of a finite run: publish (full refresh). Returns the number of rows the run loaded."""
 
     def close(self) -> None:
         """Release connections; never raises."""
@@ -350,19 +350,19 @@ class BatchLoader(Protocol):
 
 @runtime_checkable
 class LedgerReader(Protocol):
-    """A loader that tells where its ledger ends. ``is_restorable``: rows and ledger change in one transaction: a target
-    that lost its end has the rows of the batches in its ledger and no others: later ones can be loaded again."""
+    """A loader that reports where its ledger ends."""
 
     is_restorable: bool
+    """Rows and ledger change in one transaction, so a restored backup has exactly the batches in its ledger."""
 
     def tip(self) -> Tip | None:
-        """The newest batch of this job and version, or None; makes nothing but the ledger. Raises as ``prepare``."""
+        """The newest batch of this job and version, or None; creates nothing but the ledger. Raises as ``prepare``."""
 
     def renumber(self, tip: Tip) -> None:
-        """Note a batch without rows that ends where the newest one does, under a later number. Raises as ``load``."""
+        """Note a batch without rows that ends where the newest batch does, with a later number. Raises as ``load``."""
 
     def adopt(self, tip: Tip) -> None:
-        """Note a batch as the newest one of a version that has none; earlier rows stay. Raises as ``load``."""
+        """Note a batch as the newest of a version that has no batch; earlier rows stay. Raises as ``load``."""
 
 
 @runtime_checkable
@@ -375,7 +375,7 @@ class ExpiringLoader(Protocol):
         """Delete rows that are too old, in a transaction and on a connection of its own, from any thread.
 
         Returns:
-            How many.
+            Number of deleted rows.
 
         Raises:
             DsError: as ``load``.
@@ -393,7 +393,7 @@ def open_loader(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> 
     """The loader of a table or view sink.
 
     Raises:
-        DsError: what its factory refuses.
+        DsError: conditions of its factory.
     """
     module, _, name = write.loader.partition(":")
     factory: LoaderFactory = getattr(import_module(module), name)

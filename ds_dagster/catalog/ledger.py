@@ -1,8 +1,8 @@
-"""A sink and a checkpoint hold each other to account: the one place that knows when a job may go on.
+"""Compares a sink's ledger with a checkpoint: the one place that decides whether a job may go on.
 
 A checkpoint knows which batches were planned and which are finished; a sink's ledger knows which batches were written.
 Both remember a batch by its number and by a digest of the offsets it ends at, so that a batch which was planned again
-with other offsets is not taken for the one that was written. Nothing here does I/O.
+with other offsets is not mistaken for the batch that was written. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Tip:
 
     Attributes:
         batch: its number, from 0.
-        offsets: digest of its end offsets, hex; empty where an older ledger kept none.
+        offsets: digest of its end offsets, hex; empty in ledgers of older versions.
         ends: JSON object of the ``offsets`` themselves and of their ``sources`` (name → identity, which differs from a
-            later source of the same name), so that a checkpoint can be made that ends here; empty where a ledger keeps
-            none.
+            later source of the same name), so that a checkpoint can be made that ends here; empty where the ledger
+            does not have it.
     """
 
     batch: int
@@ -34,8 +34,8 @@ class Tip:
     ends: str = field(default="", compare=False, repr=False)
 
     def is_same(self, other: Tip) -> bool:
-        """Whether both are the same batch. A digest that is not known is not compared; of one that is kept in little
-        room only the beginning is."""
+        """Whether both are the same batch. An empty digest equals any other; a shortened one (some ledgers store only
+        the beginning) equals every digest that begins with it."""
         short, long = sorted((self.offsets, other.offsets), key=len)
         return self.batch == other.batch and long.startswith(short)
 
@@ -55,11 +55,11 @@ class CheckpointTip:
     """Where a checkpoint ends.
 
     Attributes:
-        committed: the last finished batch, None before the first. The batch before a planned one is finished, whatever
-            the log of commits has kept.
-        planned: the one batch that was begun and not finished, or None.
-        is_older: it has not been held against its sinks yet: a version of the package wrote it whose sinks of streams
-            kept no ledger while no row came.
+        committed: the last finished batch, None before the first. The batch before a planned one is finished, even if
+            the commit log does not have it.
+        planned: the one batch that was started and not finished, or None.
+        is_older: not compared with its sinks yet: an older version of the package wrote it, whose stream sinks had no
+            ledger before the first row.
     """
 
     committed: Tip | None = None
@@ -87,7 +87,7 @@ class SinkFacts:
         is_table: the object with the target's name is a table that can be written.
         differs: the target has another shape than the rows.
         has_others: rows of another job are in the target and none of this one's.
-        keeps: condition that forbids to replace what an earlier version loaded, empty without one.
+        keeps: condition that forbids replacing the rows of an earlier version, empty without one.
     """
 
     tip: Tip | None = None
@@ -119,11 +119,11 @@ def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> SinkVerd
 
     Args:
         checkpoint: where the checkpoint ends.
-        sink: what the sink says.
+        sink: state of the sink.
         version: checkpoint version of the job.
 
     Returns:
-        An answer whose ``condition`` is LEDGER_NEWER, TARGET_NOT_A_TABLE, TARGET_DIFFERS, TARGET_OF_OTHER_JOB, the
+        A verdict whose ``condition`` is LEDGER_NEWER, TARGET_NOT_A_TABLE, TARGET_DIFFERS, TARGET_OF_OTHER_JOB, the
         condition in ``sink.keeps``, TARGET_GONE, SINK_BEHIND_CHECKPOINT, CHECKPOINT_BEHIND_SINK, or empty. The first
         that applies is given.
     """
@@ -145,7 +145,7 @@ def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> SinkVerd
 
 
 def _compared(checkpoint: CheckpointTip, tip: Tip | None, replaces: bool) -> SinkVerdict:
-    """The two tips against each other."""
+    """The verdict from comparing the two tips."""
     committed, planned = checkpoint.committed, checkpoint.planned
     if tip is None:
         return SinkVerdict("SINK_BEHIND_CHECKPOINT") if committed else SinkVerdict(replaces=replaces)
@@ -159,13 +159,13 @@ def _compared(checkpoint: CheckpointTip, tip: Tip | None, replaces: bool) -> Sin
 
 
 def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> SinkVerdict:
-    """The same for one batch of a run.
+    """Like :func:`decide`, for one batch of a run.
 
     Args:
-        batch: the batch that comes.
+        batch: the next batch.
         sink: state of the sink, read in the transaction of this batch.
         version: checkpoint version of the job.
-        skip: the batch that :func:`decide` gave when the run began; no other batch may be skipped.
+        skip: the batch to skip that :func:`decide` returned when the run started; no other batch may be skipped.
     """
     answer = decide(CheckpointTip.at(batch), sink, version)
     if answer.skip is not None and (skip is None or not skip.is_same(batch)):

@@ -1,4 +1,4 @@
-"""Which names a kind of store takes for its entities and for the columns of its tables."""
+"""Rules for names that a kind of store accepts, of entities and of columns of tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FOLDERS = NameRule(
     r"(?![._])[^/]{1,200}(/(?![._])[^/]{1,200})*",
     bytes=800,
 )
-"""Folders of files: names of files go after them, and S3 takes 1,024 bytes in all, file systems 255 in a name."""
+"""Folders of files. File names follow them: S3 allows 1,024 bytes for the whole key, file systems 255 for a name."""
 
 QUERY_NAMES = NameRule(
     "letters, digits, _, - and ., the first a letter, a digit or _, at most 200 characters",

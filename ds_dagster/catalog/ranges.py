@@ -1,4 +1,4 @@
-"""What a loader offers that replaces the rows of a range of time in a table."""
+"""Protocol of loaders that replace the rows of a time range in a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Rows that were deleted, and rows that were inserted."""
+    """Numbers of rows that were deleted and inserted."""
 
     deleted: int
     inserted: int
@@ -35,13 +35,13 @@ class ReplacesRanges(Protocol):
     """A loader of a table of appended rows."""
 
     def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
-        """Delete the rows of a range and insert others, in one transaction. A kill before it changes nothing.
+        """Delete the rows of a range and insert others, in one transaction. A kill before its end changes nothing.
 
         Args:
-            span: of the table.
-            batches: rows with the target's columns, all that are of the range in the target's types; others among them
-                are left out. Computed one after the other.
-            tip: the newest batch of the job that fills the table: the rows are those of all its records.
+            span: the range to replace.
+            batches: rows with the target's columns, including all rows that are in the range by the target's types;
+                other rows are ignored. Computed one after the other.
+            tip: the newest batch of the job that fills the table; the rows are computed from all records up to it.
 
         Raises:
             UserError: BACKFILL_OVERTAKEN: the table has a later batch now, or another version of the query fills it.

@@ -1,5 +1,5 @@
 """Description of a relation's records from its WITH properties: value format, key, event time. Shared by declared
-relations (``relations_declared.py``) and inferred ones (``inference.py``)."""
+relations (``declaring/relations.py``) and inferred ones (``declaring/inference.py``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CAUSED = (
     "DESCRIPTOR_SOURCE_REFUSED",
     "COMPUTE_POOL_REFUSED",
 )
-"""Conditions that follow from a refused statement; ``name`` is its."""
+"""Conditions that follow from a refused statement; their parameter ``name`` is its name."""
 VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType(
     {
         "json": "json",
@@ -58,7 +58,7 @@ KEY_FORMATS: Mapping[str, KeyFormat] = MappingProxyType(
         "parquet": "json",
     }
 )
-"""Format of keys by what is written, else by the format of the value."""
+"""Written ``key.format``, else the value format → format of keys."""
 BINARY_FORMATS = frozenset(("avro", "protobuf", "parquet"))
 """Formats in which a timestamp is a number, not a text."""
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
@@ -71,8 +71,8 @@ class Findings:
         self.diagnostics: list[Diagnostic] = []
 
     def add(self, problem: DsError, *related: Span) -> None:
-        """Note an error; ``related``: other places that belong to it. A refused store or registry is reported as the
-        cause."""
+        """Note an error; ``related``: other places that belong to it. If the error follows from a refused store,
+        registry or other statement (:data:`CAUSED`), that name is noted as the cause."""
         cause = str(problem.params["name"]) if problem.condition in CAUSED else ""
         self.diagnostics.append(replace(problem.diagnostic(), related=related, caused_by=cause))
 
@@ -86,7 +86,7 @@ class Findings:
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error among them."""
+        """Whether there is an error, not only warnings."""
         return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
     def collect(self, step: Callable[[], T]) -> T | None:
@@ -108,7 +108,7 @@ class Draft:
         values: converted properties.
         span: of its name, where a message has no better place.
         partition_by: PARTITION BY of the query that fills it.
-        written: whether a query writes it (key columns are taken from the output), or it is read as others fill it.
+        written: True: a query writes it (key columns are taken from the output); False: others fill it.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Draft:
     written: bool = False
 
     def span_of(self, name: str) -> Span | None:
-        """Where a property was written."""
+        """Where a property was written, else the span of the relation's name."""
         item = self.values.get(name)
         return item.span if item is not None and item.span is not None else self.span
 
@@ -163,7 +163,8 @@ class Draft:
 
 
 def check_columns(draft: Draft, findings: Findings) -> None:
-    """Every column name once, none of ours. Names that are there twice because of one ``*`` are one mistake."""
+    """Report column names that are reserved (COLUMN_NAME_RESERVED) or used twice (DUPLICATE_COLUMN). All duplicates
+    from one ``*`` are one finding."""
     reserved = RESERVED_COLUMNS if draft.written else {CORRUPT}
     first_of: dict[str, Column] = {}
     twice: dict[Span | None, list[Column]] = {}
@@ -183,7 +184,8 @@ def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
     """Format of the values.
 
     Raises:
-        UserError: VALUE_PRIMITIVE when a primitive value is not exactly one column of :data:`PRIMITIVE_TYPES`.
+        UserError: KEY_COLUMN_UNKNOWN; VALUE_PRIMITIVE when a primitive value is not exactly one column of
+            :data:`PRIMITIVE_TYPES`.
     """
     format_ = VALUE_FORMATS[draft.text("value.format") or default]
     if format_ == "primitive":
@@ -199,12 +201,12 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     """Key of the records.
 
     A changelog's key is made of its PRIMARY KEY; a stream has one where PARTITION BY or ``key.columns`` name its
-    columns, or, when it is only read, where ``key.type`` describes it. The format is ``key.format``, else that of the
-    value.
+    columns, or, when it is only read, where ``key.type`` describes it. The format is ``key.format``, else the format
+    of the value.
 
     Raises:
         UserError: KEY_COLUMN_UNKNOWN, KEY_COLUMN_TYPE, KEY_PRIMITIVE, KEY_TYPE_INVALID, KEY_CONTRADICTS,
-            VALUE_COLUMNS_ALL_EXCLUDED.
+            KEY_FORMAT_WITHOUT_KEY, VALUE_COLUMNS_ALL_EXCLUDED.
     """
     type_ = _key_type(draft)
     columns = _key_columns(draft)
@@ -293,7 +295,7 @@ def _refuse_exclusion(draft: Draft, key: Sequence[Column]) -> tuple[str, ...]:
     excluded = tuple(column.name for column in draft.named_columns("value.columns.exclude"))
     outside = [name for name in excluded if name not in {column.name for column in key}]
     if outside:
-        reason = f"{', '.join(outside)} would stand neither in the key nor in the value"
+        reason = f"{', '.join(outside)} would be neither in the key nor in the value"
         fix = "exclude key columns only; name them with key.columns or PARTITION BY"
         raise _contradiction(draft, "value.columns.exclude", "the key", reason, fix)
     if excluded and len(excluded) == len(draft.columns):
@@ -307,7 +309,7 @@ def _contradiction(draft: Draft, first: str, second: str, reason: str, fix: str)
 
 
 def check_timestamp_format(relation: Relation, values: Mapping[str, PropertyValue]) -> None:
-    """``timestamp.format`` is the text of timestamps: there have to be some that are written as text.
+    """Refuse ``timestamp.format`` where no timestamp is written as text.
 
     Raises:
         UserError: TIMESTAMP_FORMAT_UNUSED.

@@ -1,4 +1,4 @@
-"""What a store does that takes repaired records back, each once."""
+"""Protocols of stores that accept repaired records again, each once (redriving)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.errors import DsError
 
 SENT_SUFFIX = "_redriven"
-"""After the name of a topic: the topic that notes which of its records were sent again."""
+"""Suffix of the topic that notes which records of a topic were sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairedRecord:
-    """A record that goes back into its entity.
+    """A repaired record to send into its entity again.
 
     Attributes:
         id: of the record it replaces, unique in the entity and its log.
         key, value: new bytes.
         timestamp_millis: of the record it replaces; None: the time when it is sent.
-        partition: it goes to; None where its key decides, as it always does in Kinesis.
-        note: JSON that is kept with the id.
+        partition: to send it to; None: its key decides, as always in Kinesis.
+        note: JSON that is stored with the id.
     """
 
     id: str
@@ -34,8 +34,8 @@ class RepairedRecord:
 
 
 class Redriver(Protocol):
-    """Sends records into one entity and notes their ids in the same transaction. One at a time: a second one of the
-    same entity ends the first, whose open transaction is aborted."""
+    """Sends records into one entity and notes their ids in the same transaction. Opening a second redriver of an entity
+    ends the first and aborts its open transaction."""
 
     def sent(self) -> frozenset[str]:
         """Ids of all records that were sent, by anybody.
@@ -60,14 +60,14 @@ class Redrives(Protocol):
     """Operations on the entities of a store with transactions."""
 
     def redriven(self, entity: str) -> frozenset[str]:
-        """Ids of all records that were sent so far; makes nothing and ends no sender.
+        """Ids of all records that were sent so far; creates nothing and ends no open redriver.
 
         Raises:
             DsError: of the store.
         """
 
     def redriver(self, entity: str) -> Redriver:
-        """One for an entity that exists.
+        """Open a redriver for an existing entity.
 
         Raises:
             DsError: of the store.
@@ -75,8 +75,8 @@ class Redrives(Protocol):
 
 
 class Notes(Protocol):
-    """Texts by id, for records of a store that has no transactions. One at a time: a second one of the same name ends
-    the first, which can write nothing more."""
+    """Texts by id, for records of a store that has no transactions. Opening a second one of the same name ends the
+    first, which can then write nothing more."""
 
     def read(self) -> Mapping[str, str]:
         """Id → the last text.
@@ -89,7 +89,7 @@ class Notes(Protocol):
         """Write texts by id, all or none.
 
         Raises:
-            DsError: of the store; a later one has taken over.
+            DsError: of the store; notes of the same name were opened since.
         """
 
     def close(self) -> None:
@@ -101,14 +101,18 @@ class KeepsNotes(Protocol):
     """Operations on the entities of a store that can keep notes."""
 
     def noted(self, name: str) -> Mapping[str, str]:
-        """Id → the last text, empty where nothing was noted; makes nothing and ends nobody.
+        """Id → the last text, empty where nothing was noted; creates nothing and ends no open notes.
 
         Raises:
             DsError: of the store.
         """
 
     def notes(self, name: str, like: str) -> Notes:
-        """Notes of that name; kept like an entity of the store.
+        """Open the notes of a name.
+
+        Args:
+            name: of the notes.
+            like: entity of the store whose sizes a new entity for the notes copies.
 
         Raises:
             DsError: of the store.
@@ -117,13 +121,13 @@ class KeepsNotes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What became of records that were sent without a transaction.
+    """Outcome of sending records without a transaction.
 
     Attributes:
         written: id → position in the entity.
-        failed: why the others are not there; None: all are.
-        is_known: False: no answer came, the others may be there or not.
-        is_for_now: the store takes them later.
+        failed: why the other records were not written; None: all were.
+        is_known: False: the store did not answer, so the other records may be written or not.
+        is_for_now: the store refuses the other records only for now; it accepts them later.
     """
 
     written: Mapping[str, str]
@@ -137,17 +141,17 @@ class PutsRecords(Protocol):
     """Operations on the entities of a store that takes records without transactions."""
 
     def portions(self, entity: str, records: Sequence[RepairedRecord]) -> Iterator[Sequence[RepairedRecord]]:
-        """Records by request, with the keys that they get.
+        """Split records into one sequence per request, with the keys they will have.
 
         Raises:
             UserError: ENTITY_RECORD_INVALID.
         """
 
     def put(self, entity: str, records: Sequence[RepairedRecord]) -> Put:
-        """Send one of :meth:`portions`, once; never raises what the store answers."""
+        """Send one sequence of :meth:`portions`, once; faults that the store reports are in the result, not raised."""
 
     def kept_seconds(self, entity: str) -> float:
-        """How long the entity keeps records.
+        """Retention of the entity, in seconds.
 
         Raises:
             DsError: of the store.
@@ -159,7 +163,7 @@ class FindsRecords(Protocol):
     """Operations on the entities of a store whose records can be read by their place."""
 
     def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
-        """Records by (partition, position), as they are there now; those that are gone are missing.
+        """Records by (partition, position), as they are now; records that are gone are left out.
 
         Raises:
             DsError: ENTITY_NOT_FOUND, or of the store.

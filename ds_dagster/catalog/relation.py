@@ -21,7 +21,7 @@ SchemaFormatName = Literal["avro", "protobuf", "json_schema"]
 SCHEMA_FORMAT_NAMES: Mapping[str, SchemaFormatName] = MappingProxyType(
     {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 )
-"""Formats whose records need a schema that is elsewhere."""
+"""Formats whose records need a schema that is not in the statement: in a registry or a descriptor file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Relation:
         columns: in order; empty only for a placeholder whose query did not bind.
         primary_key: of changelogs, keyed views and keyed tables.
         value_format, key, event_time: of the records.
-        start: where queries begin to read it that do not say it themselves.
+        start: default starting position of the queries that read it.
         properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones
             included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.

@@ -1,11 +1,11 @@
-"""Names of columns that travel beside those of the user: no column that is written may have one."""
+"""Names of internal columns, which are processed together with the user's: no written column may have such a name."""
 
 from __future__ import annotations
 
 from typing import Final
 
 CORRUPT: Final = "__corrupt"
-"""Why a record cannot be read, inside of what was read of it: no column that is read may have it either."""
+"""Column of the reason why a record cannot be read. No column of a relation that is read may have this name either."""
 RESERVED_COLUMNS: Final = frozenset(
     {
         CORRUPT,
@@ -39,4 +39,4 @@ RESERVED_COLUMNS: Final = frozenset(
         "__window_number",
     }
 )
-"""Every name of the kind in ``spark/`` and of the tables' loaders; a test holds the list against the code."""
+"""All internal names in ``spark/`` and in the loaders of tables; a test compares the list with the code."""

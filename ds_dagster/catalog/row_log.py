@@ -151,11 +151,11 @@ def check_log(
     """Refuse a log whose place cannot hold it, or that could never get an entry.
 
     Args:
-        log: where.
-        source: what is read.
+        log: to check.
+        source: relation that is read.
         catalog, kinds: of the project.
-        records: records that are read are kept, not rows of the query.
-        store_property: names the log's store; the one of such records or rows where it is empty.
+        records: True: the log holds records of the source; False: rows of the query.
+        store_property: property that names the log's store, for messages; empty: the usual one for records or rows.
 
     Raises:
         UserError: UNKNOWN_STORE, STORE_REFUSED, ENTITY_NAME_INVALID, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS,

@@ -1,4 +1,4 @@
-"""A declared secret: where a value is that properties of stores and schema registries name."""
+"""Declared secrets: where the values are that properties of stores and schema registries refer to."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _is_open(path: Path) -> bool:
     try:
         return bool(path.stat().st_mode & stat.S_IROTH)
     except OSError:
-        return False  # told where it is read: it may only exist where the engine runs
+        return False  # reported where it is read: it may exist only where the engine runs
 
 
 # references to secrets
@@ -132,13 +132,13 @@ def unknown_secrets(
 def without_secrets(
     origin: Origin, properties: Iterable[Property], index: PropertyIndex, *, words_are_names: bool = True
 ) -> Origin:
-    """A statement's text is shown in many places: literal secrets in it are masked, and defaults of references.
+    """Mask literal secrets and defaults of references in a statement's text, which is shown in many places.
 
     Args:
         origin: of the statement.
         properties: written in it.
-        index: tells which are secret.
-        words_are_names: a bare word is the name of a secret, which may be shown.
+        index: tells which properties are secret.
+        words_are_names: a bare word is the name of a secret and stays; False: it is masked.
     """
     text = origin.text
     for item in sorted(properties, key=lambda item: (item.value_span.line, item.value_span.column), reverse=True):

@@ -1,4 +1,4 @@
-"""What a loader offers that compares its table with the rows it writes, and changes nothing."""
+"""Protocol of loaders that compare their table with the rows they write, without changing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class ComparesShape(Protocol):
     """A loader of a table that others can change."""
 
     def shape_now(self) -> str | None:
-        """How the table differs, column by column; empty where it does not, None where it is gone.
+        """How the table differs, column by column; empty if it does not, None if the table is gone.
 
         Raises:
             ExternalError: the store cannot be reached.

@@ -44,10 +44,10 @@ class ReadOptions:
     Attributes:
         starting_position: earliest (our default), latest, timestamp or offsets.
         starting_timestamp: epoch milliseconds, with position ``timestamp``; None otherwise.
-        data_loss: records that are gone before they were read ``fail`` the query (default), or are a counted ``skip``.
-        has_metadata: the query reads what the store knows of a record (``rowmetadata()``).
+        data_loss: records that are gone before they were read ``fail`` the query (default), or are counted (``skip``).
+        has_metadata: the query reads the store's metadata of a record (``rowmetadata()``).
         max_records_per_batch: bound of one batch, or None.
-        slot: name of the place the store keeps for this reader, where it keeps one; empty: the job's own.
+        slot: name of the replication slot to read through, for stores with slots; empty: the job's own.
         starting_offsets: with position ``offsets``; empty otherwise.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """
@@ -66,20 +66,20 @@ class StoreAdmin(Protocol):
     STORE_UNREACHABLE (external), STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED (user)."""
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
+        """Whether the store answers and accepts the login."""
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Facts of one entity, None when it does not exist."""
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """Make sure it exists with these counts: create when absent, refuse when it differs.
+        """Make sure that an entity exists with these counts: create it if absent, refuse if its counts differ.
 
         Raises:
             UserError: ENTITY_MISSING (absent and counts unknown), ENTITY_COUNT_DIFFERS.
         """
 
     def entities(self) -> Sequence[EntityFacts]:
-        """All entities one may see, sorted by name."""
+        """All entities that the login may see, sorted by name."""
 
     def records(
         self,
@@ -90,10 +90,10 @@ class StoreAdmin(Protocol):
         stopped: Callable[[], bool],
         since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Records for printing; without a limit, until ``stopped`` says so.
+        """Records for printing; without a limit, until ``stopped`` returns True.
 
-        ``since``: of those that are there, only what was written from this moment (epoch ms) on; a store that cannot
-        begin there gives earlier ones, too.
+        ``since``: only records written at or after this moment (epoch ms); a store that cannot begin at a moment gives
+        earlier records, too.
         """
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
@@ -108,25 +108,25 @@ class StoreAdmin(Protocol):
 
 @runtime_checkable
 class MarkerReader(Protocol):
-    """An admin of a store whose transactional sink notes each batch of a job beside its entity."""
+    """An admin of a store whose transactional sink notes each batch of a job, in the transaction of its records."""
 
     def marker(self, group: str, entity: str) -> Tip | None:
-        """The newest batch in an entity, or None.
+        """The newest batch that a job wrote into an entity, or None.
 
         Args:
-            group: :attr:`SinkIdentity.ledger` of who writes it.
-            entity: that is written.
+            group: :attr:`SinkIdentity.ledger` of the job.
+            entity: of its sink.
 
         Raises:
             DsError: the store cannot be asked.
         """
 
     def note_marker(self, group: str, entity: str, tip: Tip) -> None:
-        """Note a batch as the newest one of a checkpoint version that has written nothing. May be done again.
+        """Note a batch as the newest of a checkpoint version that has written nothing. May be repeated.
 
         Args:
-            group, entity: as of :meth:`marker`; nobody writes as ``group``.
-            tip: with its ``ends``.
+            group, entity: as for :meth:`marker`; no job may be writing as ``group`` now.
+            tip: the batch, with its ``ends``.
 
         Raises:
             DsError: the store cannot be asked.
@@ -134,7 +134,7 @@ class MarkerReader(Protocol):
 
 
 class StoreKind(Protocol):
-    """One kind of store: facts, specs, DDL, probe. One file each in ``stores/``, same order of parts in every file."""
+    """One kind of store: facts, specs, DDL, probe. Each has a folder in ``stores/``, with the same order of parts."""
 
     name: str
     aliases: tuple[str, ...]
@@ -143,7 +143,7 @@ class StoreKind(Protocol):
     relation_properties: tuple[PropertySpec, ...]
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Checks over several properties: missing combinations, contradictions."""
+        """Diagnostics over several properties: missing combinations, contradictions."""
 
     def native_type(self, type_: DataType) -> str | None:
         """The store's type for a table column, None when it has none (then ``as_json`` or a refusal)."""

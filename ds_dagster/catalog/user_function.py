@@ -2,8 +2,8 @@
 
 ``CREATE FUNCTION_SOURCE name WITH ('file' = 'lib/x.jar')`` and ``CREATE FUNCTION f(a BIGINT) RETURNS VARCHAR LANGUAGE
 JAVA WITH ('source.name' = name, 'class.name' = 'com.acme.F')`` as in the dialect; ``LANGUAGE PYTHON WITH ('module' =
-'functions.text')`` is ours. Files are read when the project is compiled and never run there; their hash is part of
-the meaning of every query that calls the function.
+'functions.text')`` is ours. Files are read, not run, when the project is compiled; their hash is part of the meaning of
+every query that calls the function.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class UserFunction:
         file: absolute path of the jar or the module.
         entry: class, or function in the module.
         digest: of the file; of a module its text.
-        vectorized: a Python function takes and gives Arrow arrays, one element per row.
+        vectorized: a Python function takes and returns Arrow arrays, one element per row.
         source: folded name of its CREATE FUNCTION_SOURCE, empty for Python.
         root: folder of the project, from where a module imports others.
         origin: its statement.
@@ -90,14 +90,14 @@ class UserFunction:
 
     @property
     def types(self) -> tuple[DataType, ...]:
-        """Of the arguments."""
+        """Types of the arguments, in order."""
         return tuple(type_ for _, type_ in self.arguments)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(str(type_) for type_ in self.types)})"
 
     def code(self) -> PythonCode:
-        """The text of its module as it is now, of a Python function."""
+        """The function with the current text of its module; for Python functions only."""
         text = Path(self.file).read_text(encoding="utf-8")
         return PythonCode(str(self), self.root, self.file, text, self.entry)
 
@@ -109,7 +109,7 @@ class UserFunction:
 
 
 Functions = Mapping[str, tuple[UserFunction, ...]]
-"""By folded name; several with arguments of different types."""
+"""Functions by folded name; several under one name differ in the types of their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class _Declaring:
     def _function(
         self, statement: CreateFunction, values: Mapping[str, PropertyValue], overloads: Sequence[UserFunction]
     ) -> UserFunction:
-        """The function, or the one that exists where IF NOT EXISTS says so."""
+        """The declared function, or the existing one of the same name and types with IF NOT EXISTS."""
         span = statement.name.span
         types = [argument.type for argument in statement.arguments]
         for other in overloads:
@@ -302,7 +302,8 @@ def _reason(problem: Exception) -> str:
 
 
 def _check_python(tree: ast.Module, entry: str, module: str, count: int, span: Span | None) -> None:
-    """The module defines the function, and it takes that many arguments by position."""
+    """Refuse a module that does not define the function, or whose function does not take ``count`` arguments by
+    position (FUNCTION_NOT_IN_FILE, FUNCTION_ARITY)."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     definition = next((node for node in functions if node.name == entry), None)
     if definition is None:
@@ -318,7 +319,7 @@ def _check_python(tree: ast.Module, entry: str, module: str, count: int, span: S
 
 
 def functions_digest(root: Path, texts: Iterable[tuple[str, str]]) -> bytes:
-    """Changes when a jar or a module does that a project's SQL names."""
+    """Digest of the jars and modules that a project's SQL names."""
     digest = hashlib.sha256()
     for _, text in texts:
         for match in _FILE.finditer(text) if _STATEMENT.search(text) else ():
@@ -344,4 +345,4 @@ SCALARS = (
     "TIMESTAMP",
     "TIMESTAMP_LTZ",
 )
-"""Types that a function of the user takes and gives."""
+"""Types of arguments and results of a user's function."""

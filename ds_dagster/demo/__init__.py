@@ -1,1 +1,1 @@
-"""``ds demo``: the example project end to end on real local servers, and the proof that its results are right."""
+"""``ds demo``: runs the example project on real local servers and compares its results with a model."""

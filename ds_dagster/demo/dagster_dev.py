@@ -46,7 +46,7 @@ AssetPath = tuple[str, ...]
 
 @dataclass(slots=True)
 class DagsterDev:
-    """A running ``dagster dev``, in a process group of its own."""
+    """A running ``dagster dev``, in its own process group."""
 
     process: subprocess.Popen[bytes]
     url: str
@@ -56,7 +56,7 @@ class DagsterDev:
 
     @classmethod
     def start(cls, root: Path, log: Path, port: int | None = None) -> DagsterDev:
-        """Start it in a project's folder.
+        """Start ``dagster dev`` in a project's folder.
 
         Args:
             root: folder with ``workspace.yaml``.
@@ -85,10 +85,10 @@ class DagsterDev:
         return cls(process, f"http://{HOST}:{port}", log)
 
     def wait_ready(self) -> None:
-        """Until the project is loaded.
+        """Wait until the project is loaded.
 
         Raises:
-            ExternalError: DEMO_FAILED with what the code location says.
+            ExternalError: DEMO_FAILED with the error of the code location.
         """
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
@@ -113,7 +113,7 @@ class DagsterDev:
         return True
 
     def executable_assets(self) -> list[AssetPath]:
-        """Keys of what can be materialized."""
+        """Keys of the assets that can be materialized."""
         return [tuple(node["assetKey"]["path"]) for node in self.call(ASSETS)["assetNodes"] if node["isMaterializable"]]
 
     def materialize(self, assets: Sequence[AssetPath]) -> str:
@@ -135,7 +135,7 @@ class DagsterDev:
         return str(answer["run"]["runId"])
 
     def wait_run(self, run: str, seconds: float, on_poll: Callable[[], None]) -> str:
-        """The run's final status; ``TIMEOUT`` after so many seconds."""
+        """The run's final status; ``TIMEOUT`` after ``seconds``."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             status = str(self.call(RUN, {"id": run})["runOrError"].get("status", ""))
@@ -146,11 +146,11 @@ class DagsterDev:
         return "TIMEOUT"
 
     def call(self, query: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """One GraphQL call; its data.
+        """Send one GraphQL call and return its data.
 
         Raises:
-            OSError: it does not answer (yet).
-            ExternalError: DEMO_FAILED when it refuses the call.
+            OSError: Dagster does not answer (yet).
+            ExternalError: DEMO_FAILED if Dagster refuses the call.
         """
         body = json.dumps({"query": query, "variables": variables or {}}).encode()
         headers = {"Content-Type": "application/json"}
@@ -162,7 +162,7 @@ class DagsterDev:
         return reply["data"]
 
     def stop(self) -> None:
-        """End it with everything it started, gently first."""
+        """End ``dagster dev`` and all processes it started: by a gentle signal first, then by force."""
         for number, seconds in STOPS:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)

@@ -1,7 +1,7 @@
-"""What the demo feeds: users and clicks, page views and registrations, the same in every run.
+"""Records that the demo feeds: users and clicks, page views and registrations, the same in every run.
 
-Phases follow one another in time, so that every click knows which version of its user was valid when it came:
-users change and vanish between the clicks, one user is never known, another comes only after its first clicks.
+Phases follow one another in time, so that it is known for each click which version of its user was valid:
+users change and are deleted between the clicks, one user never exists, another is added only after its first clicks.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ URLS = ("./home", "./products", "./cart", "./about", "./help")
 DEVICES = ("mobile", "desktop", "tablet")
 REGIONS = 9
 STRANGER = "User_unknown"
-"""Clicks, but is never registered."""
+"""Id of a user who clicks, but never exists."""
 LATE = "User_late"
-"""Is registered after half of the phases."""
+"""Id of a user who is added after half of the phases."""
 GENDERS = ("OTHER", "FEMALE", "MALE")
 INTERESTS = ("News", "Movies", "Game", "Sport", "Travel")
 FIRST_CLICK_MILLIS = 1_497_014_222_380
@@ -58,7 +58,7 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Changes of users and registrations, then what happens while these are valid."""
+    """Changes of users and registrations, then the clicks and page views while these are valid."""
 
     changes: tuple[Out, ...]
     events: tuple[Out, ...]
@@ -70,10 +70,10 @@ def compact(value: object) -> str:
 
 
 def phases(clicks: int) -> Iterator[Phase]:
-    """All that is fed.
+    """All records to feed, in phases.
 
     Args:
-        clicks: how many clicks in all; a tenth as many page views.
+        clicks: number of clicks in all phases; there is one page view for ten clicks, at least one in each phase.
     """
     chance = random.Random(SEED)
     counter = iter(range(clicks + 1))
@@ -85,7 +85,7 @@ def phases(clicks: int) -> Iterator[Phase]:
 
 
 def click(chance: random.Random, position: int) -> Out:
-    """One click."""
+    """A random click; ``position`` is its number."""
     userid = chance.choice([*(f"User_{n}" for n in range(1, USERS + 1)), STRANGER, LATE])
     value = {
         "event_time": FIRST_CLICK_MILLIS + 5 * position,
@@ -98,7 +98,7 @@ def click(chance: random.Random, position: int) -> Out:
 
 
 def user(chance: random.Random, userid: str, version: int) -> Out:
-    """A version of a user; personal data has a mark that must appear in no topic."""
+    """A version of a user; its personal data has a mark, by which the demo checks that no topic contains it."""
     value = {
         "registertime": FIRST_REGISTRATION_MILLIS + 1000 * version,
         "name": f"PII-{userid}",
@@ -113,7 +113,8 @@ def user(chance: random.Random, userid: str, version: int) -> Out:
 
 
 def _changes(chance: random.Random, number: int) -> Iterator[Out]:
-    """First everybody; later a third of the users change, one or two vanish, those of the phase before come back."""
+    """Changes of users for a phase. First all users are added; later a third of the users are written again (also
+    users deleted before), two are deleted and one registers; halfway :data:`LATE` is added."""
     names = [f"User_{n}" for n in range(1, USERS + 1)]
     if number == 0:
         yield from (user(chance, name, 0) for name in names)

@@ -1,4 +1,4 @@
-"""Where the example project is: a checkout around the package, or the copy that the wheel carries."""
+"""Finds the example project: in a checkout around the package, or the copy in the wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ds_dagster.settings import find_project, load_settings
 
 FILES = ("definitions.py", "workspace.yaml", "dagster.yaml")
 MARKS = ("clickstream.sql", "multi_store.sql", "warehouse.sql")
-"""What tells that a project is the example."""
+"""Files of statements by which a project is recognised as the example."""
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {"database": "clickstream_db", "schema": "public", "store": "prod_kafka"}
 )
@@ -38,7 +38,7 @@ def example_source() -> Path:
 
 
 def find_example(start: Path) -> Path | None:
-    """The project around a folder if it is the example."""
+    """The project that a folder is in, if it is the example; else None."""
     try:
         root = find_project(start)
     except DsError:

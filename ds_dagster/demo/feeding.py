@@ -1,4 +1,4 @@
-"""Feeds the demo's records into the local servers, and tells when the broker's clock has moved on between phases."""
+"""Feeds the demo's records into the local servers, and lets their clock move on between phases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ KINESIS_ENTITIES = frozenset({"users", "pageviews"})
 REQUEST_RECORDS = 500
 FLUSH_SECONDS = 30.0
 PHASE_GAP_SECONDS = 0.05
-"""Servers of one machine stamp records by one clock, in milliseconds: records of two phases never carry one time."""
+"""Pause between phases. Servers of one machine stamp records by one clock, in milliseconds, so records of two phases
+never have the same time."""
 ANY_KEY = "local"
 
 
 class Feeder:
-    """Clients of the local servers; use as a context."""
+    """Clients of the local servers; use in a ``with`` statement."""
 
     def __init__(self, addresses: LocalAddresses) -> None:
         self._addresses = addresses
@@ -51,7 +52,7 @@ class Feeder:
         self._client.close()
 
     def send(self, records: Iterable[Out]) -> int:
-        """Feed records in order (of each server) and wait until all are stored; returns how many.
+        """Feed records, for each server in order, and wait until all are stored; returns their number.
 
         Raises:
             ExternalError: DEMO_FAILED.
@@ -74,7 +75,7 @@ class Feeder:
         return count
 
     def next_phase(self, wait: Callable[[float], None] = time.sleep) -> None:
-        """Let the servers' clock move on."""
+        """Wait until the servers' clock has moved on."""
         wait(PHASE_GAP_SECONDS)
 
     def _delivered(self, problem: Any, _message: Any) -> None:
@@ -82,7 +83,7 @@ class Feeder:
             self._failures.append(str(problem))
 
     def _put(self, stream: str, records: list[Out]) -> None:
-        """In order: a request carries a key once, what was refused goes again before anything else."""
+        """Put records in order: a request has each key once, and refused records are sent again before all others."""
         todo = list(records)
         while todo:
             request: list[Out] = []

@@ -1,5 +1,5 @@
-"""What the example project must make of the fed records: plain Python over lists and dicts, nothing of this package's
-engine."""
+"""A model of the example project: the rows that its queries must make of the fed records, computed in plain Python
+without this package's engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT_PAGE_VIEW = ("viewtime", "userid", "pageid")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Rows a relation must hold, as a bag (an order is promised by none of them)."""
+    """Rows that a relation must hold, in any order, duplicates counted."""
 
     relation: str
     rows: tuple[Row, ...]
@@ -46,7 +46,8 @@ WITHIN_MILLIS = 300_000
 
 
 def expected(phases: Iterable[Phase]) -> tuple[Expected, ...]:
-    """Every relation of the example that a query fills, but ``pageviews_enriched`` (:func:`enriched`)."""
+    """Expected rows of all relations of the example that a query fills, except ``pageviews_enriched``
+    (:func:`enriched`)."""
     clicks: list[Row] = []
     joined: list[Row] = []
     views: list[Row] = []
@@ -91,8 +92,8 @@ def _counted(rows: Iterable[Row], by: Sequence[str], count: str) -> tuple[Row, .
 
 
 def enriched(views: Iterable[Timed], registered: Iterable[Timed]) -> Expected:
-    """``pageviews_enriched``: page views with registrations at most five minutes away, by the times the servers gave
-    them (how long feeding took is not known before)."""
+    """Expected rows of ``pageviews_enriched``: page views with registrations at most five minutes before or after, by
+    the timestamps of the servers (the duration of feeding is not known in advance)."""
     by_user: dict[str, list[Timed]] = {}
     for at, row in registered:
         by_user.setdefault(row["userid"], []).append((at, row))

@@ -1,4 +1,4 @@
-"""What the example's relations hold in fact, read through the ways a user has: records of entities, answers of
+"""Rows that the example's relations really hold, read as a user reads them: records of entities, answers of
 ``ds query``."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXAMPLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One relation against the model.
+    """One relation compared with the model.
 
     Attributes:
         relation: its name.
@@ -57,7 +57,7 @@ class Compared:
 
 
 def compare(project: LoadedProject, expected: Expected) -> Compared:
-    """Read a relation now and compare it as a bag of rows."""
+    """Read a relation now and compare its rows, in any order."""
     rows = Counter(_frozen(row) for row in rows_of(project, expected.relation))
     wanted = Counter(_frozen(row) for row in expected.rows)
     missing, extra = wanted - rows, rows - wanted
@@ -79,7 +79,7 @@ def rows_of(project: LoadedProject, name: str) -> list[dict[str, Any]]:
 
 
 def timed_rows(project: LoadedProject, name: str) -> list[tuple[int, dict[str, Any]]]:
-    """Records of a stream with the times their server gave them."""
+    """Records of a stream with the timestamps of their server."""
     _, records = _raw(project, name)
     return [(record.timestamp_millis, json.loads(record.value)) for record in records if record.value is not None]
 

@@ -1,5 +1,5 @@
-"""The demo as a sequence of steps: servers, entities, records, Dagster, materialization, results. Everything it starts
-it also stops, in whatever way it ends."""
+"""The demo as a sequence of steps: servers, entities, records, Dagster, materialization, results. The demo stops
+everything it has started, even if a step fails."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ LOAD = "region_clicks"
 
 @dataclass(slots=True)
 class Show:
-    """One performance over one project.
+    """One run of the demo.
 
     Attributes:
         root: the example project's folder.
-        clicks: how many clicks are fed.
-        say: told about every step.
+        clicks: number of clicks to feed.
+        say: receives a line per step.
         port: of Dagster's UI, None for a free one.
     """
 
@@ -81,10 +81,10 @@ class Show:
             return [*results, Compared("personal data in topics", 0, len(leaked), 0, len(leaked), tuple(leaked))]
 
     def run(self, is_live: bool) -> None:
-        """Feed, run, say where to look, and feed a trickle until interrupted.
+        """Feed, run, print what to look at, and feed some clicks a second until interrupted.
 
         Args:
-            is_live: keep one line with the live count up to date (a terminal) instead of a line now and then.
+            is_live: True (a terminal): update one line with the live count; False: print a line now and then.
         """
         with self._stage() as (project, feeder, dagster):
             self._feed(feeder, list(data.phases(self.clicks)))
@@ -96,7 +96,7 @@ class Show:
 
     @contextmanager
     def _stage(self) -> Iterator[tuple[LoadedProject, Feeder, DagsterDev]]:
-        """Servers, entities and Dagster; all of it ends with the block."""
+        """Start servers, entities and Dagster; they are stopped at the end of the ``with`` block."""
         with _signals_as_interrupts(), self._stack as stack:
             settings = load_settings(self.root)
             addresses = self._servers(settings, stack)
@@ -120,7 +120,7 @@ class Show:
             return local.up(settings.state, progress=self.say)
 
     def _entities(self, project: LoadedProject) -> None:
-        """Everything the example reads and nobody in it writes, with the declared counts."""
+        """Create the entities that the example reads and does not write, with the declared counts."""
         with self._step("creating topics and streams"):
             for relation in project.catalog.relations.values():
                 if not relation.declared or relation.kind not in ("stream", "changelog"):
@@ -137,7 +137,7 @@ class Show:
             dagster.stop()
 
     def _stop_engine(self, settings: Settings) -> None:
-        """After the jobs' batches; at once where that takes too long."""
+        """Stop the engine after the jobs' current batches, or at once if that takes too long."""
         with self._step("stopping the engine"):
             try:
                 stop_engine(settings)
@@ -188,7 +188,7 @@ class Show:
             raise error("DEMO_FAILED", step=f"{what} ({status})", logs=str(dagster.log.parent), detail=detail)
 
     def _compared(self, project: LoadedProject, expected: Sequence[model.Expected]) -> list[Compared]:
-        """Compare until all agree or the time is up; the last look at each."""
+        """Compare until all relations agree or the time is over; returns the last comparison of each."""
         deadline = time.monotonic() + RESULT_SECONDS
         results: dict[str, Compared] = {}
         while True:
@@ -209,7 +209,7 @@ class Show:
         self.say("  end            Ctrl-C")
 
     def _trickle(self, project: LoadedProject, feeder: Feeder, is_live: bool) -> None:
-        """Some clicks a second until interrupted."""
+        """Feed some clicks a second until interrupted."""
         chance = random.Random(data.SEED + 1)
         position, reported_at = self.clicks, 0.0
         while True:
@@ -232,7 +232,7 @@ class Show:
 
     @contextmanager
     def _step(self, what: str) -> Iterator[None]:
-        """Say what begins, and how long it took when that was more than a second."""
+        """Print the step that begins, and how long it took if that was more than a second."""
         self.say(what)
         began = time.monotonic()
         yield
@@ -242,14 +242,14 @@ class Show:
 
 
 def _on_the_way(control: Control) -> bool:
-    """Whether nothing has failed for good."""
+    """Whether no query is FAILED or STOPPED."""
     return not any(status.state in ("FAILED", "STOPPED") for status in control.statuses())
 
 
 @contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """Ctrl-C and SIGTERM both end the show in order, even where the shell had them ignored; children start with
-    ordinary signals. The first one counts: nothing interrupts the stopping."""
+    """Let Ctrl-C and SIGTERM end the demo in order, even if the shell ignores them; children start with default
+    signals. After the first signal further ones are ignored, so that the stopping is not interrupted."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,1 +1,1 @@
-"""The pages of the documentation as the package knows them: their addresses, and conditions explained."""
+"""Addresses of documentation pages, and explanations of conditions."""

@@ -1,4 +1,4 @@
-"""Where the pages of the documentation are, if they are anywhere.
+"""Addresses of documentation pages, if the documentation is published.
 
 The base address is the variable ``DS_DOCS_URL`` (a company may host the site itself), else the project URL
 ``Documentation`` of the installed package. An unpublished package has none; then no address is printed, so that no

@@ -1,4 +1,4 @@
-"""A condition explained: what `ds errors NAME` prints and the condition's page of the documentation shows."""
+"""Explanations of conditions, as `ds errors NAME` and the documentation show them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: Mapping[str, str] = {
     "waiting": "another job has to work first; the job waits for it, which is not a failure",
     "internal": "a bug of ours; please report it",
 }
-"""Kind of a condition → what that means for the reader."""
+"""Kind of a condition → who is at fault, and whether a retry helps."""
 
 HEADINGS: Mapping[str, str] = {
     "applications": "Applications",
@@ -57,21 +57,21 @@ HEADINGS: Mapping[str, str] = {
 
 EXAMPLES = Path(__file__).with_name("examples.json")
 """Condition → a statement that raises it, with a caret below the place. ``scripts/generate_docs.py`` writes the file
-from the statements that the tests compile, so each of them is known to be refused with that condition."""
+from statements that the tests compile, so each is refused with its condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Everything known of a condition, as texts for people.
+    """A condition with its explanation, as texts for people.
 
     Attributes:
         name: the condition.
         kind: key of :data:`KINDS`.
         meaning: who is at fault and whether a retry helps.
         topic: heading the condition is listed under.
-        message: template of the message; ``{name}`` stands for a value of the case at hand.
+        message: template of the message; ``{name}`` is replaced by a parameter of the failure.
         hint: template of what to do; empty for bugs.
-        example: a statement that raises it; empty where no statement alone does.
+        example: a statement that raises it; empty if a statement alone cannot raise it.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Explained:
 
 
 def explained(name: str) -> Explained:
-    """One condition.
+    """The explanation of one condition.
 
     Raises:
         KeyError: no condition has this name.

@@ -26,9 +26,9 @@ ALLOWED_URIS = "'file:///absolute/folder' or 's3://bucket/prefix'"
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 30.0, 3
 """Bounds of one request to a bucket."""
 ROLE_SECONDS = 3600
-"""What a role is given for, by default of the security token service."""
+"""Validity of a role's credentials: the default of the security token service."""
 RENEW_SECONDS = 600
-"""How long before their end the credentials of a role are asked for again."""
+"""How long before they expire the credentials of a role are renewed."""
 DETAIL_CHARACTERS = 400
 
 
@@ -37,7 +37,7 @@ class FileFacts:
     """One file. Sorts by age, then by name.
 
     Attributes:
-        modified: nanoseconds since the epoch; a bucket knows whole seconds.
+        modified: nanoseconds since the epoch; buckets store whole seconds.
         path: below the folder that was listed, ``/`` between its parts.
         size: bytes.
     """
@@ -53,8 +53,8 @@ class FilesAddress:
 
     Attributes:
         url: ``file:///folder`` or ``s3://bucket/prefix``; entities are folders below it.
-        region: of the bucket, empty for ``us-east-1``; ``AWS us-east-1`` is read as its last word.
-        endpoint_url: of a service other than Amazon's, empty for Amazon's.
+        region: of the bucket, empty for ``us-east-1``; of ``AWS us-east-1`` only the last word is used.
+        endpoint_url: of an S3 service other than Amazon's; empty for Amazon's.
         role_arn, external_id: role to assume with the key, or with the machine's own credentials.
     """
 
@@ -70,7 +70,7 @@ class FilesAddress:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> FilesAddress:
-        """From resolved options; other options are left alone.
+        """The address in resolved options; other options are ignored.
 
         Raises:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
@@ -86,22 +86,22 @@ class FilesAddress:
 
     @property
     def root(self) -> str:
-        """An absolute path, or ``bucket/prefix``, without a slash at its end."""
+        """Absolute path, or ``bucket/prefix``, without a slash at its end."""
         parts = urlsplit(self.url)
         return unquote(parts.path).rstrip("/") if self.is_local else f"{parts.netloc}{parts.path}".rstrip("/")
 
     def place(self, *parts: str) -> str:
-        """A folder or file below the root."""
+        """Path of a folder or file below the root."""
         return "/".join((self.root, *parts))
 
     @property
     def region_name(self) -> str:
-        """As Amazon spells it."""
+        """The region as Amazon spells it (``us-east-1``)."""
         return self.region.split()[-1].lower() if self.region else "us-east-1"
 
 
 class FileStore:
-    """The files of one address. Not for several threads at once while a role's credentials are renewed."""
+    """The files of one address. Not safe for several threads with a role, whose credentials are renewed in between."""
 
     def __init__(self, address: FilesAddress) -> None:
         self.address = address
@@ -109,7 +109,7 @@ class FileStore:
         self._until = 0.0
 
     def listed(self, place: str) -> Iterator[FileFacts]:
-        """Files below a place that readers see, at any depth; none where the place does not exist.
+        """Files below a place at any depth, without hidden ones; empty if the place does not exist.
 
         Raises:
             DsError: see :meth:`failure`.
@@ -125,7 +125,7 @@ class FileStore:
                 yield FileFacts(info.mtime_ns, info.path[start:], info.size)
 
     def folders(self, place: str) -> list[str]:
-        """Names of the folders directly below a place that readers see, sorted."""
+        """Names of the folders directly below a place, without hidden ones, sorted."""
         from pyarrow import fs
 
         with self.guarded("look at its folders", place):
@@ -134,7 +134,7 @@ class FileStore:
         return sorted(name for name in names if not is_hidden(name))
 
     def has_files(self, place: str) -> bool:
-        """Whether files that readers see are directly in a folder."""
+        """Whether there are files, other than hidden ones, directly in a folder."""
         from pyarrow import fs
 
         with self.guarded("look at its files", place):
@@ -154,10 +154,10 @@ class FileStore:
             self.system().delete_dir(place)
 
     def check_root(self) -> None:
-        """The bucket exists; nothing but a folder is at the address.
+        """Refuse a bucket that does not exist, and an address that is a file.
 
         Raises:
-            UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, what :meth:`failure` gives.
+            UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, and conditions of :meth:`failure`.
         """
         from pyarrow import fs
 
@@ -171,7 +171,7 @@ class FileStore:
             raise error("STORE_FOLDER_INVALID", store=address.store, address=place, reason="it is a file")
 
     def make_folder(self, place: str) -> None:
-        """A folder; in a bucket an empty object stands for it."""
+        """Make a folder; in a bucket an empty object represents it."""
         with self.guarded("make a folder", place):
             self.system().create_dir(place, recursive=True)
 
@@ -205,19 +205,19 @@ class FileStore:
             stream.close()
 
     def _discard(self, stream: Any, place: str) -> None:
-        """A stream that has failed may show what it got when it is closed, and has to be closed."""
+        """Close a stream that has failed, and remove the incomplete file that closing it may leave."""
         with suppress(OSError):
             stream.close()
         with suppress(OSError):
             self.system().delete_file(place)
 
     def delete(self, place: str) -> None:
-        """Remove a file; nothing happens where there is none."""
+        """Remove a file; does nothing if there is none."""
         with self.guarded("delete a file", place), suppress(FileNotFoundError):
             self.system().delete_file(place)
 
     def system(self) -> pyarrow.fs.FileSystem:
-        """Arrow's file system, with credentials that are still good for a while."""
+        """Arrow's file system, with credentials that stay valid for at least :data:`RENEW_SECONDS`."""
         from pyarrow import fs
 
         address = self.address
@@ -236,7 +236,7 @@ class FileStore:
         return self._system
 
     def guarded(self, action: str, place: str = "") -> _Guard:
-        """A block whose failures become conditions."""
+        """A context manager that turns failures into the conditions of :meth:`failure`."""
         return _Guard(self, action, place)
 
     def failure(self, problem: BaseException, action: str, place: str = "") -> DsError:
@@ -263,7 +263,7 @@ class FileStore:
         )
 
     def _credentials(self) -> dict[str, str]:
-        """Arguments of the file system: the key, or what a role was given for an hour."""
+        """Arguments of Arrow's file system: the key, or credentials of the role for an hour."""
         address = self.address
         self._until = float("inf")
         login_keys = {
@@ -304,7 +304,7 @@ class _Guard:
 
 
 def is_lake_url(url: str) -> bool:
-    """Whether an address is an absolute folder or a bucket, without a login in it."""
+    """Whether an address is an absolute folder or a bucket, without user and password."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -315,7 +315,7 @@ def is_lake_url(url: str) -> bool:
 
 
 def check_place(url: str, endpoint_url: str) -> None:
-    """An address of files or tables, and of the service that keeps them where it is not Amazon's.
+    """Refuse an invalid address of files or tables, or of the S3 service if it is not Amazon's.
 
     Raises:
         UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket, or a service without http(s).
@@ -359,4 +359,4 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("SERVICE_UNAVAILABLE", "STORE_UNREACHABLE"),
     ("HTTP status 503", "STORE_UNREACHABLE"),
 )
-"""Part of a text → condition, the first that fits; others are STORE_CALL_FAILED."""
+"""Part of a failure's text → condition; the first match counts, without a match STORE_CALL_FAILED."""

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from urllib.parse import quote, unquote
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for NULL in the name of a folder (Hive's word, read by everybody)."""
+"""Replaces NULL in the name of a folder (Hive's word, which other readers know)."""
 LEDGERS = "_ds_dagster"
-"""Folder of the ledgers beside the entities: whoever reads all files of an entity meets data only."""
+"""Folder of the ledgers, next to the folders of entities, so that an entity's folder has data only."""
 SUFFIXES: Mapping[str, str] = MappingProxyType({"json": ".jsonl", "csv": ".csv", "parquet": ".parquet"})
 COMPRESSED: Mapping[str, str] = MappingProxyType({"gzip": ".gz", "zstd": ".zst"})
-"""Compression of text files → what their names end with. Parquet compresses inside the file."""
+"""Compression of text files → suffix of their names. Parquet compresses inside the file."""
 COMPRESSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "json": ("none", "gzip", "zstd"),
@@ -28,8 +28,8 @@ COMPRESSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers pass over a file: a part of its path begins with ``_`` or ``.``. A folder of a column whose name
-    begins with ``_`` is none."""
+    """Whether readers skip a file: a part of its path begins with ``.`` or ``_``, except folders of columns
+    (``_name=value``)."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
@@ -45,7 +45,7 @@ def file_name(job: str, version: int, epoch: int, format_: str, compression: str
 
 
 def ledger_name(job: str) -> str:
-    """Where a job notes its batches, below the store's own place."""
+    """Path of a job's ledger, in which it notes its batches, below the store's address."""
     return f"{LEDGERS}/{job_tag(job)}.json"
 
 
@@ -55,7 +55,7 @@ def column_folders(names: Sequence[str], values: Sequence[object]) -> str:
 
 
 def columns_of_path(path: str) -> dict[str, str | None]:
-    """Column → value as text, of the folders in a path."""
+    """Column → value as text, from the folders in a path."""
     columns: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, sign, value = part.partition("=")

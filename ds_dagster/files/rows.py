@@ -1,7 +1,7 @@
 """Rows of a file as JSON texts, one per row, so that every format is decoded, checked and refused as records are.
 
-Row numbers begin with 0. A CSV row that does not fit and a cell that is not a value of its column travel as they are:
-the decoder refuses them and names file and row.
+Row numbers begin with 0. A CSV row that does not fit, and a cell that is not a valid value of its column, are passed on
+as they are: the decoder refuses them and names file and row.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_rows(source: Any, path: str, format_: FileFormat) -> Iterator[tuple[int
 
     Args:
         source: Arrow's stream of the file's bytes (decompressed); for Parquet one that can be sought.
-        path: below the entity; columns that the file has not are taken from its folders.
+        path: below the entity; columns that the file lacks are taken from its folders.
         format_: of the file.
 
     Raises:
@@ -65,7 +65,7 @@ def read_rows(source: Any, path: str, format_: FileFormat) -> Iterator[tuple[int
         yield from READERS[format_.name](source, columns_of_path(path), format_)
     except (pyarrow.ArrowException, UnicodeDecodeError, OverflowError, OSError) as problem:
         if isinstance(problem, OSError) and (problem.errno or "AWS Error" in str(problem)):
-            raise  # of the store; what a decompressor or a reader finds has no number
+            raise  # a failure of the store; those of a decompressor or a reader have no number
         raise error("FILE_UNREADABLE", file=path, format=format_.name, reason=type(problem).__name__) from None
 
 
@@ -93,8 +93,8 @@ def _lines(source: Any) -> Iterator[Texts]:
 
 
 def _with_columns(line: bytes, inside: bytes) -> bytes:
-    """A line with the columns of its folders in front: of a field that is there twice the last one counts, so what the
-    line says itself goes before. Its own text stays, with all digits of its numbers.
+    """A line with the columns of its folders added at its beginning. Of a field that is there twice the last counts, so
+    the line's own fields win. The text of the line is not changed, so numbers keep all their digits.
 
     Args:
         line: of the file.
@@ -180,7 +180,7 @@ def _parquet(source: Any, outside: Mapping[str, str | None], format_: FileFormat
 
 
 def _plain(column: pyarrow.Array) -> list[Any]:
-    """Values for orjson; it would write numbers that are none (NaN) as null, and knows pairs of a map as arrays."""
+    """Values for orjson; those it would write wrongly are converted: NaN (it writes null), maps (arrays of pairs)."""
     import pyarrow
 
     kind = column.type
@@ -219,7 +219,8 @@ def _map_key(key: Any) -> str:
 
 
 def _other(value: Any) -> Any:
-    """Of values orjson does not know: decimals keep their digits, bytes become base64, others (durations) text."""
+    """JSON of values that orjson does not know: decimals keep their digits, bytes become base64, others (durations)
+    text."""
     import decimal
 
     import orjson
@@ -278,22 +279,22 @@ BOOLEANS: Mapping[str, bool] = MappingProxyType({"true": True, "false": False})
 FAMILIES: Mapping[Family, Callable[[str | None], Any]] = MappingProxyType(
     {"text": _text, "whole": _whole, "number": _number, "boolean": _boolean, "nested": _nested}
 )
-"""Family of a column → what orjson writes for a text; a text that is no such value stays text, which the decoder
-refuses."""
+"""Family of a column → function from a cell's text to JSON; a text that is not a valid value stays text, which the
+decoder refuses."""
 READERS: Mapping[str, Callable[[Any, Mapping[str, str | None], FileFormat], Iterator[tuple[int, Texts]]]] = (
     MappingProxyType({"json": _json, "csv": _csv, "parquet": _parquet})
 )
 
 
 def columns_json(columns: Sequence[tuple[str, Family]]) -> str:
-    """The columns as an option of a source."""
+    """JSON of the columns, for an option of a source."""
     import json
 
     return json.dumps(columns)
 
 
 def columns_of_json(text: str) -> Mapping[str, Family]:
-    """What :func:`columns_json` wrote."""
+    """The inverse of :func:`columns_json`."""
     import json
 
     return MappingProxyType(dict(json.loads(text)))

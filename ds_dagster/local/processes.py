@@ -1,4 +1,4 @@
-"""Processes by identity: a pid together with the moment it started, so that a recycled pid is never taken for ours."""
+"""Processes by identity: pid and start time, so that another process with a recycled pid is never taken for ours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How a server is started.
+    """Command that starts a server.
 
     Attributes:
         argv: the command; never a secret.
         cwd: working folder.
-        environment: all of it; nothing is inherited from the starter.
-        user, group: numbers to become; None keeps the starter's.
+        environment: the whole environment; nothing is inherited from this process.
+        user, group: ids to run as; None: those of this process.
     """
 
     argv: tuple[str, ...]
@@ -35,14 +35,14 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class StopStep:
-    """One step of stopping: send a signal, wait at most so many seconds."""
+    """One step of stopping: send a signal, then wait for at most ``seconds``."""
 
     signal: signal.Signals
     seconds: float
 
 
 def start_token(pid: int) -> str | None:
-    """When a process started, as a text that no later process of the same pid can have; None when there is none.
+    """Start time of a process, as a text that no later process of the same pid has; None if there is no process.
 
     A zombie counts as gone: it runs nothing and holds nothing.
     """
@@ -52,7 +52,7 @@ def start_token(pid: int) -> str | None:
 
 
 def is_alive(pid: int, token: str) -> bool:
-    """Whether the very process that had this token still runs."""
+    """Whether the process with this pid and this token still runs."""
     _reap(pid)
     return start_token(pid) == token
 
@@ -60,7 +60,7 @@ def is_alive(pid: int, token: str) -> bool:
 def spawn(launch: ServerCommand, log: Path) -> int:
     """Start a detached process (own session, no terminal, output appended to ``log``); returns its pid.
 
-    The process outlives the starter and is ended by pid.
+    The process continues when this process ends; :func:`end` stops it.
 
     Raises:
         OSError: the command cannot be run.
@@ -83,7 +83,7 @@ def spawn(launch: ServerCommand, log: Path) -> int:
 
 
 def end(pid: int, token: str, steps: Sequence[StopStep]) -> bool:
-    """End a process by escalating signals; True when it is gone. Does nothing to a process with another token."""
+    """End a process by escalating signals; True if it is gone. Does nothing to a process with another token."""
     for step in steps:
         if not is_alive(pid, token):
             return True
@@ -96,13 +96,13 @@ def end(pid: int, token: str, steps: Sequence[StopStep]) -> bool:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """A small environment for a server: what finds programs and files, nothing of the starter's secrets."""
+    """A small environment for a server: variables to find programs and files, without this process's secrets."""
     inherited = ("PATH", "HOME", "TMPDIR", "TZ", "JAVA_HOME")
     return {name: os.environ[name] for name in inherited if name in os.environ} | {"LANG": "C.UTF-8"} | extra
 
 
 def _reap(pid: int) -> None:
-    """Collect a dead child of our own, so that it does not stay a zombie; others' processes are untouched."""
+    """Collect a dead child of this process, so that it does not stay a zombie; other processes are not touched."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 

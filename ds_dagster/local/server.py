@@ -1,8 +1,8 @@
-"""The noun that all local servers share: a folder, a pid file, ports, a health check, a log, a way to stop.
+"""Parts that all local servers share: a folder, a pid file, ports, a health check, a log, a way to stop.
 
-A server is described by a :class:`ServerKind`; this module starts, finds and stops it. What is on disk decides, never
-this process's memory: the pid file holds pid and start time, so a server is found again by any later process, a stale
-file is recognised after a kill or a reboot, and a recycled pid is never touched.
+A server is described by a :class:`ServerKind`; this module starts, finds and stops it. Its state is on disk, not in
+this process: the pid file holds pid and start time, so any later process finds the server again, recognises a stale
+file after a kill or a reboot, and never touches a recycled pid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PORT_RELEASE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """One server of one project: where it lives and its ports by name."""
+    """One server of one project: its folders and its ports by name."""
 
     state: Path
     name: str
@@ -34,12 +34,12 @@ class Home:
 
     @property
     def folder(self) -> Path:
-        """Everything of this server."""
+        """Folder with all files of this server."""
         return self.state / "local" / self.name
 
     @property
     def data(self) -> Path:
-        """What outlives a restart."""
+        """Folder of data that a restart keeps."""
         return self.folder / "data"
 
     @property
@@ -49,12 +49,12 @@ class Home:
 
     @property
     def log(self) -> Path:
-        """What the process writes to its output."""
+        """File of the process's output."""
         return self.logs / "server.log"
 
     @property
     def pid_file(self) -> Path:
-        """JSON of a :class:`PidRecord`."""
+        """File of a :class:`PidRecord` as JSON."""
         return self.folder / "server.json"
 
     @property
@@ -65,7 +65,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class PidRecord:
-    """Who runs: pid, start token (:func:`~ds_dagster.local.processes.start_token`), version of this record."""
+    """A started process: pid, start token (:func:`~ds_dagster.local.processes.start_token`), version of this record."""
 
     pid: int
     token: str
@@ -73,19 +73,19 @@ class PidRecord:
 
     @property
     def alive(self) -> bool:
-        """Whether that very process runs."""
+        """Whether this process, not another with its pid, runs."""
         return is_alive(self.pid, self.token)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """What a kind of server adds.
+    """Description of one kind of server.
 
     Attributes:
         name: folder, and name of the client port.
         ports: names of all its ports, the client port first.
-        prepare: installs what is missing, writes the configuration, repairs what a kill left; may be called any time.
-        ailment: None when the server answers as ours, else why not (yet); must return within seconds.
+        prepare: installs missing programs, writes the configuration, repairs files after a kill; may be repeated.
+        ailment: returns None if our server answers, else why not (yet); must return within seconds.
         start_seconds: how long a start may take.
         stop: signals, gentle first.
         attempts: starts to try when the process ends by itself at once (leftovers of a killed one may need a moment).
@@ -101,7 +101,7 @@ class ServerKind:
 
 
 def read_record(home: Home) -> PidRecord | None:
-    """The pid file, or None. A file that cannot be read counts as none: it was cut off by a kill."""
+    """The record in the pid file, or None. A file that cannot be read (cut off by a kill) counts as none."""
     try:
         table = port_table.read_json(home.pid_file)
         return PidRecord(int(str(table["pid"])), str(table["token"]))
@@ -116,10 +116,10 @@ def running(home: Home) -> PidRecord | None:
 
 
 def start_server(kind: ServerKind, home: Home, progress: Progress) -> PidRecord:
-    """Make sure that the server runs and answers; does nothing to one that does.
+    """Make sure that the server runs and answers; does nothing if it does already.
 
     Raises:
-        UserError: LOCAL_PORT_TAKEN, what ``prepare`` raises.
+        UserError: LOCAL_PORT_TAKEN, conditions of ``prepare``.
         ExternalError: LOCAL_SERVER_FAILED, LOCAL_SERVER_NOT_STOPPED.
     """
     record = running(home)
@@ -143,7 +143,7 @@ def start_server(kind: ServerKind, home: Home, progress: Progress) -> PidRecord:
 
 
 def stop_server(kind: ServerKind, home: Home) -> bool:
-    """Stop the server; True when one ran. A stale pid file is removed, a process that is not ours is left alone.
+    """Stop the server; True if it ran. A stale pid file is removed, a process that is not ours is not touched.
 
     Raises:
         ExternalError: LOCAL_SERVER_NOT_STOPPED.
@@ -163,7 +163,7 @@ def log_tail(home: Home, lines: int = 12) -> str:
 
 
 def _start_once(kind: ServerKind, home: Home, progress: Progress) -> tuple[PidRecord, str]:
-    """Start the process and wait; the reason is empty when it is healthy."""
+    """Start the process and wait for it; returns why it is not healthy, empty if it is."""
     _refuse_taken_ports(home)
     home.logs.mkdir(parents=True, exist_ok=True)
     launch = kind.prepare(home, progress)
@@ -180,7 +180,7 @@ def _start_once(kind: ServerKind, home: Home, progress: Progress) -> tuple[PidRe
 
 
 def _refuse_taken_ports(home: Home) -> None:
-    """A port may stay taken for a moment after its holder was killed; longer means that it is somebody else's."""
+    """Refuse ports that another process holds. A port may stay taken for a moment after its holder was killed."""
     deadline = time.monotonic() + PORT_RELEASE_SECONDS
     for port in home.ports.values():
         while not port_table.is_free(port):
@@ -191,7 +191,7 @@ def _refuse_taken_ports(home: Home) -> None:
 
 
 def _wait_healthy(kind: ServerKind, home: Home, record: PidRecord) -> str | None:
-    """None as soon as the server answers, else why it does not."""
+    """None as soon as the server answers; why it does not if it ends or the time is over."""
     deadline = time.monotonic() + kind.start_seconds
     while True:
         if not record.alive:
@@ -203,7 +203,7 @@ def _wait_healthy(kind: ServerKind, home: Home, record: PidRecord) -> str | None
 
 
 def rotate(log: Path) -> None:
-    """Move a log that has grown large aside; :data:`LOGS_KEPT` old ones are kept."""
+    """Rename a log that has become large; :data:`LOGS_KEPT` old logs are kept."""
     if not log.is_file() or log.stat().st_size < LOG_BYTES:
         return
     for number in range(LOGS_KEPT - 1, 0, -1):

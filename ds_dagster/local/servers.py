@@ -1,7 +1,7 @@
 """All local servers of a project together: start, stop, look.
 
-Each call takes the state folder of a project; everything else is on disk. ``up`` starts the servers side by side, is
-a no-op for those that run, recovers those that were killed, and writes the overlay (:mod:`ds_dagster.local.overlay`).
+Each call takes the state folder of a project; everything else is on disk. ``up`` starts the servers in parallel, does
+nothing to running ones, recovers killed ones, and writes the overlay (:mod:`ds_dagster.local.overlay`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ds_dagster.local.ports import HOST, assign_ports, is_listening, remembered_
 from ds_dagster.local.server import Home, ServerKind, running, start_server, stop_server
 
 KINDS: Mapping[str, ServerKind] = {kind.name: kind for kind in (kafka.SERVER, kinesis.SERVER, postgres.SERVER)}
-"""Every local server by name, in the order they are shown."""
+"""Local servers that ``ds up`` starts, by name, in the order in which they are shown."""
 ON_DEMAND: Mapping[str, ServerKind] = {snowflake.SERVER.name: snowflake.SERVER}
 """Servers that start only when they are named: few projects need them."""
 
@@ -34,14 +34,14 @@ LOCK_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What one server does now.
+    """State of one server.
 
     Attributes:
         name: kafka, kinesis, postgres or snowflake.
         state: ``running`` (answers), ``ailing`` (its process runs but does not answer), ``stopped``.
         pid: of its process, None when stopped.
         port: its client port, None when none was chosen yet.
-        reason: why it is ailing, or that another process sits on its port.
+        reason: why it is ailing, or that another process has its port; else empty.
         log: folder of its logs.
     """
 
@@ -59,7 +59,7 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
     Args:
         state: the project's state folder; made when missing.
         only: names of :data:`KINDS` or :data:`ON_DEMAND`; all of the former when None.
-        progress: told about each step; may be called from several threads.
+        progress: receives a line per step; may be called from several threads.
 
     Returns:
         The addresses of all servers the project has, those of earlier calls included.
@@ -85,7 +85,7 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
 
 
 def down(state: Path, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Stop the servers; their data, ports and the overlay stay. Returns the names of those that ran.
+    """Stop the servers; their data, ports and the overlay stay. Returns the names of the servers that ran.
 
     Raises:
         UserError: LOCAL_SERVER_UNKNOWN.
@@ -101,7 +101,7 @@ def down(state: Path, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
 
 
 def status(state: Path) -> tuple[ServerStatus, ...]:
-    """What each server does now; asks them, changes nothing."""
+    """State of each server, by asking it; changes nothing."""
     state = state.resolve()
     kinds = [kind for name, kind in ON_DEMAND.items() if (state / "local" / name).is_dir()]
     return tuple(_status(kind, _home(state, kind)) for kind in (*KINDS.values(), *kinds))
@@ -123,7 +123,7 @@ def addresses(state: Path) -> LocalAddresses:
 
 
 def postgres_password(state: Path) -> str:
-    """The password of the project's local Postgres, for clients; never to be printed.
+    """The password of the project's local Postgres, for clients; never print it.
 
     Raises:
         UserError: LOCAL_STATE_UNREADABLE.

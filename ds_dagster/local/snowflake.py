@@ -2,9 +2,9 @@
 
 It is installed from PyPI into an environment of its own in the cache, since it pins versions of sqlglot, DuckDB and the
 connector that need not be this package's. Databases are in memory: they end with the server. It takes any user and any
-password, has one transaction on one database, no MERGE inside a transaction, no roles and no warehouses. A NULL of a
-TIMESTAMP type is told to the connector as 1970-01-01: it packs moments into structs and leaves out which of them are
-NULL. The table holds NULL.
+password, has one transaction on one database, no MERGE inside a transaction, no roles and no warehouses. It sends NULL
+of a TIMESTAMP type to the connector as 1970-01-01, since it packs timestamps into structs without their NULLs. The
+table itself holds NULL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUIREMENTS = (
     "duckdb==2.0.0",
     "sqlglot==30.22.0",
 )
-"""The connector is pinned since fakesnow cannot be imported with 5.x."""
+"""Packages to install. The connector is pinned since fakesnow cannot be imported with 5.x."""
 INSTALL_SECONDS = 600
 ACCOUNT, USER, ANY_PASSWORD, WAREHOUSE = "fakesnow", "local", "local", "FAKESNOW_WAREHOUSE"
 LOGIN_PATH = "/session/v1/login-request"
@@ -38,13 +38,13 @@ LOGIN_BODY = {"data": {"ACCOUNT_NAME": ACCOUNT, "LOGIN_NAME": USER, "PASSWORD": 
 
 
 def installed_folder() -> Path:
-    """Where the environment lies in the cache; the name changes with what is pinned and with Python."""
+    """Folder of the environment in the cache; its name changes with the pinned packages and with Python."""
     digest = hashlib.sha256("\n".join([*REQUIREMENTS, sys.version]).encode()).hexdigest()
     return cache_folder() / "fakesnow" / digest[:12]
 
 
 def install(progress: Progress) -> Path:
-    """The Python of the environment, made if need be.
+    """Python of the environment, which is created if missing.
 
     Raises:
         ExternalError: SNOWFLAKE_SERVER_INSTALL_FAILED.
@@ -88,13 +88,13 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
 
 
 def ailment(home: Home) -> str | None:
-    """None when somebody can log in."""
+    """None if a login succeeds, else why not."""
     connection = http.client.HTTPConnection(HOST, home.port, timeout=5)
     try:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", LOGIN_PATH, body=json.dumps(LOGIN_BODY), headers=headers)
         answer = json.loads(connection.getresponse().read())
-        return None if answer.get("success") is True else "what answers there is not Snowflake's API"
+        return None if answer.get("success") is True else "another server answers there, not Snowflake's API"
     except (OSError, ValueError, http.client.HTTPException) as problem:
         return str(problem) or type(problem).__name__
     finally:

@@ -1,4 +1,4 @@
-"""A new project: settings, SQL to start from, a test case, and what Dagster needs to load it."""
+"""Writes a new project: settings, SQL to start from, a test case, and the files that Dagster needs to load it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CI: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "gitlab": {".gitlab-ci.yml": "gitlab.yml.txt", "requirements.txt": "requirements.txt.txt"},
     }
 )
-"""Service → files for it: check a change, say what it would do, deploy it."""
+"""CI service → its files, which check a change, show what it would do, and deploy it."""
 
 
 def write_project(folder: Path, with_dagster: bool = True, ci: str = "") -> list[Path]:
@@ -42,10 +42,10 @@ def write_project(folder: Path, with_dagster: bool = True, ci: str = "") -> list
     Args:
         folder: made when missing; other files in it are left alone.
         with_dagster: also ``definitions.py``, ``workspace.yaml`` and ``dagster.yaml``.
-        ci: also the files of :data:`CI` for this service. A project that is there already gets these alone.
+        ci: also the files of :data:`CI` for this service; an existing project gets only these.
 
     Returns:
-        What was written, in order.
+        The files that were written, in order.
 
     Raises:
         UserError: FOLDER_NOT_EMPTY when one of the files is there already (nothing is written then),
@@ -58,7 +58,7 @@ def write_project(folder: Path, with_dagster: bool = True, ci: str = "") -> list
 
 
 def is_project(folder: Path) -> bool:
-    """Whether a folder has settings of ours."""
+    """Whether a folder has settings of a project."""
     return (folder / "ds.toml").is_file() or _has_settings(folder)
 
 
@@ -75,13 +75,13 @@ def _write_all(folder: Path, chosen: Mapping[str, str], but: str = "") -> list[P
 
 
 def _has_settings(folder: Path) -> bool:
-    """Whether settings are in its pyproject.toml already."""
+    """Whether the folder's pyproject.toml already has settings."""
     file = folder / "pyproject.toml"
     return file.is_file() and "[tool.ds-dagster" in file.read_text(encoding="utf-8", errors="replace")
 
 
 def _may_stay(path: Path) -> bool:
-    """A .gitignore or a list of requirements that is there stays as it is."""
+    """Whether an existing file is kept instead of refused: a .gitignore or a list of requirements."""
     return path.name in (".gitignore", "requirements.txt")
 
 

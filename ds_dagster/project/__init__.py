@@ -1,1 +1,1 @@
-"""A project's SQL files, compiled once, and the doors to its stores."""
+"""A project's SQL files, compiled once, and connections to its stores."""

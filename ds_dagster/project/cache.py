@@ -1,12 +1,11 @@
 """A compiled project in the state folder, used while nothing changed.
 
-The key covers the package and its parts that decide the result (versions of this package, sqlglot and Python), the
-settings, the overlay, and the text of every file. A file whose key differs is never unpickled, so nothing crosses
-versions.
+The key covers the versions of this package, sqlglot and Python, the settings of folders and default names, the overlay,
+and the text of every file. A cache file with another key is never unpickled, so it never crosses versions.
 
-No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from
-the project's files; when they say anything else than before (another kind, another diagnostic) the project is
-compiled again. Trees of SELECTs are parsed again when somebody asks for one.
+The file holds no stores and no settings, which may hold secrets. On loading, the CREATE STORE statements are read again
+from the project's files; if their kinds or diagnostics have changed, the project is compiled again. The tree of a
+SELECT is parsed again when it is first used.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from ds_dagster.project.load import LoadedProject
 
 WORTH_SECONDS = 0.25
-"""A project that compiles faster than this is not kept."""
+"""A project that compiles in less processor time is not cached."""
 _KEY_LENGTH = 64
 _UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
 Texts = Sequence[tuple[str, str]]
@@ -93,7 +92,7 @@ class LazyBody(SelectBody):
 
 
 def cached(texts: Texts, settings: Settings, build: Callable[[], LoadedProject]) -> LoadedProject:
-    """The project of these files: from the cache where its key fits, else built and, if that took long, kept.
+    """The project of these files: from the cache if the key is the same, else built and, if that took long, cached.
 
     Args:
         texts: (name, text) of all SQL files.
@@ -135,7 +134,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
     return digest.hexdigest()
 
 
-# stores: read again, never kept
+# stores: read again, never cached
 
 
 def _store_places(texts: Texts, project: LoadedProject) -> StorePlaces:
@@ -152,7 +151,7 @@ def _store_places(texts: Texts, project: LoadedProject) -> StorePlaces:
 
 
 def _origins(project: LoadedProject) -> list[Origin]:
-    """Of the secrets, schema registries and stores that were written, with their updates."""
+    """Statements of the secrets, schema registries and stores of the files, with their updates."""
     stores = [store for store in project.catalog.stores.values() if store.origin.text]
     connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
     secrets = (secret.origin for secret in project.catalog.secrets.values())
@@ -171,7 +170,7 @@ def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> D
 
 
 def _summary(declared: Declared) -> list[object]:
-    """What of the stores a compiled project depends on."""
+    """The facts of stores that a compiled project depends on: their kinds and diagnostics."""
     kinds = sorted((store.name, store.kind) for store in declared.stores.values())
     return [kinds, [(d.condition, d.message, str(d.span)) for d in declared.diagnostics]]
 
@@ -188,7 +187,7 @@ def _node(kind: type[exp.Expression], args: dict[str, Any]) -> exp.Expression:
 
 
 def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], body: tuple[Any, ...]) -> object:
-    """A statement whose SELECT is parsed when it is needed."""
+    """A statement whose SELECT is parsed when it is first used."""
     lazy = object.__new__(LazyBody)
     origin = values["origin"]
     for name, value in zip(("span", "partition_by", "query_properties"), body, strict=True):
@@ -199,7 +198,7 @@ def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], 
 
 
 def _plan_node(kind: type[Any], names: tuple[str, ...], values: list[Any]) -> object:
-    """A node without what it computes when it is asked for."""
+    """A node without its computed properties, which are computed again when used."""
     node = object.__new__(kind)
     for name, value in zip(names, values, strict=True):
         object.__setattr__(node, name, value)
@@ -222,7 +221,7 @@ def _reduce_statement(statement: Any) -> tuple[Any, ...]:
 
 
 def _reduce_record(record: Any) -> tuple[Any, ...]:
-    """A small record by its constructor; far faster than the state of a slotted dataclass."""
+    """Pickle a small record as a call of its constructor; far faster than the state of a slotted dataclass."""
     kind = type(record)
     return kind, tuple([getattr(record, name) for name in kind.__match_args__])
 
@@ -287,7 +286,7 @@ _KEPT = ("queries", "diagnostics", "broken", "statements", "downstream", "depend
 
 
 def _load(path: Path, key: str, texts: Texts, settings: Settings) -> LoadedProject | None:
-    """The kept project, None when there is none with this key, or its file is damaged."""
+    """The cached project; None if there is none with this key, or if its file is damaged."""
     from ds_dagster.project.load import LoadedProject
 
     try:

@@ -1,4 +1,4 @@
-"""What a Spark cluster cannot honour: settings of the project, and folders that executors do not have."""
+"""Checks of a project for a Spark cluster: settings it cannot honour, and folders that executors do not have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "spark.submit.deployMode": ("client", "the engine is the driver"),
     }
 )
-"""Spark property → the only value a cluster may have, and why."""
+"""Spark property → (the only value allowed on a cluster, reason)."""
 SQLITE = "sqlite"
 _FILE = "file"
 
@@ -47,7 +47,7 @@ def cluster_problems(project: Assembled, settings: Settings) -> Iterator[Diagnos
 
 
 def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
-    """Folders that executors read or write."""
+    """Errors for folders that executors read or write and do not share with the driver."""
     master = settings.engine.master
     if not settings.engine.shares(settings.state):
         what, folder = "the setting state", str(settings.state)
@@ -70,7 +70,7 @@ def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
 
 
 def _sqlite(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
-    """SQLite files would be in a folder that several hosts mount."""
+    """Errors for a journal or views in SQLite, whose files would be in a folder that several hosts mount."""
     if not settings.engine.has_other_hosts or not settings.engine.shares(settings.state):
         return
     folder, has_views = str(settings.state), any(r.store == SQLITE for r in catalog.relations.values())

@@ -1,4 +1,4 @@
-"""Compiling and keeping a project makes hundreds of thousands of small records, all of which live."""
+"""Compiling and caching a project makes hundreds of thousands of small records, and frees none of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """No cycle collector while many small records are made: it costs a third of the time and frees nothing."""
+    """Pause Python's cycle collector while many small records are made: it would take a third of the time and free
+    nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:

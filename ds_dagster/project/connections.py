@@ -1,7 +1,7 @@
-"""What the project's own files say about connections, for a job that is compiled from its slice.
+"""Connections that the project's own files declare, for a job that is compiled from its slice.
 
 Connection values belong to the project, not to the job: where the files declare a store, a schema registry or a secret,
-theirs counts instead of the slice's copy, with its updates.
+that declaration with its updates replaces the slice's copy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def with_own_connections(files: Sequence[ParsedFile], settings: Settings) -> Ite
 
 
 def own_connections(settings: Settings) -> OwnConnections:
-    """What the project's files say; read again only when a file changed."""
+    """Connections, secrets and updates in the project's files; read again only when a file has changed."""
     paths = sorted(settings.sql.rglob("*.sql"))
     stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
     return _read(str(settings.root), stamps)
@@ -75,7 +75,7 @@ def _current(statement: Statement, own: OwnConnections) -> tuple[Statement, ...]
 
 
 def _secret_words(statement: Statement) -> Iterator[str]:
-    """Every name a statement's properties may mean as a secret."""
+    """Every word in a statement's properties that may be the name of a secret."""
     if isinstance(statement, Connection | UpdateConnection):
         texts = (item.value for item in statement.properties if isinstance(item.value, str))
         for match in (match for text in texts for match in _SECRET_WORDS.finditer(text)):

@@ -1,4 +1,4 @@
-"""How a folder becomes a checked project: files → statements → catalog → plans → graph. Loads from files alone."""
+"""Loads a folder as a checked project: files → statements → catalog → plans → graph. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from ds_dagster.stores.secret_values import SecretBook
 
 @dataclass(frozen=True, slots=True)
 class BrokenRelation:
-    """A relation whose statement was refused: shown as a failing asset instead of a dead code location. One of which
-    only an INSERT INTO was refused is in the catalog as well."""
+    """A relation whose statement was refused: shown as a failing asset, so that the code location still loads. If only
+    an INSERT INTO was refused, the relation is in the catalog as well."""
 
     name: QualifiedName
     kind: str
@@ -63,7 +63,7 @@ class BrokenRelation:
 
 @dataclass(frozen=True, slots=True)
 class SliceStatement:
-    """One statement of a job's SQL slice, with the place and context it was written in."""
+    """One statement of a job's SQL slice, with its place (line and column count from 1) and its context (USE)."""
 
     text: str
     file: str
@@ -76,7 +76,7 @@ class SliceStatement:
 
 @dataclass(frozen=True, slots=True)
 class LoadedProject:
-    """A loaded project. Mistakes are in ``diagnostics``; everything that is right is usable all the same.
+    """A loaded project. Mistakes are in ``diagnostics``; the correct statements are usable.
 
     Attributes:
         settings: of the folder.
@@ -84,10 +84,10 @@ class LoadedProject:
         queries: by query name, in an order in which sources come first.
         diagnostics: file order, root causes first.
         broken: relations that could not be built.
-        statements: how many were read.
+        statements: number of statements in the files.
         downstream: relation → names of the queries that read it (a relation that re-declares an entity counts as a
             reader of the relation whose query writes that entity, see ``depends_on``).
-        asked: SELECTs in the files, which nobody runs.
+        asked: SELECTs in the files, which are not run.
         depends_on: relation → relations its data comes from (sources of its queries; for a declared relation, the
             relation whose query writes the same entity).
     """
@@ -102,7 +102,7 @@ class LoadedProject:
     depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]] = field(default_factory=lambda: MappingProxyType({}))
     asked: tuple[Interactive, ...] = ()
     _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, Part], ...]] = field(init=False, repr=False, compare=False)
-    """Relation → (job, part of it) of everything that fills it."""
+    """Relation → (job, part of the job) for each query that fills it."""
 
     def __post_init__(self) -> None:
         filling: dict[QualifiedName, list[tuple[BoundQuery, Part]]] = {}
@@ -126,18 +126,18 @@ class LoadedProject:
 
 
 def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> LoadedProject:
-    """Load the project in a folder, from what was kept of it while nothing changed (``project/cache.py``).
+    """Load the project in a folder, from its cache if nothing has changed (``project/cache.py``).
 
     Args:
         root: folder with settings (its ``sql`` folder holds the statements).
-        settings: instead of those of the folder.
-        strict: raise when there is any error.
+        settings: to use instead of the folder's.
+        strict: raise if there is any error.
 
     Raises:
         ProjectError: with ``strict`` and mistakes in the SQL.
         UserError: the settings are wrong.
     """
-    from ds_dagster.project.cache import cached  # it keeps records of this module
+    from ds_dagster.project.cache import cached  # it caches records of this module
 
     settings = settings or load_settings(root)
     texts, unreadable = read_texts(settings)
@@ -150,7 +150,8 @@ def load_project(root: Path, *, settings: Settings | None = None, strict: bool =
 
 
 def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
-    """(name relative to the project where possible, text) of all SQL files in order, and what could not be read."""
+    """(name, text) of all SQL files in order, names relative to the project where possible; and SQL_FILE_UNREADABLE for
+    each file that could not be read."""
     texts: list[tuple[str, str]] = []
     unreadable: list[Diagnostic] = []
     for path in sorted(settings.sql.rglob("*.sql")):
@@ -165,15 +166,15 @@ def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[D
 
 
 def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> LoadedProject:
-    """The same from (file name, text) pairs in memory: test cases, `ds query`, the engine."""
+    """Compile a project from (file name, text) pairs in memory: for test cases, `ds query`, the engine."""
     with without_collection():
         return _compile([parse_file(name, text) for name, text in texts], settings, dict(texts))
 
 
 def slice_of(project: LoadedProject, query: BoundQuery) -> tuple[SliceStatement, ...]:
-    """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
-    made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
-    connection value of the overlay: what of a store travels is in ``plan/identity/slices.py``."""
+    """All statements that a query needs to compile alone: its stores, the relations it reads as declarations (for a
+    relation that another query makes, the inferred DDL), its own statement. No secret and no connection value of the
+    overlay; ``plan/identity/slices.py`` decides which properties of a store are included."""
     pieces = slice_pieces(query, project.catalog, property_index(KINDS))
     return tuple(
         SliceStatement(text, at.file, at.line, at.column, c.database, c.schema, c.store) for text, at, c in pieces
@@ -181,7 +182,7 @@ def slice_of(project: LoadedProject, query: BoundQuery) -> tuple[SliceStatement,
 
 
 def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> LoadedProject:
-    """The project of one job, from its slice: one query. Stores are those of the project's files where it has them."""
+    """The project of one job, from its slice: one query. Stores in the project's files replace the slice's copies."""
     files: list[ParsedFile] = []
     texts: dict[str, str] = {}
     for statement in statements:
@@ -196,22 +197,22 @@ def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> L
 
 
 def secret_reader(project: LoadedProject, environment: Mapping[str, str]) -> SecretBook:
-    """Reads the project's declared secrets, where it connects."""
+    """A reader of the project's declared secrets, for the process that connects."""
     return SecretBook(project.catalog.secrets, environment)
 
 
 def kind_of_store(project: LoadedProject, relation: Relation) -> StoreKind:
-    """What the relation's store is able to do."""
+    """The kind of the relation's store."""
     return KINDS[project.catalog.store(relation.store).kind]
 
 
 def storage_kind(project: LoadedProject, store: str) -> str:
-    """``kafka``, ``postgres``, …: the system a declared store is."""
+    """The system of a declared store, as Dagster names it: ``kafka``, ``postgres``, …"""
     return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
 
 
 def keeps_slot(project: LoadedProject, relation: Relation) -> bool:
-    """Whether a source has one replication slot for its query, which gives each change once."""
+    """Whether a query reads this source through its own replication slot, which gives each change once."""
     return kind_of_store(project, relation).capabilities.keeps_slot
 
 
@@ -233,7 +234,7 @@ def uri_of(project: LoadedProject, relation: Relation) -> str:
 
 
 def delivery_of(project: LoadedProject, relation: Relation) -> Delivery | None:
-    """The guarantee of a relation that queries fill; None for one that others fill."""
+    """The delivery guarantee of a relation that queries fill; None if no query of the project fills it."""
     if not project.queries_of(relation.name):
         return None
     return delivery(relation.kind, relation.properties, kind_of_store(project, relation))
@@ -243,7 +244,7 @@ def store_admin(project: LoadedProject, store: str, resolve: Resolver) -> StoreA
     """Connect to a declared store for control; close it after use.
 
     Raises:
-        DsError: UNKNOWN_STORE, or what connecting meets.
+        DsError: UNKNOWN_STORE, STORE_REFUSED, or conditions of the connection.
     """
     definition = project.catalog.store(store)
     return KINDS[definition.kind].admin(definition, resolve)
@@ -260,7 +261,7 @@ def client_settings(project: LoadedProject, store: str, resolve: Resolver) -> Ma
 
 
 def _placed(statement: SliceStatement) -> str:
-    """The text behind as many lines and blanks as stood before it, so that places are those of its file."""
+    """The text after as many empty lines and blanks as its place has before it, so that spans are those of its file."""
     return "\n" * (statement.line - 1) + " " * (statement.column - 1) + statement.text
 
 
@@ -316,7 +317,7 @@ def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:
 
 
 def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRelation]:
-    """Relations whose statement did not parse but told its name."""
+    """Relations whose statement did not parse but whose name could be read."""
     relations: list[BrokenRelation] = []
     for file in files:
         for broken in file.broken:

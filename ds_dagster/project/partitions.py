@@ -1,4 +1,4 @@
-"""``@partitions`` above tables whose ranges of time cannot be computed again is refused."""
+"""Refuses ``@partitions`` above tables whose time ranges cannot be computed again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ds_dagster.sql.partitions import Partitions, partitions_in
 
 
 def partition_warnings(catalog: Catalog, queries: Mapping[str, BoundQuery]) -> Iterator[Diagnostic]:
-    """The relations of a project whose ``@partitions`` are refused."""
+    """A BACKFILL_REFUSED warning for each relation of a project whose ``@partitions`` are refused."""
     filling: dict[QualifiedName, list[BoundQuery]] = {}
     for query in queries.values():
         for sink in query.sinks:
@@ -29,7 +29,7 @@ def partition_warnings(catalog: Catalog, queries: Mapping[str, BoundQuery]) -> I
 
 
 def partitions_refused(catalog: Catalog, relation: Relation, queries: Sequence[BoundQuery]) -> Diagnostic | None:
-    """Why ``@partitions`` of a relation are refused: where ``ds backfill`` is. None where they are not.
+    """BACKFILL_REFUSED if ``@partitions`` of a relation are refused, by the rules of ``ds backfill``; else None.
 
     Args:
         catalog: with the stores.

@@ -1,4 +1,4 @@
-"""Which tables have rows that a range of time can be computed again of: one rule for ``ds backfill`` and
+"""Tables whose rows of a time range can be computed again (backfill): one rule for ``ds backfill`` and
 ``@partitions``."""
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from ds_dagster.stores.registry import KINDS
 
 
 def why_not_filled_by_one(queries: Collection[BoundQuery]) -> str:
-    """Why no range of a table that these queries fill can be computed again; empty where one query does: a range that
-    one of several has computed would take the place of all their rows."""
+    """Why no range of a table that these queries fill can be computed again; empty for one query. With several, the
+    rows of one would replace those of all."""
     if len(queries) == 1:
         return ""
     return "several queries fill it" if queries else "no query of the project fills it"
 
 
 def why_no_ranges(catalog: Catalog, query: BoundQuery) -> str:
-    """Why no range of time of a query's table can be computed again; empty where one can."""
+    """Why no time range of a query's table can be computed again; empty if it can."""
     return why_not_recomputed(query) or _why_not_stored(catalog, query)
 
 

@@ -1,4 +1,4 @@
-"""``@renamed_from`` above a query: the name it had, and where the line is refused."""
+"""``@renamed_from`` above a query: the query's former name, and the cases in which the line is refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_PLACES = 2
 
 
 def former_name(query: BoundQuery, settings: Settings) -> str:
-    """Name of the job that a query had before, by its ``@renamed_from``; empty without one."""
+    """Former name of a query's job, from its ``@renamed_from``; empty without it."""
     return "" if query.is_application else _former(query.parts[0], settings)
 
 
 def rename_problems(
     queries: Mapping[str, BoundQuery], relations: Iterable[Relation], settings: Settings
 ) -> Iterator[Diagnostic]:
-    """The ``@renamed_from`` of a project that cannot be followed, whatever runs."""
+    """RENAMED_FROM_INVALID for each ``@renamed_from`` of a project that is invalid regardless of the running jobs."""
     first: dict[str, str] = {}
     for query in queries.values():
         for part in query.parts:

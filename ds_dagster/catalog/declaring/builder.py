@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> Declared:
-    """Declare everything the statements of a project say exists.
+    """Declare all databases, schemas, stores, relations, functions and other objects of a project's statements.
 
     Args:
         files: parsed, in any order.
@@ -57,7 +57,7 @@ def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str,
 def subjects_to_record(
     files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
 ) -> tuple[ToRecord, ...]:
-    """Schema subjects of relations without a column list, each once."""
+    """Schema subjects of relations without a column list, each once: the project needs copies of their schemas."""
     recorded = _DeclarationPass(files, settings, kinds).build()[1]
     return tuple({(record.registry.name, record.subject): record for record in recorded}.values())
 
@@ -117,7 +117,7 @@ class _DeclarationPass:
         return code
 
     def _named(self) -> dict[QualifiedName, CreateRelation | CreateAsSelect]:
-        """Relations by name, the first of duplicates."""
+        """Statements of relations by qualified name; of duplicates the first, the others are reported."""
         named: dict[QualifiedName, CreateRelation | CreateAsSelect] = {}
         for statement in self.statements:
             if isinstance(statement, CreateRelation | CreateAsSelect):
@@ -172,13 +172,14 @@ class _DeclarationPass:
 
 
 def _same(create: CreateRelation | CreateAsSelect, other: CreateRelation | CreateAsSelect) -> bool:
-    """Whether two statements say the same of a relation, however its name is written."""
+    """Whether two statements declare a relation in the same way, however its name is written."""
     shown = (print_statement(replace(each, if_not_exists=True, name=create.name)) for each in (create, other))
     return len(set(shown)) == 1
 
 
 def _flat(file: ParsedFile) -> Iterator[Statement]:
-    """The statements of a file; properties after END APPLICATION are in the bodies of its queries."""
+    """The statements of a file. Those inside an application come before it, with the properties after END APPLICATION
+    added to its queries."""
     for statement in file.statements:
         if isinstance(statement, Application):
             yield from (_with_properties(inner, statement.properties) for inner in statement.statements)

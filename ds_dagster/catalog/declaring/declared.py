@@ -1,4 +1,4 @@
-"""Result of pass one over a project's statements, and how written names become qualified ones."""
+"""Result of pass one over a project's statements, and the rules by which written names become qualified names."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class Declared:
         schemas: (database, schema) pairs that exist.
         queries: CREATE … AS and INSERT INTO in the order of files; of duplicates the first.
         diagnostics: errors and warnings, in the order of files.
-        refused: names of declared relations that were refused (a query over one of them is not a root cause).
-        refused_stores: the same of stores.
+        refused: names of declared relations that were refused (an error of a query that reads them is not a root
+            cause).
+        refused_stores: folded names of stores that were refused.
         secrets, registries: by folded name.
         functions: user-defined functions.
-        descriptors, pools: descriptor sources and compute pools by folded name, None for refused ones. ``pools`` is
-            None where they are not known: in the slice of a job.
+        descriptors, pools: descriptor sources and compute pools by folded name, None for refused ones. ``pools`` itself
+            is None in the slice of a job, which does not carry them.
         applications: in the order of files.
     """
 
@@ -70,7 +71,7 @@ class Declared:
 
     @property
     def catalog(self) -> Catalog:
-        """Lookup over it."""
+        """Lookup over the declared stores, relations and other objects."""
         return Catalog(
             self.stores,
             self.relations,
@@ -99,7 +100,7 @@ def qualify(written: WrittenName, context: Context, settings: Settings) -> Quali
 
 
 def check_schema(name: QualifiedName, schemas: Iterable[tuple[str, str]], span: Span | None) -> None:
-    """The database and the schema of a name exist.
+    """Refuse a name whose database or schema does not exist.
 
     Raises:
         UserError: UNKNOWN_DATABASE, UNKNOWN_SCHEMA with the nearest names.

@@ -62,7 +62,7 @@ def declare_endpoints(
     index: PropertyIndex,
     findings: Findings,
 ) -> Endpoints:
-    """Stores with their registries, and entities. Mistakes go into ``findings``."""
+    """Secrets, schema registries, stores with their registries, and entities. Mistakes go into ``findings``."""
     secrets = _declare_secrets(statements, settings, index, findings)
     registries = _declare_registries(statements, settings, index, secrets, findings)
     stores, refused = _declare_stores(statements, settings, kinds, registries, secrets, findings)
@@ -76,7 +76,7 @@ def declare_endpoints(
 def _declare_secrets(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, findings: Findings
 ) -> Secrets:
-    """The declared record, None for a refused statement."""
+    """Secrets by folded name, None for a refused statement."""
     secrets: dict[str, SecretDefinition | None] = {}
     spans: dict[str, Span] = {}
     for statement in statements:
@@ -99,7 +99,8 @@ def _are_secrets_known(
     secrets: Secrets,
     findings: Findings,
 ) -> bool:
-    """Whether every secret is declared that the statements name, or values of the overlay and of users' resources."""
+    """Whether all secrets are declared that statements, the overlay or users' resources name; the others are
+    reported."""
     elsewhere = ((name, None) for value in values.values() for name in secret_names(str(value.value)))
     problems = list(unknown_secrets((*elsewhere, *named_secrets(written, index)), secrets))
     for problem in problems:
@@ -110,7 +111,7 @@ def _are_secrets_known(
 def _declare_registries(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, secrets: Secrets, findings: Findings
 ) -> Mapping[str, RegistryDefinition | None]:
-    """The declared record, None for a refused statement."""
+    """Registries by folded name, None for a refused statement."""
     registries: dict[str, RegistryDefinition | None] = {}
     spans: dict[str, Span] = {}
     created = [statement for statement in statements if isinstance(statement, CreateSchemaRegistry)]
@@ -163,7 +164,7 @@ def _declare_stores(
 def _embedded_views(
     settings: Settings, kinds: Mapping[str, StoreKind], stores: Mapping[str, StoreDefinition]
 ) -> dict[str, StoreDefinition]:
-    """The embedded view store exists without CREATE STORE; ``folder`` is where its files are kept."""
+    """Definitions of the embedded view store, which exists without CREATE STORE; ``folder`` holds its files."""
     embedded: dict[str, StoreDefinition] = {}
     for kind in kinds.values():
         if kind.capabilities.embedded and kind.name.lower() not in stores:
@@ -176,7 +177,7 @@ def _embedded_views(
 def _declare_entities(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, catalog: Catalog, findings: Findings
 ) -> Mapping[tuple[str, str], Mapping[str, PropertyValue]]:
-    """CREATE ENTITY: sizes and settings for the relations that are on the entity."""
+    """Properties of CREATE ENTITY by (store, entity): sizes and settings for the relations over the entity."""
     entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
     for statement in statements:
         if not isinstance(statement, CreateEntity):

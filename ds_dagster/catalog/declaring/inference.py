@@ -2,8 +2,7 @@
 WITH.
 
 Rules: the store is the current one; the entity is called like the relation; format and sizes come from the left-most
-source,
-sizes only where it is on the same kind of store; the key of a changelog is the key of its query.
+source, sizes only where it is on the same kind of store; the key of a changelog is the key of its query.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ YIELDS: Mapping[tuple[RelationKind, Changelog], tuple[RelationKind, str] | None]
         ("changelog", "append"): ("stream", "its rows have no key by which they could replace one another"),
     }
 )
-"""(kind of the statement, what its SELECT yields) → None where they agree, else the kind it yields and why."""
+"""(kind the statement names, changelog kind of its SELECT) → None where they agree, else (the right kind, reason)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class ReadChoices:
         max_records_per_batch: bound of one batch, or None.
         data_loss: effect of records that are gone: fail (default) or skip.
         slot: replication slot; empty: the job's own.
-        temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.
+        temporal_mode, temporal_retention_millis: of a temporal join with this source on the right; None = not written.
     """
 
     start: StartingPoint = field(default_factory=StartingPoint)
@@ -105,8 +104,8 @@ class ReadChoices:
 
 @dataclass(frozen=True, slots=True)
 class QueryChoices:
-    """QUERY WITH: ``name`` None = that of the relation; ``values`` as converted, by name; ``written``: the same with
-    their places."""
+    """Settings of QUERY WITH. ``name`` None: the relation's name; ``values``: converted properties by name;
+    ``written``: these properties with their places."""
 
     name: str | None = None
     updates: bool = False
@@ -132,7 +131,7 @@ def infer_sink(
         statement: with its WITH and PARTITION BY.
         output: columns of the SELECT, in order.
         changelog: whether its rows are appended or replace one another by key.
-        key: names of those output columns (empty for append); a key column that is not selected is named all the same.
+        key: names of the key columns (empty for append), also of a key column that is not selected.
         left_most: first relation in FROM.
         catalog: stores and relations known so far.
         settings: of the project.
@@ -188,12 +187,12 @@ def infer_sink(
         constraints=statement.constraints,
     )
     sink = _with_schemas(sink, draft, kind, store, catalog, findings)
-    _check_made(sink, draft, kind, findings)
+    _check_sink(sink, draft, kind, findings)
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else sink), findings.diagnostics
 
 
-def _check_made(sink: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
+def _check_sink(sink: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
     findings.collect(lambda: check_files(sink, kind, draft.span_of("value.format")))
     findings.collect(lambda: check_timestamp_format(sink, draft.values))
     check_names(kind, sink, findings)
@@ -203,7 +202,7 @@ def _check_made(sink: Relation, draft: Draft, kind: StoreKind, findings: Finding
 def _with_schemas(
     sink: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
 ) -> Relation:
-    """With the Protobuf messages its properties name; whether its columns fit its formats is reported."""
+    """The sink with the Protobuf messages its properties name. Columns that do not fit its formats are reported."""
     values = sink.properties
     pair = findings.collect(lambda: descriptors(values, sink.value_format, sink.key.format, catalog.descriptors))
     value, key = pair or (None, None)
@@ -216,7 +215,7 @@ def _with_schemas(
 def _check_store(
     draft: Draft, kind: StoreKind, store: StoreDefinition, statement: CreateAsSelect, findings: Findings
 ) -> None:
-    """The store holds such a relation, knows its name, and gives the guarantee that is asked for."""
+    """Report a store that cannot hold the relation, a missing name of its entity, and a guarantee the store lacks."""
     span = draft.span_of("store") or statement.name.span
     findings.collect(lambda: check_holds(kind, statement.kind, store, span, written=True))
     findings.collect(lambda: check_parts(kind, draft))
@@ -224,7 +223,7 @@ def _check_store(
 
 
 def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:
-    """Declare that a changelog's key may be NULL: a group whose key is NULL is a group."""
+    """``primary.key.nullable`` for a changelog with a nullable key column: a NULL key is a group, too."""
     by_name = {column.name: column for column in draft.columns}
     if statement.kind == "changelog" and any(by_name[name].nullable for name in draft.primary_key):
         return {NULLABLE_KEY: PropertyValue(True)}
@@ -273,8 +272,8 @@ def check_insert_kind(target: Relation, changelog: Changelog, findings: Findings
 
 
 def _check_key(draft: Draft, findings: Findings) -> None:
-    """The columns of the primary key are selected, and are scalars: stores find rows by them. (Columns of views all
-    are.)"""
+    """Report columns of the primary key that are not selected or, in changelogs and tables, not scalars: stores find
+    rows by them."""
     names = {column.name for column in draft.columns}
     for column in draft.columns if draft.kind in ("changelog", "table") else ():
         if column.name in draft.primary_key and not is_primitive(column.type):
@@ -310,7 +309,7 @@ def inferred_sizes(
 ) -> tuple[Mapping[str, PropertyValue], tuple[str, str] | None]:
     """Counts and settings of the new entity: written, else copied from a left-most source on the same kind of store.
 
-    Only the store knows sizes that such a source does not write, so the source's place is returned for that look.
+    Only the store knows sizes that such a source does not write, so its (store, entity) is returned for the look-up.
     """
     able = kind.capabilities
     if not able.count_properties and not able.entity_settings_prefix:
@@ -337,7 +336,7 @@ def _is_setting(name: str, prefix: str) -> bool:
 
 
 def check_delivery(draft: Draft, kind: StoreKind) -> None:
-    """``'delivery' = exactly_once`` is refused where the store cannot.
+    """Refuse ``'delivery' = exactly_once`` where the store cannot give it.
 
     Raises:
         UserError: DELIVERY_NOT_AVAILABLE.
@@ -374,7 +373,7 @@ def resolve_source(
     Args:
         relation: the source.
         properties: of WITH after it, or after the window around it.
-        kinds: store kinds, for the properties of kinds that others registered.
+        kinds: store kinds by name, for their own properties; None: only the properties of the table.
         store_kind: of the relation's store, whose properties are valid there; None: properties of any kind.
     """
     findings = Findings()

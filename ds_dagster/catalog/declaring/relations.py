@@ -59,7 +59,7 @@ class Ground:
         settings, kinds, index: of the project.
         catalog: its stores.
         entities: properties of CREATE ENTITY, by store and entity.
-        recorded: filled on the way: schema subjects of relations without a column list.
+        recorded: collects the schema subjects of relations without a column list.
     """
 
     settings: Settings
@@ -79,8 +79,8 @@ def pull_for_store(
     index: PropertyIndex,
     findings: Findings,
 ) -> tuple[StoreDefinition | None, Mapping[str, PropertyValue]]:
-    """The store of a relation and its converted properties; ``store`` is looked at first, since it decides about the
-    others."""
+    """The store of a relation and its converted properties. The property ``store`` is converted first, since the store
+    decides which others are allowed."""
     first = index.pull([p for p in statement.properties if p.name == "store"], place)
     findings.extend(first.diagnostics)
     store = findings.collect(
@@ -95,7 +95,7 @@ def pull_for_store(
 
 
 def check_holds(kind: StoreKind, relation: RelationKind, store: StoreDefinition, span: Span, *, written: bool) -> None:
-    """The store may hold a relation of that kind.
+    """Refuse a store that cannot hold a relation of that kind.
 
     Raises:
         UserError: STORE_CANNOT_HOLD with what to write instead.
@@ -120,7 +120,7 @@ def check_holds(kind: StoreKind, relation: RelationKind, store: StoreDefinition,
 
 
 def check_parts(kind: StoreKind, draft: Draft) -> None:
-    """Refuse a relation whose entity has no name: the property has no default.
+    """Refuse a relation without a property that names its entity and has no default.
 
     Raises:
         UserError: RELATION_PROPERTY_MISSING.
@@ -138,7 +138,7 @@ def check_parts(kind: StoreKind, draft: Draft) -> None:
 
 
 def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, PropertyValue]) -> str:
-    """Name of the entity: the properties that name it, their defaults, the relation's own name."""
+    """Name of the entity: from the properties that name it, else their defaults, else the relation's own name."""
     listed = values.get(kind.capabilities.entity_list)
     if listed is not None:
         return str(listed.value)
@@ -150,7 +150,7 @@ def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, Propert
 
 
 def check_names(kind: StoreKind, relation: Relation, findings: Findings) -> None:
-    """The store takes the names of the relation's entity and, of a table or view, of its columns."""
+    """Report names that the store does not accept: of the relation's entity and of a table's or view's columns."""
     able, values = kind.capabilities, relation.properties
     own = relation.name.name
     named = [str(values[p].value) if p in values else (default or own) for p, default in able.entity_parts]
@@ -164,7 +164,8 @@ def check_names(kind: StoreKind, relation: Relation, findings: Findings) -> None
 def declared_relation(
     name: QualifiedName, statement: CreateRelation, ground: Ground, findings: Findings
 ) -> Relation | None:
-    """A relation with a column list; None (or a record without a use) when ``findings`` holds errors."""
+    """A relation of CREATE STREAM, CHANGELOG or TABLE. When ``findings`` holds errors, the result is None or must not
+    be used."""
     store, values = pull_for_store(statement, "relation", name, ground.settings, ground.catalog, ground.index, findings)
     if not statement.columns and store is not None:
         recorded_columns = recorded(name, statement, store, values, ground, findings)
@@ -219,7 +220,8 @@ def declared_relation(
 
 
 def check_constrained(relation: Relation, findings: Findings) -> None:
-    """Rows of a declared table are checked nowhere: others write them, and look-ups do not pass through a query."""
+    """Refuse constraints of a declared table: nothing would check them, since others write its rows and look-ups read
+    them directly."""
     if relation.kind in TABLES and relation.constraints:
         first = relation.constraints[0]
         findings.add(error("CONSTRAINT_OF_TABLE", span=first.span, name=first.name, relation=relation.name.name))
@@ -239,8 +241,8 @@ def recorded(
     ground: Ground,
     findings: Findings,
 ) -> tuple[ColumnDefinition, ...] | None:
-    """The column list of a relation that has none, from a descriptor or from the project's copy of a schema. None where
-    it was refused; an empty one where its format has no schema, which is refused later."""
+    """The columns of a relation without a column list, from a descriptor or from the project's copy of a schema. None
+    if refused; empty if its format has no schema, which is refused later."""
     entity, span = entity_of(ground.kinds[store.kind], name, values), statement.name.span
     values = {**ground.entities.get((store.name, entity), {}), **values}
     wanted = subject_of(values, store, entity, str(name))
@@ -252,7 +254,7 @@ def recorded(
 
 
 def check_upsert_mode(draft: Draft, findings: Findings) -> None:
-    """``enable.upsert.mode`` is for changelogs, which always have it."""
+    """Refuse ``enable.upsert.mode`` on other kinds than changelogs, and FALSE on changelogs."""
     value = draft.values.get("enable.upsert.mode")
     if value is None:
         return

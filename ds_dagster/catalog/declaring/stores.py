@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 KEPT_UNDER_OVERLAY = ("access_region", "description", "delivery", "schema_registry.name")
 """Written properties that stay when an overlay gives another address: all others (logins, TLS) belong to the written
-one."""
+address."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """One CREATE STORE on its way."""
+    """One CREATE STORE while it is converted."""
 
     statement: CreateStore
     kind: StoreKind
@@ -117,7 +117,7 @@ def _implied(store: _Store) -> Mapping[str, PropertyValue]:
 
 
 def _located(store: _Store, name: str, value: PropertyValue) -> PropertyValue:
-    """File paths are relative to the project."""
+    """A value of type ``file`` with its absolute path (relative to the project); other values as they are."""
     spec = store.index.find(name)
     if spec is None or spec.type != "file" or name == "config_file":
         return value

@@ -16,7 +16,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.sql.statements import Property, Statement, UpdateConnection
 
 FIXED = ("type", "access_region")
-"""What an update may not change: the rest of a declaration depends on it."""
+"""Properties that an update may not change: the rest of a declaration depends on them."""
 UNKNOWN: Mapping[str, str] = {"store": "UNKNOWN_STORE", "schema_registry": "UNKNOWN_SCHEMA_REGISTRY"}
 
 
@@ -48,7 +48,7 @@ def merged(
 
 
 def refused_updates(updates: Sequence[UpdateConnection], index: PropertyIndex) -> Iterator[DsError]:
-    """UPDATE_NOT_ALLOWED and UPDATE_TWICE."""
+    """Errors of a declaration's updates: UPDATE_NOT_ALLOWED and UPDATE_TWICE."""
     properties: dict[str, Property] = {}
     for update in updates:
         for item in update.properties:

@@ -1,4 +1,4 @@
-"""Properties of CREATE COMPUTE_POOL, and the one that places a query."""
+"""Properties of CREATE COMPUTE_POOL, and the property that assigns a query to a pool."""
 
 from __future__ import annotations
 

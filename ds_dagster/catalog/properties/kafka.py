@@ -9,14 +9,14 @@ KAFKA: tuple[PropertySpec, ...] = (
         "kafka.profile",
         "word",
         ("store",),
-        "service whose usual login and TLS hold where nothing is written; CONFLUENT_CLOUD for type CONFLUENT_KAFKA",
+        "service whose usual login and TLS are the defaults; CONFLUENT_CLOUD for type CONFLUENT_KAFKA",
         choices=("none", "msk", "confluent_cloud", "redpanda"),
     ),
     PropertySpec(
         "kafka.sasl.hash_function",
         "word",
         ("store",),
-        "how to log in to the brokers; Kafka's names of mechanisms are taken too, SCRAM-SHA-512",
+        "how to log in to the brokers; Kafka's own names of mechanisms are accepted, too (SCRAM-SHA-512)",
         choices=("none", "plain", "sha256", "sha512", "oauthbearer", "aws_msk_iam"),
         aliases=("sasl.mechanism", "sasl.mechanisms"),
         choice_aliases=(("scram-sha-256", "sha256"), ("scram-sha-512", "sha512")),
@@ -51,7 +51,7 @@ KAFKA: tuple[PropertySpec, ...] = (
         "kafka.sasl.oauth.client_id",
         "text",
         ("store",),
-        "client that asks for tokens",
+        "id of the client that requests tokens",
         aliases=("sasl.oauthbearer.client.id",),
     ),
     PropertySpec(
@@ -62,9 +62,7 @@ KAFKA: tuple[PropertySpec, ...] = (
         secret=True,
         aliases=("sasl.oauthbearer.client.secret",),
     ),
-    PropertySpec(
-        "kafka.sasl.oauth.scope", "text", ("store",), "scope that is asked for", aliases=("sasl.oauthbearer.scope",)
-    ),
+    PropertySpec("kafka.sasl.oauth.scope", "text", ("store",), "scope to request", aliases=("sasl.oauthbearer.scope",)),
     PropertySpec(
         "kafka.sasl.oauth.extensions",
         "text",

@@ -30,8 +30,8 @@ SECRET: tuple[PropertySpec, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SecretProperties:
-    """``required`` and ``optional`` names of one type; ``description`` is always allowed. ``example`` of the required
-    one."""
+    """Names of the properties of one type: ``required`` (with an ``example`` of its value) and ``optional``;
+    ``description`` is always allowed."""
 
     required: str
     example: str

@@ -38,8 +38,8 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "secret": "CREATE SECRET … WITH",
         "relation": "WITH of CREATE STREAM, CHANGELOG or TABLE with columns",
         "sink": "WITH of CREATE … AS SELECT",
-        "source": "WITH behind a source in FROM or JOIN",
-        "query": "QUERY WITH behind the SELECT",
+        "source": "WITH after a source in FROM or JOIN",
+        "query": "QUERY WITH after the SELECT",
         "entity": "WITH of CREATE ENTITY or UPDATE ENTITY",
         "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
         "function_source": "CREATE FUNCTION_SOURCE … WITH",
@@ -73,8 +73,9 @@ class PropertySpec:
         not_yet: reason it is refused for now, empty when built.
         choice_aliases: (word, the choice it means) of other spellings.
         choices_not_yet: legal words that are refused for now, with the reason.
-        entries: of a name with ``*``, what may be there: a value is checked as its entry says and kept as text.
-        other_entries: beginnings of names that may be there too, whatever their values.
+        entries: allowed suffixes of a name with ``*``: a value is checked by the entry of its suffix and kept as text;
+            empty: any suffix.
+        other_entries: prefixes of further suffixes, whose values are not checked.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class PropertyIndex:
-    """All properties by every spelling; ``limited``: canonical name → names of the only store kinds that know it."""
+    """All properties by every spelling; ``limited``: canonical name → names of the only store kinds that have it."""
 
     by_name: Mapping[str, PropertySpec]
     prefixes: tuple[PropertySpec, ...]
@@ -140,8 +141,8 @@ class PropertyIndex:
 
         Args:
             written: properties of one WITH clause.
-            place: where it is.
-            kind: canonical name of the store kind concerned; None where no store's own properties matter.
+            place: where the clause is.
+            kind: canonical name of the store kind, whose own properties are allowed; None: those of all kinds are.
         """
         values: dict[str, PropertyValue] = {}
         wrong: list[Diagnostic] = []
@@ -161,7 +162,7 @@ class PropertyIndex:
         return Pulled(MappingProxyType(values), tuple(wrong))
 
     def allowed(self, item: Property, place: Place, kind: str | None) -> PropertySpec:
-        """The spec of a written property, if it may be there.
+        """The spec of a property that is written at a place.
 
         Raises:
             UserError: UNKNOWN_PROPERTY, PROPERTY_MISPLACED, PROPERTY_OF_OTHER_STORE.
@@ -210,7 +211,7 @@ def _index(kinds: tuple[StoreKind, ...]) -> PropertyIndex:
 
 
 def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | bool:
-    """The value of a property as its spec wants it.
+    """The value of a property, converted to the type of its spec.
 
     The bare word after a secret property of a store or registry is the name of a declared secret.
 
@@ -313,7 +314,7 @@ def _moment(spec: PropertySpec, item: Property) -> int:
 
 
 def _offsets(spec: PropertySpec, item: Property) -> str:
-    """Each partition once, in order."""
+    """Offsets in the order of partitions; each partition may be written once."""
     offsets: dict[int, int] = {}
     for pair in _text(spec, item).split(","):
         match = _PAIR.fullmatch(pair.strip())

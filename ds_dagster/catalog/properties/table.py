@@ -1,8 +1,7 @@
-"""The one table of all WITH properties, the dialect's and our own: where each may be, type, choices, older
-spellings.
+"""The one table of all WITH properties, the dialect's and our own: where each may be, type, choices, older spellings.
 
-Names of both ages of the dialect are accepted (``aliases``). A store kind lists in its own file which of the properties
-below belong to it (:func:`specs`); a property that some kinds list is refused on the others.
+Older names of the dialect are accepted as well (``aliases``). A store kind lists in its own folder which of the
+properties below belong to it (:func:`specs`); a property that some kinds list is refused on the others.
 """
 
 from __future__ import annotations
@@ -134,14 +133,14 @@ STORE: tuple[PropertySpec, ...] = (
         "address of an S3 (or secrets) service other than Amazon's: http(s)://host:port",
     ),
     PropertySpec("aws.iam_role_arn", "text", ("store",), "role to assume, with the key or the machine's own login"),
-    PropertySpec("aws.iam_external_id", "text", ("store",), "external id that role asks for", secret=True),
+    PropertySpec("aws.iam_external_id", "text", ("store",), "external id that role requires", secret=True),
     PropertySpec(
         "kinesis.iam_role_arn",
         "text",
         ("store",),
         "role to assume, with the key or profile written or else with the machine's own credentials",
     ),
-    PropertySpec("kinesis.external_id", "text", ("store",), "external id that the role's trust policy asks for"),
+    PropertySpec("kinesis.external_id", "text", ("store",), "external id that the role's trust policy requires"),
     PropertySpec("aws.profile", "text", ("store",), "profile of the engine machine's AWS configuration"),
     PropertySpec(
         "aws.sts_endpoint_url",
@@ -305,14 +304,14 @@ FILES: tuple[PropertySpec, ...] = (
         "csv.delimiter",
         "word",
         _WRITTEN,
-        "sign between the cells of a CSV file; default a comma",
+        "character between the cells of a CSV file; default a comma",
         choices=(",", ";", "|", "tab"),
     ),
     PropertySpec(
         "files.compression",
         "word",
         _WRITTEN,
-        "of files that are written; default none, snappy for Parquet. Read files tell theirs by their name",
+        "compression of written files; default none, snappy for Parquet. For files that are read the name decides",
         choices=("none", "gzip", "zstd", "snappy"),
     ),
     PropertySpec("files.per.batch", "integer", ("relation",), "most files one batch reads; default 1000", minimum=1),
@@ -404,7 +403,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "retention.millis",
         "millis",
         ("sink", "relation"),
-        "age at which rows of a view go, counted from when the view wrote the row last; default: they stay",
+        "age at which rows of a view are deleted, counted from when the view wrote the row last; default: never",
         minimum=1,
     ),
 )
@@ -414,8 +413,8 @@ SOURCE: tuple[PropertySpec, ...] = (
         "source.allow.latency.millis",
         "millis",
         ("source",),
-        "how late a record may be against the newest one; default 10000, where the broker stamps 500 (Kafka: 130 to "
-        "500, as measured)",
+        "how much older a record may be than the newest one; default 10000, where the broker stamps records 500 "
+        "(measured with Kafka: 130 to 500)",
         minimum=1,
     ),
     PropertySpec(
@@ -429,14 +428,14 @@ SOURCE: tuple[PropertySpec, ...] = (
         "source.deserialization.error.handling",
         "word",
         ("source",),
-        "what a record that cannot be read does; default TERMINATE",
+        "effect of a record that cannot be read; default TERMINATE",
         choices=("terminate", "ignore", "ignore_and_log"),
     ),
     PropertySpec(
         "source.deserialization.error.log.topic",
         "text",
         ("source",),
-        "topic that IGNORE_AND_LOG keeps bad records in; default `<topic>_bad_records`, made if it does not exist",
+        "topic that IGNORE_AND_LOG writes bad records to; default `<topic>_bad_records`, created if it does not exist",
     ),
     PropertySpec(
         "source.deserialization.error.log.store",
@@ -457,7 +456,7 @@ SOURCE: tuple[PropertySpec, ...] = (
         "source.data.loss",
         "word",
         ("source",),
-        "records that are gone before they were read: fail (default) ends the query, skip counts them and goes on",
+        "records that are gone before they were read: fail (default) ends the query, skip counts them and continues",
         choices=("fail", "skip"),
     ),
     PropertySpec("max.records.per.batch", "integer", ("source",), "bound of one micro-batch", minimum=1),
@@ -479,7 +478,7 @@ SOURCE: tuple[PropertySpec, ...] = (
         "temporal.join.mode",
         "word",
         ("source", "query"),
-        "version a stream row meets: valid at its event time, or the latest known at once",
+        "version that a stream row is joined with: the version valid at its event time, or at once the latest known",
         choices=("event_time", "immediate"),
     ),
     PropertySpec(
@@ -493,15 +492,15 @@ SOURCE: tuple[PropertySpec, ...] = (
         "lookup.cache.millis",
         "millis",
         ("source",),
-        "how old the rows of a table or view that a stream is joined to may be; default one second, one minute in "
-        "SNOWFLAKE and DATABRICKS, whose warehouses each look wakes; 0: every batch reads again",
+        "greatest age of the rows of a table or view that a stream is joined to; default one second, one minute in "
+        "SNOWFLAKE and DATABRICKS, whose warehouses each look-up wakes; 0: every batch reads again",
         minimum=0,
     ),
     PropertySpec(
         "postgresql.slot.name",
         "text",
         ("relation", "source"),
-        "replication slot through which changes are read, made if it does not exist; default: one of the query's own",
+        "replication slot through which changes are read, created if it does not exist; default: the query's own slot",
     ),
 )
 
@@ -514,7 +513,7 @@ FUNCTION: tuple[PropertySpec, ...] = (
         "vectorized",
         "boolean",
         ("function",),
-        "it takes and gives Arrow arrays instead of values; default false (PYTHON)",
+        "the function takes and returns Arrow arrays instead of values; default false (PYTHON)",
     ),
 )
 
@@ -526,35 +525,35 @@ QUERY: tuple[PropertySpec, ...] = (
         "state.ttl.millis",
         "millis",
         ("query",),
-        "how long state is kept that no change touches; default 0, for ever",
+        "how long unchanged state is kept; default 0: for ever",
         minimum=0,
     ),
     PropertySpec(
         "emit.mode",
         "word",
         ("query",),
-        "when a window answers: once, or with every change",
+        "when a window emits its result: once, or with every change",
         choices=("final", "updates"),
     ),
     PropertySpec(
         "late.rows.relation",
         "text",
         ("query",),
-        "stream that keeps rows for which a window was closed: columns of the source, event_time, window_start, "
+        "stream for rows that came after their window was closed: columns of the source, event_time, window_start, "
         "window_end, late_millis",
     ),
     PropertySpec(
         "row.error.handling",
         "word",
         ("query",),
-        "what a row of a stream does whose cast, arithmetic or function fails; default TERMINATE",
+        "effect of a row of a stream whose cast, arithmetic or function fails; default TERMINATE",
         choices=("terminate", "ignore", "ignore_and_log"),
     ),
     PropertySpec(
         "row.error.log.topic",
         "text",
         ("query",),
-        "topic that IGNORE_AND_LOG keeps such rows in; default `<topic of the result>_row_errors`",
+        "topic that IGNORE_AND_LOG writes such rows to; default `<topic of the result>_row_errors`",
     ),
     PropertySpec("row.error.log.store", "name", ("query",), "store of that topic (KAFKA); default the source's"),
     PropertySpec(

@@ -11,7 +11,7 @@ from ds_dagster.sql.statements import RelationKind
 
 RETENTION = "retention.millis"
 CHANGED_AT = "__changed_at"
-"""Column of a view with a retention, beside those of its query: when the row was written last."""
+"""Hidden column of a view with a retention: when the row was written last."""
 OWNERS: Mapping[str, tuple[RelationKind, str]] = MappingProxyType(
     {
         "refresh.mode": ("table", "TABLE"),
@@ -19,18 +19,18 @@ OWNERS: Mapping[str, tuple[RelationKind, str]] = MappingProxyType(
         RETENTION: ("materialized_view", "MATERIALIZED VIEW"),
     }
 )
-"""Property → the one kind that has it, and what statements call that."""
+"""Property → (the one kind of relation that has it, the kind's SQL keyword)."""
 
 
 def check_table_properties(draft: Draft, word: str, findings: Findings) -> None:
-    """``refresh.mode`` and ``execution`` are for tables, ``retention.millis`` for views (adds a hidden
-    column); a load that never ends has no step to end with, and queries that share a table cannot replace it
-    (PROPERTY_OF_OTHER_KIND, RETENTION_COLUMN, REFRESH_CONTRADICTS).
+    """Refuse properties of tables or views that the relation cannot have: ``refresh.mode`` and ``execution`` are for
+    tables, ``retention.millis`` for views (adds a hidden column); a load that never ends cannot run in a Dagster step,
+    and queries that share a table cannot replace it (PROPERTY_OF_OTHER_KIND, RETENTION_COLUMN, REFRESH_CONTRADICTS).
 
     Args:
         draft: the relation.
-        word: what statements call its kind.
-        findings: collects what is wrong.
+        word: SQL keyword of its kind.
+        findings: collects the errors.
     """
     refresh = draft.text("refresh.mode")
     reason = ""

@@ -1,9 +1,9 @@
 """Settings of a Kafka topic: their names and valid values.
 
 Names: ``org.apache.kafka.common.config.TopicConfig`` of Kafka 3.9 and 4.3, with the settings that 4.x dropped and the
-two replication throttles of ``org.apache.kafka.server.config.QuotaConfig``; a test holds them against the jars. Values:
+two replication throttles of ``org.apache.kafka.server.config.QuotaConfig``; a test compares them with the jars. Values:
 the validators of ``org.apache.kafka.storage.internals.log.LogConfig``, the older bound where the versions differ.
-Services that speak Kafka's protocol have settings of their own, which go through as they are (:data:`OTHERS`).
+Services that speak Kafka's protocol have settings of their own, which are passed on as they are (:data:`OTHERS`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TEXTS = (
     "message.format.version",
 )
 OTHERS = ("confluent.", "redpanda.", "retention.local.target.", "initial.retention.local.target.", "write.caching")
-"""What settings of Confluent and Redpanda begin with."""
+"""Prefixes of the settings of Confluent and Redpanda."""
 
 TOPIC_SETTINGS: tuple[PropertySpec, ...] = tuple(
     sorted(
@@ -69,4 +69,4 @@ TOPIC_SETTINGS: tuple[PropertySpec, ...] = tuple(
         key=lambda spec: spec.name,
     )
 )
-"""What may follow ``kafka.topic.``; values are checked and passed on as they were written."""
+"""Names that may follow ``kafka.topic.``; values are checked and passed on as they are written."""

@@ -1,5 +1,5 @@
-"""Values of WITH properties: plain data that may hold ``${NAME}`` / ``${NAME:-default}`` references, resolved only
-where it connects."""
+"""Values of WITH properties: plain data that may hold ``${NAME}`` / ``${NAME:-default}`` references, which are resolved
+only by the process that connects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PropertyValue:
 
     @property
     def is_reference(self) -> bool:
-        """Whether the value is only known where it is resolved."""
+        """Whether the value is known only after it is resolved."""
         if self.parts:
             return any(part.is_reference for part in self.parts)
         return bool(self.file) or (isinstance(self.value, str) and REFERENCE.search(self.value) is not None)
@@ -74,7 +74,7 @@ class PropertyValue:
 
 
 def path_in(root: Path, value: PropertyValue) -> Path:
-    """The file that a property names, absolute: relative to the project, with or without ``@`` in front."""
+    """Absolute path of the file that a property names: relative to the project, with or without a leading ``@``."""
     return (root / str(value.value).removeprefix("@")).resolve()
 
 
@@ -152,8 +152,8 @@ QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 
 def parse_properties(text: str) -> dict[str, str]:
     """Lines ``name = value`` or ``name: value`` as Java reads them, ``#`` and ``!`` comments, optional quotes of any
-    kind around name and value (published texts carry typographic ones). Names are folded to lower case; lines without a
-    sign are skipped."""
+    kind around name and value (published texts have typographic ones). Names are folded to lower case; lines without
+    ``=`` or ``:`` are skipped."""
     entries: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()
@@ -166,7 +166,11 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def resolve_text(text: str, environment: Mapping[str, str], used_by: str, secrets: SecretReader | None = None) -> str:
-    """Replace every reference in a text."""
+    """Replace every reference in a text.
+
+    Raises:
+        UserError: ENVIRONMENT_REFERENCE_MISSING, UNKNOWN_SECRET; conditions of ``secrets``.
+    """
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]

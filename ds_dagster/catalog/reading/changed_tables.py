@@ -1,4 +1,4 @@
-"""Tables whose changes a relation reads: what a store tells of their columns."""
+"""Tables whose changes a relation reads (CDC), and their columns as the store reports them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class TellsTables(Protocol):
     """Operations on the entities of a store whose tables are read by their changes."""
 
     def tables_read(self, relation: Relation) -> Mapping[str, tuple[Column, ...]]:
-        """Table → the columns of it that a relation declares, without a request. Empty where it reads no changes."""
+        """Table → the relation's columns that are read from it; no request is sent. Empty if the relation reads no
+        changes."""
 
     def columns_of(self, relation: Relation, table: str) -> Sequence[EntityColumn]:
-        """The columns that one of these tables has now, in order; none where it does not exist.
+        """The columns that one of these tables has now, in order; empty if the table does not exist.
 
         Raises:
             DsError: of the store.

@@ -1,4 +1,4 @@
-"""What a store still holds of an entity, and where a moment is in it: for plans and backfills."""
+"""Offsets that a store still holds of an entity, and the offset of a moment in it: for plans and backfills."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Extent:
         begin: of the first record written at or after the moment in question; ``end`` where there is none.
         end: after the last committed record.
         first_time: of the record at ``first``, epoch milliseconds; None where there is none.
-        record_bytes: of its key and value.
+        record_bytes: of the key and value of the record at ``first``; 0 where there is none.
     """
 
     first: int
@@ -30,19 +30,19 @@ class Extent:
 
     @property
     def lost(self) -> bool:
-        """Whether records from the beginning are gone."""
+        """Whether records from the beginning of the partition are gone."""
         return self.first > 0
 
 
 def from_offsets(
     entity: str, extents: Mapping[str, Extent], offsets: Offsets, data_loss: DataLoss = "fail"
 ) -> Mapping[str, Extent]:
-    """The extents, where named partitions begin at their offsets.
+    """The extents, with named partitions beginning at their offsets.
 
     Args:
         entity: ``store.entity``, for messages.
         extents: of the whole entity.
-        offsets: of the partitions that are named.
+        offsets: where named partitions begin.
         data_loss: ``skip``: where the record is gone, the partition begins with the first one that is still there.
 
     Raises:
@@ -69,15 +69,15 @@ class TellsExtents(Protocol):
     """Operations on the entities of a store whose records have numbers without gaps by partition."""
 
     def extents(self, entity: str, since: int | None = None) -> Mapping[str, Extent]:
-        """Partition → what is there.
+        """Partition → its extent.
 
         Args:
             entity: that exists.
-            since: moment, epoch milliseconds; None: the first record that is there.
+            since: moment for ``begin``, epoch milliseconds; None: the first record that is still there.
 
         Raises:
             DsError: ENTITY_MISSING; of the store.
         """
 
     def retention_millis(self, entity: str) -> int | None:
-        """How long a record stays at least; None for ever. Raises as :meth:`extents`."""
+        """Least time a record is kept; None: for ever. Raises as :meth:`extents`."""

@@ -1,4 +1,4 @@
-"""How far behind its entity a reader is, where the source itself does not say."""
+"""Lag of a reader, looked up in the store where the source itself does not report it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SourceLag:
     Attributes:
         records: committed records after the read positions.
         oldest_millis: timestamp of the oldest record that is not read yet (epoch ms, as its broker or producer set it);
-            None when nothing waits, or it could not be had.
+            None if all is read, or if it could not be read.
         identity: of the entity, see ``EntityFacts``; empty if unknown.
     """
 

@@ -1,4 +1,4 @@
-"""Which shards an entity has, where they have names."""
+"""Names of an entity's shards, for stores that name them."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class NamesParts(Protocol):
     which :attr:`EntityFacts.counts` bounds."""
 
     def parts(self, entity: str) -> Sequence[str]:
-        """Names of all parts that may hold records, closed ones too; none where there is no such entity."""
+        """Names of all parts that may hold records, closed parts included; empty if the entity does not exist."""

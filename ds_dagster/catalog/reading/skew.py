@@ -1,4 +1,4 @@
-"""How far this machine's clock is from that of a server that stamps records."""
+"""Difference between this machine's clock and the clock of a server that stamps records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 HARMLESS_SECONDS = 0.5
-"""The least lateness bound of sources that a server stamps: a smaller difference moves no row after its window."""
+"""The least lateness bound of sources whose records a server stamps: a smaller difference makes no row late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class ClockSkew:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no difference beyond the bound is proven."""
+        """Whether no difference above :data:`HARMLESS_SECONDS` is proven."""
         ahead = self.at_least is not None and self.at_least > HARMLESS_SECONDS
         behind = self.at_most is not None and self.at_most < -HARMLESS_SECONDS
         return not (ahead or behind)
 
     def text(self) -> str:
-        """For people."""
+        """The difference as text for people."""
         if self.at_least is None and self.at_most is None:
             return "cannot be told: no record was written while it was looked at"
         bounds = [f"at least {self.at_least:+.1f} s"] if self.at_least is not None else []
@@ -41,4 +41,4 @@ class TellsTime(Protocol):
     """A store whose admin can compare clocks; nothing is written."""
 
     def skew(self, entities: Sequence[str]) -> ClockSkew | None:
-        """``entities``: that the project reads. None where none of them is stamped by the server."""
+        """The difference, from records of ``entities`` (those the project reads); None if the server stamps none."""

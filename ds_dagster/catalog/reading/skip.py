@@ -1,4 +1,4 @@
-"""Records that a job passes over on request: ``ds skip``."""
+"""Records that a job skips on request: ``ds skip``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
-    """One record.
+    """One record to skip.
 
     Attributes:
         entity: ``store.entity``, as failures name it.
         partition: of a topic, or a shard.
         position: offset or sequence number, as text.
-        reason: for the row log; who asked is in it.
+        reason: for the row log; it names who requested the skip.
     """
 
     entity: str
@@ -30,7 +30,7 @@ class SkippedRecord:
 
 
 def skips_to_json(skips: Iterable[SkippedRecord]) -> str:
-    """For the journal; empty without one."""
+    """JSON text for the journal; empty if there are no records to skip."""
     rows = [astuple(skip) for skip in skips]
     return json.dumps(rows) if rows else ""
 

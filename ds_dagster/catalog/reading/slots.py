@@ -1,4 +1,4 @@
-"""Places that a store keeps for its readers (replication slots): their names, and those that are left over."""
+"""Replication slots, with which a store remembers the position of a reader: their names and their state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def default_slot(job: str, source: str) -> str:
 
 
 def snapshot_slot(slot: str) -> str:
-    """Name of the slot that a copy of the tables holds for its session; another one for every slot."""
+    """Name of the slot that the initial copy of the tables holds during its session; different for each slot."""
     return f"{slot[:20]}_{hashlib.sha256(slot.encode()).hexdigest()[:16]}_snapshot"
 
 

@@ -1,4 +1,4 @@
-"""Where a new query begins to read a source, and whether it may go on past records that are gone."""
+"""Where a new query begins to read a source, and whether it may skip records that are gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 StartingPosition = Literal["earliest", "latest", "timestamp", "offsets"]
 Offsets = tuple[tuple[int, int], ...]
-"""(partition, offset of its first record) each, by partition."""
+"""Pairs (partition, offset of the first record to read), sorted by partition."""
 DataLoss = Literal["fail", "skip"]
 POSITION, MOMENT, OFFSETS, LOSS = "starting.position", "starting.timestamp", "starting.offsets", "source.data.loss"
 POSITIONS: Mapping[str, StartingPosition] = MappingProxyType(
@@ -29,7 +29,7 @@ PROPERTY_OF: Mapping[StartingPosition, tuple[str, str]] = MappingProxyType(
         "offsets": (OFFSETS, "'0:1200,1:1180'"),
     }
 )
-"""Position → the property it needs, and which has no meaning with the others; an example of its value."""
+"""Position → (property that it requires and other positions refuse, example of its value)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StartingPoint:
     """Where a query without a checkpoint begins.
 
     Attributes:
-        position: earliest, latest, the first record at or behind ``timestamp``, or in each partition the record at its
+        position: earliest, latest, the first record at or after ``timestamp``, or in each partition the record at its
             offset.
         timestamp: epoch milliseconds, with position ``timestamp`` only. Compared with the records' own timestamps.
         offsets: with position ``offsets`` only; partitions that are not among them begin with their oldest record.
@@ -87,7 +87,7 @@ def starting_point(
 
 
 def offsets_text(offsets: Offsets) -> str:
-    """As they are written: ``0:1200,1:1180``."""
+    """Offsets as SQL writes them: ``0:1200,1:1180``."""
     return ",".join(f"{partition}:{offset}" for partition, offset in offsets)
 
 
@@ -97,7 +97,7 @@ def _offsets(text: str) -> Offsets:
 
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:
-    """Reading options that a store kind lacks and a query uses: each is refused, none is dropped silently."""
+    """Refuse reading options that a query uses and the store kind lacks (DATA_LOSS_NOT_SKIPPED)."""
     if choices.data_loss == "skip" and not kind.capabilities.skips_lost_records:
         return [error("DATA_LOSS_NOT_SKIPPED", span=span, kind=kind.name).diagnostic()]
     return []

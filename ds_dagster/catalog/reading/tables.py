@@ -1,4 +1,4 @@
-"""How a table or view that is looked up is read: the write side of its store knows where it is."""
+"""Read specs of tables and views that are looked up, taken from the write specs of their stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.errors import error
 
 VIEW = "view"
-"""Option of a lookup: name of the view, which its query makes; missing for tables, which are there or not."""
+"""Option of a lookup: name of the view (its query creates the view's table); absent for tables."""
 
 
 def table_read(kind: StoreKind, store: StoreDefinition, relation: Relation) -> TableRead:

@@ -1,4 +1,4 @@
-"""Rows that a reader of a table has to give: conditions the store applies itself, faster than a full read."""
+"""Rows that a reader of a table has to return: conditions the store applies itself, faster than a full read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Comparison:
         type: its type: a whole number, VARCHAR (``=`` and ``in`` only, since stores order texts by their own rules),
             DECIMAL, DATE, TIMESTAMP or TIMESTAMP_LTZ.
         operator: see :data:`Operator`.
-        values: the constants as Python values, never NULL; one of them but for ``in``. Times are in UTC, without a
+        values: the constants as Python values, never NULL; exactly one except for ``in``. Times are in UTC, without a
             zone.
     """
 
@@ -31,11 +31,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rows that are asked for. A reader may give more of them; it never leaves one out.
+    """Rows to read. A reader may return other rows as well, but never leaves one of these out.
 
     Attributes:
-        comparisons: all of them hold.
-        limit: number of rows that suffice, None for all. A reader keeps to it only where it keeps to every comparison.
+        comparisons: conditions that all have to hold; empty: every row.
+        limit: number of rows that suffice, None for all. A reader applies it only if it applies every comparison.
     """
 
     comparisons: tuple[Comparison, ...] = ()

@@ -1,1 +1,1 @@
-"""Schemas of records (Avro, Protobuf, JSON Schema) ↔ columns, and where schemas are kept."""
+"""Schemas of records (Avro, Protobuf, JSON Schema) ↔ columns, and the places where schemas are stored."""

@@ -1,8 +1,8 @@
 """Avro schemas ↔ columns: the schema of a sink's records, the parts kept of a base schema, how two schemas differ.
 
 Rules (DeltaStream, CREATE STREAM, Avro base schema): a column whose base field has the same name and type keeps that
-field as it is (doc, logical type, default, aliases); one of another type keeps the doc; the rest is made new. The base
-is the newest version of the sink's own subject. Columns that may be NULL are unions with null, null by default.
+field as it is (doc, logical type, default, aliases); a field of another type keeps the doc; all else is made new. The
+base is the newest version of the sink's own subject. Columns that may be NULL are unions with null, null by default.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _definition(part: Mapping[str, Any], namespace: str, types: dict[str, Avro])
 
 
 def sql_type(avro: Avro) -> tuple[DataType, bool] | None:
-    """(type, whether it may be NULL) of a schema; None where no SQL type holds it (unions, records in themselves)."""
+    """(type, whether it may be NULL) of a schema; None where no SQL type holds it (unions, recursive records)."""
     return _sql_type(avro, ())
 
 
@@ -181,7 +181,7 @@ def _struct_type(avro: Mapping[str, Any], outer: tuple[int, ...]) -> StructType 
 
 
 class _Names:
-    """Names that were defined while a schema is written: each once."""
+    """Names of types that a schema has defined so far while it is written; each may be defined once."""
 
     def __init__(self, subject: str, span: Span | None) -> None:
         self.subject = subject
@@ -189,7 +189,7 @@ class _Names:
         self.defined: dict[str, Any] = {}
 
     def free(self, wanted: str) -> str:
-        """The name, numbered where it is taken."""
+        """The wanted name, with a number if it is taken."""
         name, number = wanted, 1
         while name in self.defined:
             number += 1
@@ -206,7 +206,7 @@ def sink_schema(
         subject: for messages.
         name: of the record where there is no base; other characters than letters, digits and _ become _.
         columns: in order.
-        base: schema whose fields are kept where they fit; empty without.
+        base: schema whose fields are kept where they fit; empty: none.
         span: for messages.
 
     Raises:
@@ -273,7 +273,7 @@ def _form(type_: Scalar) -> Avro:
 
 
 def _emitted(avro: Avro, names: _Names) -> Avro:
-    """A part of the base: a named type is written out where it is used first."""
+    """A part of the base as JSON values: a named type is written out where it is first used."""
     if isinstance(avro, list):
         return [_emitted(part, names) for part in avro]
     if isinstance(avro, str):
@@ -317,14 +317,14 @@ def _nested_record(column: Column, type_: StructType, path: str, names: _Names) 
 
 
 def aliases_of(text: str) -> Mapping[str, frozenset[str]]:
-    """Field → its aliases; of records alone."""
+    """Field → its aliases; empty for schemas that are not records."""
     fields = _fields_of(parse_avro(text))
     return {name: frozenset(map(str, field.get("aliases", ()))) for name, field in fields.items()}
 
 
 def reading_rules(text: str, columns: Sequence[Column]) -> Mapping[str, object]:
-    """Column → aliases and default that a reader's schema gives it, inner fields too; those with neither have no rule.
-    A default of null has no effect."""
+    """Column → aliases and default that a reader's schema gives it, inner fields included; columns with neither are
+    left out. A default of null has no effect."""
     fields = _fields_of(parse_avro(text))
     rules = {c.name: _rule(fields[c.name], c.type) for c in columns if c.name in fields}
     return {name: rule for name, rule in rules.items() if rule}

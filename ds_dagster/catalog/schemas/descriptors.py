@@ -1,8 +1,8 @@
-"""Descriptor sources: files of compiled Protobuf messages in the project, for records that no registry knows.
+"""Descriptor sources: files of compiled Protobuf messages in the project, for records without a registry.
 
 ``CREATE DESCRIPTOR_SOURCE name WITH ('file' = 'shop.desc')``; the file is what ``protoc --include_imports
 --descriptor_set_out=shop.desc shop.proto`` writes, relative to the project. ``'value.descriptor.name'`` and
-``'key.descriptor.name'`` name a message by its full name, with the source's name in front where two sources have it.
+``'key.descriptor.name'`` name a message by its full name, prefixed by the source's name where two sources have it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DescriptorSource:
 
 
 Sources = Mapping[str, DescriptorSource | None]
-"""By name; None for a refused one."""
+"""Descriptor sources by folded name; None for a refused statement."""
 
 
 def declare_sources(
@@ -74,7 +74,7 @@ def declare_sources(
 
 
 def source_texts(names: Iterable[str], sources: Sources) -> Iterator[tuple[str, Span]]:
-    """CREATE DESCRIPTOR_SOURCE of these, and where each was written; files stay in the project."""
+    """(CREATE DESCRIPTOR_SOURCE statement, span of its name) for sources by name; a file is named, not included."""
     for source in filter(None, (sources[name] for name in names)):
         span = source.span
         file = Property("file", source.written, "string", span, span)
@@ -96,7 +96,7 @@ def _source(name: str, span: Span, values: Mapping[str, PropertyValue], settings
 
 
 def file_content(path: str) -> bytes:
-    """A file of descriptors.
+    """The content of a file of descriptors.
 
     Raises:
         UserError: DESCRIPTOR_FILE_INVALID.
@@ -143,10 +143,10 @@ def descriptor_of(name: str, value: PropertyValue | None, sources: Sources) -> D
 
 
 def check_message(descriptor: Descriptor | None, columns: Sequence[Column], span: Span | None) -> None:
-    """Every column can be written into a field of the message.
+    """Refuse columns that cannot be written into fields of the message, and required fields without a column.
 
     Raises:
-        UserError: PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE, DESCRIPTOR_FILE_INVALID.
+        UserError: PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE, PROTOBUF_FIELD_REQUIRED, DESCRIPTOR_FILE_INVALID.
     """
     if descriptor is None:
         return
@@ -164,7 +164,7 @@ def check_message(descriptor: Descriptor | None, columns: Sequence[Column], span
 
 
 def check_names(descriptor: Descriptor, columns: Sequence[Column], span: Span | None) -> None:
-    """The message has a field for every column.
+    """Refuse columns for which the message has no field.
 
     Raises:
         UserError: PROTOBUF_FIELD_MISSING with the nearest names, DESCRIPTOR_FILE_INVALID.
@@ -183,7 +183,7 @@ def _fields(descriptor: Descriptor) -> tuple[Mapping[str, protobuf.Proto], proto
 
 
 def descriptors_digest(root: Path, texts: Iterable[tuple[str, str]]) -> bytes:
-    """Changes when a file of descriptors does that a project's SQL names."""
+    """Digest of the files of descriptors that a project's SQL names."""
     digest = hashlib.sha256()
     for _, text in texts:
         for match in _FILE.finditer(text) if _SOURCE.search(text) else ():

@@ -1,8 +1,9 @@
 """What a new shape of a source means for the declared columns: a new version of the schema of its records, or other
 columns of its table. Pure.
 
-A shape is the fields of records, or the columns of a table, as they are outside. What it means follows from the rules
-that columns are read by: by name, else by an alias or the number of a field, else a default, else NULL.
+A shape is the fields of records, or the columns of a table, as the registry or the database has them. Its effect
+follows from the rules by which columns are read: by name, else by an alias or the number of a field, else a default,
+else NULL.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ds_dagster.datatypes import DataType, Scalar
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """One version of it.
+    """One version of a source's shape.
 
     Attributes:
-        fields: name → type as people read it, in order. Empty where records have no fields (a number, a text): every
-            column is known then.
-        types: name → SQL type, of those that one holds.
-        names: name → what else tells the field: its aliases, its number.
-        rules: declared column → its aliases, default and number; columns that are read by their name alone have none.
+        fields: name → type as people read it, in order. Empty where records have no fields (a number, a text): then no
+            column is unknown.
+        types: name → SQL type; fields that no SQL type holds are left out.
+        names: name → other identifiers of the field: its aliases, its number.
+        rules: declared column → its aliases, default and number; columns that are read by name alone are left out.
     """
 
     fields: Mapping[str, str]
@@ -33,16 +34,16 @@ class RecordShape:
     rules: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     def unknown(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Columns that no field gives: NULL in every record that is written from here on."""
+        """Columns without a field: NULL in every record that is written with this shape."""
         return tuple(name for name in columns if self.fields and name not in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How a shape became another one.
+    """Difference between two shapes.
 
     Attributes:
-        added, removed: fields without those that are renamed.
+        added, removed: names of fields, renamed fields excluded.
         renamed: name now → name before.
         retyped: name → types before and now, as people read them; ``types``: SQL types now.
         ruled: declared columns whose aliases, default or number changed.
@@ -57,7 +58,7 @@ class Evolution:
 
     @classmethod
     def between(cls, old: RecordShape, new: RecordShape) -> Evolution:
-        """From one shape to the next."""
+        """The difference from an old shape to a new one."""
         gone = [name for name in old.fields if name not in new.fields]
         come = [name for name in new.fields if name not in old.fields]
         renamed = {name: before for name in come if (before := _before(name, gone, old, new))}
@@ -74,11 +75,11 @@ class Evolution:
 
     @property
     def _differing(self) -> frozenset[str]:
-        """Fields that are not as they were, under their names of both times."""
+        """Names of changed fields, of renamed ones both names."""
         return frozenset((*self.added, *self.removed, *self.renamed, *self.renamed.values(), *self.retyped))
 
     def affected(self, columns: Sequence[Column]) -> tuple[str, ...]:
-        """Declared columns that are read in another way from here on."""
+        """Declared columns that are read in another way with the new shape."""
         touched = self._differing.union(self.ruled)
         return tuple(column.name for column in columns if column.name in touched)
 
@@ -98,7 +99,7 @@ class Evolution:
         Args:
             columns: declared.
             relation: that declares them.
-            gone: what becomes of a column whose field is gone, to follow its name.
+            gone: effect on a column whose field is gone, as words that follow its name.
         """
         declared = {column.name: column.type for column in columns}
         for name in self.removed:
@@ -106,14 +107,14 @@ class Evolution:
                 yield f"{name} {gone}: remove it from {relation}, or let the writer keep it"
         for name, before in self.renamed.items():
             if before in declared:
-                yield f"call {before} {name} in {relation}"
+                yield f"rename {before} to {name} in {relation}"
         for name, (_, is_) in self.retyped.items():
             if name in declared and not _is_alike(declared[name], self.types.get(name)):
                 yield f"check that {name} {declared[name]} of {relation} holds {is_}; records that do not fit are bad"
 
 
 def _is_alike(first: DataType, second: DataType | None) -> bool:
-    """Whether a type is read without loss as the other one; digits of scalars do not count."""
+    """Whether values of both types are read without loss as the other; lengths and digits of scalars do not count."""
     if isinstance(first, Scalar) and isinstance(second, Scalar):
         return first.name == second.name
     return first == second
@@ -135,7 +136,7 @@ def described(
         columns: declared.
         relation: that declares them.
         gone: see :meth:`Evolution.fixes`.
-        unlisted: how a relation that lists no columns gets a new one, to follow what one with columns does.
+        unlisted: words that follow the advice to add a column: how a relation without a column list gets it.
     """
     affected = ", ".join(evolution.affected(columns))
     news = ", ".join((*evolution.added, *evolution.renamed))

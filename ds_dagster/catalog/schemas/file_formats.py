@@ -16,7 +16,7 @@ FILE_FORMATS = ("csv", "parquet")
 
 
 def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
-    """CSV and Parquet exist in files only, and files hold rows only.
+    """Refuse file formats (CSV, Parquet) outside of files, and changelogs and record formats in files.
 
     Raises:
         UserError: VALUE_FORMAT_OTHER_STORE. UnsupportedError: FILES_HOLD_NO_CHANGELOG.
@@ -28,7 +28,7 @@ def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
     if able.rows_only and relation.kind == "changelog":
         raise error("FILES_HOLD_NO_CHANGELOG", span=relation.span, relation=name, store=relation.store)
     for format_ in (relation.value_format, relation.key.format):
-        if not _holds(kind, format_) and not (format_ == "avro" and not able.avro):  # check_avro has told it
+        if not _holds(kind, format_) and not (format_ == "avro" and not able.avro):  # check_schemas reports it
             allowed = ", ".join(able.file_formats if able.rows_only else ("json", "primitive", "avro"))
             raise error(
                 "VALUE_FORMAT_OTHER_STORE", span=span, type=kind.name, format=format_, relation=name, allowed=allowed
@@ -36,7 +36,7 @@ def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
 
 
 def inherited_format(format_: ValueFormat, kind: StoreKind) -> ValueFormat:
-    """The format of the left-most source where the sink's store holds it, else JSON."""
+    """The format of the left-most source if the sink's store can hold it, else JSON."""
     return format_ if _holds(kind, format_) else "json"
 
 

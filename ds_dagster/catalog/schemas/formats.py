@@ -22,7 +22,7 @@ from ds_dagster.errors import error
 Named = tuple[str, tuple[Column, ...]]
 """Name and columns of a sink's records."""
 WHOLE = "(all)"
-"""Stands for the fields of a schema that has none: a number, a text, anything."""
+"""Name of the only field of a schema without fields (a number, a text, anything)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,13 @@ class SchemaFormat:
         type: as registries call it.
         suffix: of the project's copies of schemas.
         sink: (subject, name, columns, base or empty, span) → schema of a sink's records.
-        fields: a schema's fields with their types, None where no SQL type holds one, and how people read them.
-        shape: (schema, declared columns) → what it means for them.
-        same: whether two schemas say the same.
-        difference: in words.
-        copied: schema → text of the project's copy; ``recorded`` the way back.
-        message: full name of the message that a sink's schema describes; empty where records have no such thing.
+        fields: schema → (name, SQL type or None where no SQL type holds it, type as people read it) of each field.
+        shape: (schema, declared columns) → its shape, with the rules by which the columns are read.
+        same: (old, new) → whether two schemas mean the same.
+        difference: (old, new) → how they differ, in words.
+        copied: schema → text of the project's copy.
+        recorded: text of the project's copy → schema.
+        message: schema of a sink → full name of the message it describes; empty for formats without messages.
     """
 
     name: SchemaFormatName
@@ -78,7 +79,7 @@ def _avro_shape(schema: str, columns: Sequence[Column]) -> RecordShape:
 
 
 def _shape(fields: Sequence[tuple[str, DataType | None, str]]) -> RecordShape:
-    """Of a schema's fields, which are read by their names alone."""
+    """The shape of a schema's fields, without rules: columns are read by their names alone."""
     named = [(name, type_, shown) for name, type_, shown in fields if name != WHOLE]
     types = {name: type_ for name, type_, _ in named if type_ is not None}
     return RecordShape({name: shown for name, _, shown in named}, types)
@@ -96,7 +97,7 @@ def _indented(text: str) -> str:
 
 
 def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataType | None, str]]:
-    """Fields of a message of a set of descriptors; without a name of the first one of the last file."""
+    """Fields of a message in a set of descriptors; without a name, of the first message of the last file."""
     files = protobuf.read_text(schema)
     types = protobuf.Types.of(files)
     name = message or protobuf_schema.message_of(schema)
@@ -107,7 +108,8 @@ def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataTy
 
 
 def _message_shape(schema: str, columns: Sequence[Column]) -> RecordShape:
-    """Of the message of the last file that has most of the columns: each record says which one it is."""
+    """The shape of the message in the last file that has most of the columns. (Each record names its own message, so
+    this is a guess.)"""
     files = protobuf.read_text(schema)
     file, types, wanted = files.file[-1], protobuf.Types.of(files), {column.name: column for column in columns}
     message = max(file.message_type, key=lambda each: sum(field.name in wanted for field in each.field))
@@ -120,7 +122,7 @@ def _message_shape(schema: str, columns: Sequence[Column]) -> RecordShape:
 
 
 def _descriptor_copy(schema: str) -> str:
-    """The messages for people, the descriptors for us."""
+    """Text of the project's copy: the messages for people, and the descriptors for the compiler."""
     types = protobuf.Types.of(protobuf.read_text(schema))
     fields = {
         name: {
@@ -205,14 +207,14 @@ FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
 
 
 def key_part(sink: Relation) -> Named:
-    """Name and columns of the records that are a sink's keys."""
+    """Name and columns of the records that are the keys of a sink."""
     by_name = {column.name: column for column in sink.columns}
     names = sink.key.columns or sink.primary_key
     return f"{sink.entity}_key", tuple(by_name[name] for name in names)
 
 
 def value_part(sink: Relation) -> Named:
-    """The same of its values."""
+    """Name and columns of the records that are the values of a sink."""
     return sink.entity, tuple(column for column in sink.columns if column.name not in sink.key.exclude)
 
 
@@ -232,8 +234,8 @@ class ReadPart:
 
     Attributes:
         part: its subject and format.
-        columns: of the relation, which are looked for in it.
-        own: names of those that nothing else of a record gives.
+        columns: of the relation, those that may be read from this part.
+        own: names of the columns that are read from this part only.
     """
 
     part: SchemaPart
@@ -241,12 +243,12 @@ class ReadPart:
     own: tuple[str, ...]
 
     def shape(self, schema: str) -> RecordShape:
-        """What a schema of the subject means for the columns."""
+        """The shape of a schema of the subject, with the rules by which the columns are read."""
         return FORMATS[self.part.format].shape(schema, self.columns)
 
 
 def read_parts(relation: Relation, schemas: SchemaSpec | None) -> Iterator[ReadPart]:
-    """Of a relation that is read; ``schemas`` are those of its read spec."""
+    """Parts of the records of a source that need a registry; ``schemas`` are those of its read spec."""
     if schemas is None or schemas.registry is None:
         return
     in_key = {*relation.key.exclude, *(relation.primary_key if relation.is_changelog else ())}
@@ -262,7 +264,8 @@ def check_sink_columns(sink: Relation) -> None:
     """Refuse columns of a sink whose names or types its formats cannot hold.
 
     Raises:
-        UserError: conditions of :attr:`SchemaFormat.sink`, PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE.
+        UserError: conditions of :attr:`SchemaFormat.sink`, PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE,
+            PROTOBUF_FIELD_REQUIRED.
     """
     from ds_dagster.catalog.schemas.descriptors import check_message
 
@@ -285,7 +288,7 @@ def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
 
 
 def with_parts(spec: SchemaSpec, sink: Relation, change: Callable[[SchemaPart, Named], SchemaPart]) -> SchemaSpec:
-    """A copy whose parts are mapped by ``made``."""
+    """A copy of a spec whose parts are replaced by ``change(part, (name, columns))``."""
     value = change(spec.value, value_part(sink)) if spec.value is not None else None
     key = change(spec.key, key_part(sink)) if spec.key is not None else None
     return replace(spec, value=value, key=key)
@@ -300,7 +303,7 @@ def _unregistered(part: SchemaPart, named: Named) -> SchemaPart:
 
 
 def with_descriptors(spec: SchemaSpec | None) -> SchemaSpec | None:
-    """The same with the descriptors of the project's files.
+    """A copy of a spec with the descriptors of the project's files.
 
     Raises:
         UserError: DESCRIPTOR_FILE_INVALID.
@@ -312,7 +315,7 @@ def with_descriptors(spec: SchemaSpec | None) -> SchemaSpec | None:
 
 
 def described(part: SchemaPart) -> SchemaPart:
-    """A part with the descriptors of its file.
+    """A copy of a part with the descriptors of its file.
 
     Raises:
         UserError: DESCRIPTOR_FILE_INVALID.

@@ -3,8 +3,8 @@
 Draft 7. Types: ``integer`` BIGINT, ``number`` DOUBLE, ``boolean``, ``string`` VARCHAR or by its format DATE, TIME,
 TIMESTAMP_LTZ, ``array`` ARRAY, ``object`` with properties STRUCT, with ``additionalProperties`` alone MAP with keys of
 text. A type or ``null`` (a list of types, ``oneOf``, ``anyOf``) is that type. References inside of the schema are
-followed. A schema that a sink registers is closed (``additionalProperties`` false): in registries a new property is a
-compatible change only there.
+followed. A schema that a sink registers is closed (``additionalProperties`` false): registries accept a new property as
+a compatible change only in closed schemas.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ WRITTEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "TIMESTAMP_LTZ": {"type": "string", "format": "date-time"},
     }
 )
-"""Scalar name → schema of its values; times of day and local times have no zone, which JSON's formats ask for."""
+"""Scalar name → schema of its values. TIME and TIMESTAMP have no format: they have no zone, which JSON's formats
+require."""
 _DEPTH = 32
 
 
 def parse_schema(text: str) -> Schema:
-    """A schema.
+    """A schema from its text.
 
     Raises:
         UserError: JSON_SCHEMA_UNREADABLE: it is not a valid JSON object.
@@ -73,14 +74,14 @@ def parse_schema(text: str) -> Schema:
 
 
 def properties_of(schema: Schema) -> Mapping[str, tuple[Schema, DataType | None]]:
-    """Property → its schema and SQL type, None where none holds it; empty for a schema that is not an object's."""
+    """Property → (its schema, its SQL type or None where no SQL type holds it); empty for schemas of other values."""
     target = _followed(schema, schema)
     parts = target.get("properties", {}) if isinstance(target, dict) else {}
     return {name: (part, sql_type(part, schema)) for name, part in parts.items()} if isinstance(parts, dict) else {}
 
 
 def sql_type(part: Schema, root: Schema) -> DataType | None:
-    """The SQL type of a part of a schema; None where none holds it."""
+    """The SQL type of a part of a schema; None where no SQL type holds it."""
     return _sql_type(part, root, 0)
 
 
@@ -109,7 +110,7 @@ def _object_type(part: Mapping[str, Any], root: Schema, depth: int) -> DataType 
 
 
 def _followed(part: Schema, root: Schema) -> Schema:
-    """Behind references inside of the schema; those to other schemas lead nowhere."""
+    """The part that a chain of references inside the schema leads to; None for a reference to another schema."""
     for _ in range(_DEPTH):
         if not isinstance(part, dict) or "$ref" not in part:
             return part
@@ -150,7 +151,7 @@ def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = 
         subject: for messages.
         name: title where there is no base.
         columns: in order.
-        base: schema whose properties are kept where type and NULL fit, and whose title is; empty without.
+        base: schema whose title is kept, and its properties where type and NULL fit; empty: none.
         span: for messages.
 
     Raises:
@@ -215,7 +216,7 @@ def _written(column: Column, type_: DataType, subject: str, span: Span | None) -
 
 
 def same(old: str, new: str) -> bool:
-    """Whether two schemas say the same."""
+    """Whether two schemas mean the same."""
     return bool(parse_schema(old) == parse_schema(new))
 
 

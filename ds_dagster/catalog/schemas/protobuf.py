@@ -1,7 +1,7 @@
 """Protobuf descriptors → columns: messages by name, the SQL type of each field, which columns a field can hold.
 
-A schema is a set of file descriptors (``FileDescriptorSet``), imported files before the one that is meant; as text it
-is base64. Types of a field (Protobuf, language guide; the common types as in Confluent's converters)::
+A schema is a set of file descriptors (``FileDescriptorSet``), with the file of the messages last, after its imports; as
+text it is base64. Types of a field (Protobuf, language guide; the common types as in Confluent's converters)::
 
     int32, sint32, sfixed32   INTEGER           google.protobuf.Timestamp    TIMESTAMP_LTZ(6)
     uint32, fixed32           BIGINT            google.type.Date             DATE
@@ -132,7 +132,7 @@ def read_set(content: bytes) -> Proto:
 
 
 def read_text(text: str) -> Proto:
-    """The same from base64.
+    """A set of file descriptors from base64.
 
     Raises:
         UserError: PROTOBUF_SCHEMA_UNREADABLE.
@@ -144,7 +144,7 @@ def read_text(text: str) -> Proto:
 
 
 def set_text(files: Sequence[Proto]) -> str:
-    """Base64 of a set of files, the one that is meant last."""
+    """Base64 of a set of files; the file of the messages has to be last."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     return base64.b64encode(FileDescriptorSet(file=files).SerializeToString(deterministic=True)).decode("ascii")
@@ -157,17 +157,17 @@ def full_name(file: Proto, message: Proto) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """The messages of a set by full name with a dot in front, as fields name them."""
+    """The messages of a set by full name with a leading dot, as fields name them."""
 
     messages: Mapping[str, Proto]
 
     @staticmethod
     def of(files: Proto) -> Types:
-        """All of a set."""
+        """All messages of a set of files."""
         return Types({name: message for file in files.file for name, message in _messages(file)})
 
     def names(self) -> tuple[str, ...]:
-        """Full names people write: no maps' entries, no dot in front."""
+        """Full names as people write them: without the leading dot, without the entries of maps."""
         return tuple(name[1:] for name, message in self.messages.items() if not message.options.map_entry)
 
     def entry(self, field: Proto) -> Proto | None:
@@ -188,7 +188,8 @@ def _messages(file: Proto) -> Iterator[tuple[str, Proto]]:
 
 
 def sql_type(field: Proto, types: Types) -> DataType | None:
-    """The SQL type of a field; None where none holds it (groups, messages in themselves or without fields)."""
+    """The SQL type of a field; None where no SQL type holds it (groups, recursive messages, messages without
+    fields)."""
     return _sql_type(field, types, ())
 
 
@@ -217,7 +218,7 @@ def _one(field: Proto, types: Types, outer: tuple[str, ...]) -> DataType | None:
 
 
 def has_presence(field: Proto, file: Proto) -> bool:
-    """Whether a record tells a missing value from a default."""
+    """Whether a record distinguishes a missing value from a default."""
     if field.label == REPEATED:
         return False
     is_told = field.type in (MESSAGE, GROUP) or field.HasField("oneof_index") or field.label == REQUIRED
@@ -234,7 +235,7 @@ def shown(field: Proto, types: Types) -> str:
 
 
 def reading_rule(field: Proto, file: Proto, types: Types, type_: DataType) -> object:
-    """What a reader's schema says of a column: its number, what stands for a missing value, inner fields too."""
+    """Rule by which a column is read: its field's number and the value for a missing one, inner fields included."""
     inside = _rules_inside(field, file, types, type_)
     return (field.number, field.label, has_presence(field, file), field.default_value, inside)
 
@@ -280,7 +281,8 @@ def _fits(type_: DataType, field: Proto, types: Types) -> bool:
 
 @lru_cache(maxsize=1)
 def _options_class() -> Any:
-    """Options of a field as far as Confluent's ``field_meta`` goes: its parameters, text by name."""
+    """Class of a field's options with Confluent's ``field_meta``, of which only the parameters (text by name) are
+    declared."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="field_meta.proto", package="ds", syntax="proto3")

@@ -1,8 +1,8 @@
-"""The Protobuf schema of a sink's records: made from its columns, kept parts of a base, how two schemas differ.
+"""The Protobuf schema of a sink's records: made from its columns, with parts of a base kept; how two schemas differ.
 
-Rules: the first message of the base is the one that is written. A field whose type holds its column stays as it is,
+Rules: records are written as the first message of the base. A field whose type holds its column stays as it is,
 with its number, made ``optional`` where its column may be NULL. A column of another type gets a new field with an
-unused number; the message of a STRUCT is changed inside. The numbers and names of fields that go are reserved
+unused number; the message of a STRUCT is changed inside. The numbers and names of removed fields are reserved
 (Protobuf, "Updating a message type"). Scalars that may be NULL are ``optional``; NULL of other types is an absent
 field, of lists and maps an empty one.
 """
@@ -58,7 +58,7 @@ def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = 
         subject: for messages.
         name: of the message where there is no base; other characters than letters, digits and _ become _.
         columns: in order.
-        base: schema whose fields are kept where they fit; empty without.
+        base: schema whose fields are kept where they fit; empty: none.
         span: for messages.
 
     Raises:
@@ -82,7 +82,7 @@ def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = 
 
 
 class _Writer:
-    """One schema on its way."""
+    """One schema while it is written."""
 
     def __init__(self, subject: str, span: Span | None, file: Proto, types: Types) -> None:
         self.subject = subject
@@ -91,7 +91,7 @@ class _Writer:
         self.types = types
 
     def write(self, message: Proto, path: str, columns: Sequence[Column]) -> None:
-        """Makes a message hold these columns, in order, and nothing else."""
+        """Change a message so that it has a field for each of these columns, in order, and no others."""
         self._check_names(columns)
         before = {item.name: item for item in _copies(message.field)}
         real = [item.name for item in message.oneof_decl]
@@ -113,7 +113,7 @@ class _Writer:
         _drop_entries(message, path)
 
     def _check_names(self, columns: Sequence[Column]) -> None:
-        """Names Protobuf knows, no two of which become one in its JSON."""
+        """Refuse names that Protobuf does not allow, and two names that are the same in its JSON."""
         names: set[str] = set()
         for column in columns:
             plain = column.name.replace("_", "").lower()
@@ -123,8 +123,8 @@ class _Writer:
             names.add(plain)
 
     def _kept(self, column: Column, field: Proto | None, path: str) -> Proto | None:
-        """The base's field where it can hold the column; it becomes optional, and the message of a STRUCT is changed,
-        where the column asks for that."""
+        """The base's field if it can hold the column, made optional and with its STRUCT's message changed if the column
+        needs that."""
         if field is None:
             return None
         if self._evolves(column.type, field, path):
@@ -223,7 +223,7 @@ def _copies(fields: Iterable[Proto]) -> list[Proto]:
 
 
 def _other_digits(type_: DataType, field: Proto) -> bool:
-    """Whether a field tells other digits than its DECIMAL has."""
+    """Whether a field's options have other digits than the DECIMAL."""
     if not isinstance(type_, Scalar) or type_.name != "DECIMAL" or field.type_name != protobuf.DECIMAL:
         return False
     digits = protobuf.decimal_of(field)
@@ -244,7 +244,7 @@ def _reserve(message: Proto, gone: Iterable[Proto], *, names: bool) -> None:
 
 
 def _settle_oneofs(message: Proto, written_names: Sequence[str], before: Sequence[str]) -> None:
-    """The oneofs that still have members, and after them one of its own for each optional scalar."""
+    """Write the oneofs of a message again: those that still have members, then one for each optional scalar."""
     members: dict[str, list[Proto]] = {}
     single: list[Proto] = []
     for field in message.field:
@@ -271,7 +271,7 @@ def _settle_oneofs(message: Proto, written_names: Sequence[str], before: Sequenc
 
 
 def _drop_entries(message: Proto, path: str) -> None:
-    """Entries of maps that are gone."""
+    """Remove the entry messages of maps that are gone."""
     used = {field.type_name for field in message.field}
     for nested in [nested.name for nested in message.nested_type if nested.options.map_entry]:
         if f"{path}.{nested}" not in used:
@@ -286,7 +286,7 @@ def _remove(messages: Proto, name: str) -> None:
 
 
 def _nested(file: Proto, name: str) -> Proto | None:
-    """The message of a full name in a file, to change it."""
+    """The message with a full name in a file, as an object that can be changed."""
     within = f".{file.package}." if file.package else "."
     among, nested = file.message_type, None
     for part in name.removeprefix(within).split("."):
@@ -298,7 +298,7 @@ def _nested(file: Proto, name: str) -> Proto | None:
 
 
 def _camel(name: str) -> str:
-    """As protoc names the entries of a map."""
+    """A field's name in the form in which protoc names the entry message of a map."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) or "_"
 
 
@@ -322,7 +322,7 @@ def message_of(schema: str) -> str:
 
 
 def same(old: str, new: str) -> bool:
-    """Whether two schemas say the same; names of files and names in JSON that follow from the field's do not count."""
+    """Whether two schemas mean the same; file names, and JSON names derived from field names, are not compared."""
     return _plain(old) == _plain(new)
 
 

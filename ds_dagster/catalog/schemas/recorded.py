@@ -1,7 +1,7 @@
 """Copies of a registry's schemas in the project: the columns of relations without a column list.
 
-A project compiles offline, so no registry is read then. ``ds schemas`` writes the newest version of each subject into
-``schemas/<registry>/<subject>.…`` beside the SQL; the copy is reviewed and kept with it like the SQL itself.
+A project compiles offline, without reading a registry. ``ds schemas`` writes the newest version of each subject into
+``schemas/<registry>/<subject>.…`` of the project; the copy is reviewed and versioned like the SQL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = "schemas"
 
 
 def recorded_path(root: Path, registry: str, subject: str, format_: SchemaFormat) -> Path:
-    """Where the copy of a subject is; characters that are no part of file names become ``_``."""
+    """Path of the copy of a subject; characters that file names cannot have become ``_``."""
     return root / FOLDER / _safe(registry) / f"{_safe(subject)}{format_.suffix}"
 
 
@@ -31,7 +31,7 @@ def _safe(text: str) -> str:
 
 
 def recorded_text(path: Path) -> str | None:
-    """The copy, None without one."""
+    """Text of the copy, None if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -67,7 +67,7 @@ def columns_of(fields: Iterable[tuple[str, DataType | None, str]], subject: str,
 
 
 def recorded_digest(root: Path) -> bytes:
-    """Changes when any copy does."""
+    """Digest of all copies."""
     digest = hashlib.sha256()
     folder = root / FOLDER
     suffixes = tuple(format_.suffix for format_ in FORMATS.values())

@@ -1,4 +1,4 @@
-"""A declared schema registry: where Avro schemas of a store's records are kept."""
+"""Declared schema registries: services that hold the schemas (Avro, Protobuf, JSON Schema) of a store's records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGINS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "CONFLUENT_CLOUD": ("confluent_cloud.key", "confluent_cloud.secret"),
     }
 )
-"""Type → properties of its login: user and secret."""
+"""Type of registry → properties of its login: (user, secret)."""
 CERTIFICATES: Mapping[str, str] = MappingProxyType(
     {"authorities": "tls.ca_cert_file", "certificate": "tls.client.cert_file", "key": "tls.client.key_file"}
 )
@@ -37,8 +37,8 @@ KEPT_UNDER_OVERLAY = ("description",)
 
 @dataclass(frozen=True, slots=True)
 class RegistryDefinition:
-    """CREATE SCHEMA_REGISTRY after conversion, with the statements that update it; ``overlaid``: its address is one of
-    the overlay of local servers."""
+    """CREATE SCHEMA_REGISTRY after conversion, with the statements that update it; ``overlaid``: the overlay of local
+    servers gives its address."""
 
     name: str
     type: RegistryType
@@ -50,7 +50,7 @@ class RegistryDefinition:
 
     @property
     def spec(self) -> RegistrySpec:
-        """How to reach it."""
+        """How to reach the registry."""
         user, secret = LOGINS[self.type]
         spellings = {
             "addresses": "uris",
@@ -115,7 +115,8 @@ def _type_of(statement: CreateSchemaRegistry) -> RegistryType:
 
 
 def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex) -> Mapping[str, PropertyValue]:
-    """Values from the overlay of local servers: the table with the registry's name, beside the tables of stores."""
+    """Values from the overlay of local servers: its table with the registry's name (tables of stores are there,
+    too)."""
     by_name = {name.lower(): table for name, table in settings.overlay.stores.items()}
     values: dict[str, PropertyValue] = {}
     for name, raw in by_name.get(str(statement.name), {}).items():
@@ -130,7 +131,7 @@ def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: Propert
 
 
 def _check(registry: RegistryDefinition, findings: Findings) -> None:
-    """Addresses that are URLs without credentials, the login of its type and the client's certificate, both whole."""
+    """Report addresses that are not URLs or have credentials, and incomplete logins and client certificates."""
     for problem in (*_wrong_addresses(registry), *_wrong_login(registry), *_half_certificate(registry)):
         findings.add(problem)
 
@@ -166,7 +167,7 @@ def _wrong_login(registry: RegistryDefinition) -> list[DsError]:
 
 
 def _half_certificate(registry: RegistryDefinition) -> list[DsError]:
-    """A certificate needs its key, a key its certificate, a password the key that it opens."""
+    """Report a certificate without its key, a key without its certificate, a password without a key."""
     certificate, key = CERTIFICATES["certificate"], CERTIFICATES["key"]
     needs = ((certificate, key, "'certs/client.key'"), (key, certificate, "'certs/client.pem'"))
     wrong = [

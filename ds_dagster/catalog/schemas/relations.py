@@ -28,7 +28,7 @@ VALUE_DESCRIPTOR, KEY_DESCRIPTOR = "value.descriptor.name", "key.descriptor.name
 
 @dataclass(frozen=True, slots=True)
 class ToRecord:
-    """A subject whose newest schema the project keeps a copy of, and the relation that wants it."""
+    """A subject whose newest schema has a copy in the project, and the relation that needs the copy."""
 
     registry: RegistryDefinition
     subject: str
@@ -37,14 +37,14 @@ class ToRecord:
 
 
 def default_format(values: Mapping[str, PropertyValue], otherwise: ValueFormat) -> ValueFormat:
-    """The format of values where none is written: Protobuf where a message is."""
+    """Default format of values: Protobuf if a Protobuf message of values is named, else ``otherwise``."""
     return "protobuf" if VALUE_DESCRIPTOR in values else otherwise
 
 
 def descriptors(
     values: Mapping[str, PropertyValue], value_format: str, key_format: str, sources: Sources
 ) -> tuple[Descriptor | None, Descriptor | None]:
-    """The messages of value and key; a name has a meaning for Protobuf only.
+    """The Protobuf messages of value and key, None where none is named; a name is refused for other formats.
 
     Raises:
         UserError: DESCRIPTOR_WITHOUT_PROTOBUF; conditions of :func:`descriptor_of`.
@@ -62,7 +62,8 @@ def descriptors(
 def subject_of(
     values: Mapping[str, PropertyValue], store: StoreDefinition, entity: str, relation: str
 ) -> ToRecord | None:
-    """The subject whose copy the project needs so that a relation may list no columns; None without a registry."""
+    """The subject whose copy gives the columns of a relation without a column list. None without a registry, for
+    formats without schemas, and where a descriptor source has the message."""
     format_ = FORMATS.get(_format_of(values))
     if store.registry is None or format_ is None or _says_message(values):
         return None
@@ -81,8 +82,8 @@ def _says_message(values: Mapping[str, PropertyValue]) -> bool:
 def unlisted_columns(
     values: Mapping[str, PropertyValue], wanted: ToRecord | None, span: Span, sources: Sources, root: Path
 ) -> tuple[Column, ...]:
-    """The columns of a relation that lists none: of its message, else of the copy of its schema. None where its format
-    has no schema to take them from.
+    """The columns of a relation without a column list: of its message, else of the copy of its schema. Empty if its
+    format has no schema to take them from.
 
     Raises:
         UserError: conditions of :func:`descriptor_of` and :func:`recorded_columns`.

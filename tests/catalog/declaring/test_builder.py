@@ -32,7 +32,7 @@ REFUSED = [
     (f"CREATE STREAM s {COLUMNS} WITH ('key.columns'='url', 'key.format'='avro');", "AVRO_NEEDS_REGISTRY", "json"),
     ("CREATE STORE i WITH ('type'=KINESIS,'access_region'='x'); CREATE STREAM s (a BIGINT) WITH ('store'='i','value.format'='avro');", "FORMAT_STORE_NOT_YET", "json"),
     (f"CREATE STREAM s {COLUMNS} WITH ('value.format'='xml');", "PROPERTY_INVALID", "json, primitive, avro"),
-    (f"CREATE STREAM s {COLUMNS} WITH ('source.idle.timeout.millis'=1);", "PROPERTY_MISPLACED", "behind a source"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('source.idle.timeout.millis'=1);", "PROPERTY_MISPLACED", "after a source"),
     (f"CREATE STREAM s {COLUMNS} WITH ('topic.shards'=1);", "PROPERTY_OF_OTHER_STORE", "KINESIS"),
     (f"CREATE STREAM s {COLUMNS} WITH ('value.descriptor.name'='x');", "UNKNOWN_DESCRIPTOR", "CREATE DESCRIPTOR_SOURCE"),
     (f"CREATE STREAM s {COLUMNS} WITH ('topic'='a', 'entity'='b');", "PROPERTY_TWICE", "one of the two"),

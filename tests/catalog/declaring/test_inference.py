@@ -1,4 +1,4 @@
-"""What CREATE … AS leaves out, and what WITH behind a source decides."""
+"""What CREATE … AS leaves out, and what WITH after a source decides."""
 
 # ruff: noqa: E501 - SQL in tables reads better on one line
 

@@ -138,7 +138,7 @@ def test_what_to_do(case: str) -> None:
 def test_a_renamed_column_is_to_be_called_so() -> None:
     old, new = RecordShape({"was": "int"}), RecordShape({"now": "int"}, names={"now": frozenset({"was"})})
     meaning = described(Evolution.between(old, new), columns("was BIGINT"), "t", "is NULL")
-    assert meaning["fix"] == "call was now in t"
+    assert meaning["fix"] == "rename was to now in t"
 
 
 def test_a_type_that_the_column_has_needs_nothing() -> None:
