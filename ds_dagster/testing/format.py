@@ -1,4 +1,4 @@
-"""Case files → :class:`~ds_dagster.testing.case.Case`. Strict: whatever is not known is refused with its line."""
+"""Case files → :class:`~ds_dagster.testing.case.Case`. Strict: unknown keys are refused with their line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ds_dagster.testing.yaml_entries import Entry, read_yaml
 
 SUFFIX = ".case.yaml"
 INLINE = "sql"
-"""File name of SQL that is in the case itself."""
+"""File name in spans of SQL that is in the case file itself."""
 
 _CASE = ("title", "sql", "files", "stores", "steps", "expect", "error")
 _SEND = ("topic", "store", "rows", "file", "generate", "batches", "partition")
@@ -48,7 +48,7 @@ def load_case(path: Path, root: Path | None = None) -> Case:
 
     Args:
         path: of the case.
-        root: spans show the file relative to it.
+        root: spans show the file relative to it; without it, only the file's name.
 
     Raises:
         UserError: CASE_UNREADABLE, CASE_KEY_UNKNOWN, CASE_KEY_MISSING, CASE_KEY_TWICE, CASE_VALUE_INVALID,
@@ -279,7 +279,7 @@ def _expectation(entry: Entry, folder: Path) -> Expectation:
         expectation = replace(expectation, columns="subset")
     names = {frozenset(row) for row in expectation.rows or ()}
     if expectation.columns == "subset" and len(names) > 1:
-        raise entry.invalid("rows that all name the same columns, where only those count")
+        raise entry.invalid("rows that all name the same columns (only these are compared)")
     return expectation
 
 
