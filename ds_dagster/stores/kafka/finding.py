@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ds_dagster.stores.kafka.admin import KafkaAdmin
 
 NEAR = 10_000
-"""Offsets that are read through; over a larger gap the consumer seeks."""
+"""Largest gap of offsets that is read through; over a larger gap the consumer seeks."""
 SILENT_SECONDS = 30.0
 
 
@@ -46,7 +46,11 @@ def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _read(admin: KafkaAdmin, consumer: Any, part: Any, run: Sequence[int]) -> Iterator[RawRecord]:
-    """The records at these offsets, read in one go; the offset of one that is gone holds a later record, or none."""
+    """The records at these offsets, read in one pass; an offset whose record is gone yields none.
+
+    Raises:
+        ExternalError: STORE_CALL_FAILED after :data:`SILENT_SECONDS` without a record.
+    """
     from confluent_kafka import TopicPartition
 
     wanted, heard = {str(offset) for offset in run}, time.monotonic()
