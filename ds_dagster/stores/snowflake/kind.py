@@ -1,5 +1,5 @@
-"""Snowflake: sink of CREATE TABLE … AS and of INSERT INTO a table. Loads through ``snowflake_loader.py``, control
-through ``snowflake_admin.py``."""
+"""Snowflake: sink of CREATE TABLE … AS and of INSERT INTO a table. Loads through ``loader.py``, control through
+``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -45,8 +45,9 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
         "VARBINARY": "BINARY",
     }
 )
-"""What Snowflake itself makes of these names (https://docs.snowflake.com/en/sql-reference/intro-summary-data-types), so
-that a table made by hand has the same columns."""
+"""Scalar → type that Snowflake itself makes of this name
+(https://docs.snowflake.com/en/sql-reference/intro-summary-data-types), so that a table made by hand has the same
+columns."""
 
 LOGINS: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +104,8 @@ class Snowflake:
     )
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Account, warehouse and user there, exactly one way to log in, no login without TLS by accident."""
+        """Check that account, warehouse and user are given, with exactly one way to log in, and that TLS is off only
+        with ``tls.disabled``."""
         problems = [
             missing(store, name, reason, example)
             for name, reason, example in (
@@ -132,7 +134,7 @@ class Snowflake:
         raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Each batch in one transaction with its ledger row.
+        """Write spec of the loader: each batch in one transaction with its ledger row.
 
         Raises:
             UserError: TARGET_COLUMNS_CLASH.
@@ -150,7 +152,7 @@ class Snowflake:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the table."""
+        """Only the name: the loader creates the table."""
         return EntityPlan(name=shown_path(self._path(relation)), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -169,7 +171,7 @@ class Snowflake:
         return SnowflakeAddress.of(store.name, settings).client_arguments()
 
     def _path(self, relation: Relation) -> tuple[str, str, str]:
-        """Database, schema and table, as Snowflake keeps their names."""
+        """Database, schema and table, as Snowflake stores their names."""
         database = relation.option("snowflake.db.name") or relation.name.database
         schema = relation.option("snowflake.schema.name") or DEFAULT_SCHEMA
         table = relation.option("snowflake.table.name") or relation.name.name
@@ -177,7 +179,7 @@ class Snowflake:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What connects: account, address, user, warehouse, role, login."""
+    """Connection options: account, address, user, warehouse, role, login."""
     properties = store.properties
     return make_options(
         {
@@ -198,7 +200,7 @@ def _has_oauth(store: StoreDefinition) -> bool:
 
 
 def _check_login(store: StoreDefinition) -> list[Diagnostic]:
-    """One way to log in, and a passphrase only with a key."""
+    """Check that there is one way to log in, and a passphrase only with a key file."""
     written = [name for name in LOGINS if name in store.properties]
     if not written:
         others = ", ".join(name for name in LOGINS if name != "snowflake.client.key_file")
@@ -211,7 +213,7 @@ def _check_login(store: StoreDefinition) -> list[Diagnostic]:
 
 
 def _check_address(store: StoreDefinition) -> list[Diagnostic]:
-    """``uris`` is a URL without login; without TLS only where that is written."""
+    """Check that ``uris`` is a URL without a login, and without TLS only if ``tls.disabled`` is set."""
     if not is_literal(store.properties.get("uris")):
         return []
     try:
