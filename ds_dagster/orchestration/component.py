@@ -29,7 +29,7 @@ def _resolve_project(context: ResolutionContext, value: str) -> DsProject:
 
 
 class DsProjectScaffolder(dg.Scaffolder):
-    """Writes ``defs.yaml`` and, beside it, a small project to start from."""
+    """Writes ``defs.yaml`` and, next to it, a small project to start from."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Called by ``dg scaffold defs``."""

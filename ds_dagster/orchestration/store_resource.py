@@ -34,7 +34,7 @@ SECRET: JsonDict = {"dagster__is_secret": True}
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """Stand-in for the project of a store without one."""
+    """Replaces the project of a resource that has only its own store."""
 
     root: Path
     project: LoadedProject
@@ -59,7 +59,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
     _store: str = PrivateAttr(default="")
 
     def bind(self, project: DsProject, store: str) -> "StoreResource":
-        """The same resource tied to a declared store, whose address it shows; done by ``build_ds_definitions``."""
+        """The same resource bound to a declared store, whose address it shows; ``build_ds_definitions`` calls this."""
         address = project.project.catalog.store(store).properties.get("uris")
         bound = self._with_updated_values({} if self.uris or address is None else {"uris": address.shown()})
         bound._project, bound._store = project, store
@@ -127,7 +127,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
         return values
 
     def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
-        """Dagster makes a copy for every run; the copy stays tied to its store."""
+        """A copy bound to the same store: Dagster makes a copy for every run."""
         copied = cast("StoreResource", super()._with_updated_values(values))
         copied._project, copied._store = self._project, self._store
         return copied

@@ -171,7 +171,8 @@ class DsTranslator:
 
         Raises:
             UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, CHECK_INVALID, AUTOMATION_INVALID,
-                PARTITIONS_INVALID; such a relation is shown without these tags, its check ``compiles`` says why.
+                PARTITIONS_INVALID; such a relation is shown without these tags, and its check ``compiles`` fails with
+                the reason.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),

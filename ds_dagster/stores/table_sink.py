@@ -27,7 +27,7 @@ PRUNE_EVERY = 100
 PUBLISH_ATTEMPTS = 6
 PUBLISH_PAUSE_SECONDS = 5.0
 PUBLISHED = -1
-"""Epoch of the ledger row that says a full refresh was published."""
+"""Epoch of the ledger row of a published full refresh."""
 
 
 @dataclass(frozen=True, slots=True)

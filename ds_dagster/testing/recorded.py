@@ -84,7 +84,7 @@ class Mask:
 
 
 def masked(samples: Sequence[Sampled], mask: Mask) -> tuple[Sampled, ...]:
-    """The same records with the mask's columns replaced.
+    """The records with the values of the mask's columns replaced.
 
     Raises:
         UserError: MASK_UNKNOWN if a column is in no record.

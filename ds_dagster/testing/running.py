@@ -238,8 +238,8 @@ class RunningQuery:
         operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
     def catch_up(self, until: int | None = None) -> None:
-        """Process the new records of its topics in one batch, so that batches are always the same. With ``until`` event
-        time moves to that moment in the same batch, after the rows, if the query has any."""
+        """Process the new records of its topics in one batch, so that batches are always the same. With ``until``,
+        event time moves to that time in the same batch, after the rows, if the query has event time."""
         for table in self.tables:
             table.write()
         if self.prepared is None or self.streaming is None or self.failure is not None:
@@ -270,7 +270,7 @@ class RunningQuery:
                 self.restart()
 
     def finish(self) -> None:
-        """Publish what a full refresh loaded."""
+        """Publish a full refresh."""
         if self.prepared is not None and self.failure is None:
             face.finish(self.prepared)
 

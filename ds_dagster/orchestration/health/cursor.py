@@ -14,7 +14,7 @@ class Said:
 
     Attributes:
         position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.
-        rows: what freshness follows (time of the last rows, or the watermark), as of the last heartbeat.
+        rows: figure that freshness follows (time of the last rows, or the watermark), as of the last heartbeat.
         beat, observed, checked: last heartbeat materialization, last observation, last full set of check results.
         run: the run that planned this asset last; settled: the run after whose end the checks were written again.
         verdicts: check → mark of the verdict last reported.

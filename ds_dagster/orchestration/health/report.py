@@ -29,7 +29,7 @@ OBSERVE_SECONDS = 300.0
 HEARTBEAT_SECONDS = 300.0
 CHECK_SECONDS = 900.0
 AFTER_RUN_SECONDS = 2.0
-"""A run that plans an asset plans its checks, and those it does not execute hide earlier results. Dagster shows a
+"""A run that plans an asset plans its checks, and checks it does not execute hide earlier results. Dagster shows a
 check's result only when it is newer than the last materialization, in whole seconds: so the checks are written once
 more, this long after the end of every run."""
 
@@ -219,7 +219,7 @@ def is_checked_source(props: RelationProps) -> bool:
 
 
 def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mapping[str, str]:
-    """Tags that say which version of an input a materialization was made from, and the event that reported it."""
+    """Tags with the version of an input that a materialization was made from, and the event that reported it."""
     version = extract_data_version_from_entry(record.event_log_entry) or DEFAULT_DATA_VERSION
     return {
         get_input_data_version_tag(parent): version.value,

@@ -85,7 +85,7 @@ class DatabricksLoader:
         self.files.adopt(tip)
 
     def close(self) -> None:
-        """Nothing stays open between batches."""
+        """Close the loader of the files; nothing is open between batches."""
         self.files.close()
 
     def _is_registered(self) -> bool:

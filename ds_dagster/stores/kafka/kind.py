@@ -56,7 +56,7 @@ ENVELOPE = Envelope(
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
 """Settings that depend on the query that writes a topic: they are not copied from its source."""
 FETCH_WAIT_MILLIS = 50
-"""How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
+"""How long a fetch waits for more data: Spark only requests offsets that exist, so waiting only adds latency."""
 
 OLDEST = -2
 """Spark's offset for "from the oldest record"."""

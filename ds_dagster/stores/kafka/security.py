@@ -83,7 +83,7 @@ CERTIFICATES: Mapping[str, str] = MappingProxyType(
         "tls.client.key_file": "tls.client.key",
     }
 )
-"""Property with a file → property with the same as text."""
+"""Property with a file → property with its content as text."""
 TLS_PROPERTIES = (
     *CERTIFICATES,
     *CERTIFICATES.values(),
@@ -108,7 +108,7 @@ CIPHER_SUITES: Mapping[str, str] = MappingProxyType(
         "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384": "DHE-RSA-AES256-GCM-SHA384",
     }
 )
-"""Registered name (Java) → OpenSSL's name; empty for those of TLS 1.3, which OpenSSL always offers (RFC 8446 B.4)."""
+"""Registered name (Java) → OpenSSL's name; empty for suites of TLS 1.3, which OpenSSL always offers (RFC 8446 B.4)."""
 
 
 def security_protocol(store: StoreDefinition) -> str:

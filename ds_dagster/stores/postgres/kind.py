@@ -140,7 +140,7 @@ class Postgres:
         return problems
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column type; None for STRUCT, MAP and arrays of them, which are kept as ``jsonb``."""
+        """The column type; None for STRUCT, MAP and arrays of them, which are stored as ``jsonb``."""
         if isinstance(type_, ArrayType):
             element = self.native_type(type_.element) if isinstance(type_.element, Scalar) else None
             return f"{element}[]" if element else None

@@ -237,7 +237,7 @@ class PostgresLoader(TableSink):
         return {name for (name,) in cursor.fetchall()}
 
     def _make_new(self, cursor: Any, state: TargetState) -> None:
-        """Create the new table of this run and drop those of earlier runs of this job."""
+        """Create the new table of this run and drop the new tables of earlier runs of this job."""
         statements = self._statements()
         names = self._new_tables(cursor, new_prefix(self.target.path[1], self.identity.job))
         for name in names - {statements.new}:

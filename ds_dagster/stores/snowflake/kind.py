@@ -118,7 +118,7 @@ class Snowflake:
         return [*problems, *_check_login(store), *_check_address(store)]
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column type; None for ARRAY, MAP and STRUCT, which are kept as ``VARIANT``."""
+        """The column type; None for ARRAY, MAP and STRUCT, which are stored as ``VARIANT``."""
         if not isinstance(type_, Scalar):
             return None
         if type_.name == "VARCHAR":

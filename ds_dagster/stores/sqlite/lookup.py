@@ -36,7 +36,7 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store, the view's name, its retention.
+    """See ``catalog.io_spec.TableReader``. Options: folder of the views, the view's name, its retention.
 
     Raises:
         ExternalError: LOOKUP_VIEW_MISSING, VIEW_UNREADABLE. UserError: LOOKUP_TABLE_DIFFERS.

@@ -79,7 +79,7 @@ class SqliteViews:
         return ()
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column's storage; None for ARRAY, MAP and STRUCT, which are kept as JSON text."""
+        """The column's storage; None for ARRAY, MAP and STRUCT, which are stored as JSON text."""
         if not isinstance(type_, Scalar):
             return None
         if type_.name == "DECIMAL" and (type_.precision or 0) > MAX_EXACT_DIGITS:
