@@ -163,7 +163,7 @@ def _check_login(store: StoreDefinition) -> Sequence[Diagnostic]:
     if APP_TOKEN not in properties and CLIENT not in properties and CLIENT_SECRET not in properties:
         return (missing(store, APP_TOKEN, "the login", "'${NAME}'"),)
     problems = [
-        missing(store, other, f"{name} is useless alone", "'${NAME}'")
+        missing(store, other, f"{name} is not valid without it", "'${NAME}'")
         for name, other in ((CLIENT, CLIENT_SECRET), (CLIENT_SECRET, CLIENT))
         if name in properties and other not in properties
     ]

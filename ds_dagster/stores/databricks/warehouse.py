@@ -51,8 +51,8 @@ class WarehouseLoader(TableSink):
     # --- before the first batch ---------------------------------------------------------------------------------------
 
     def _look(self, work: Any) -> TargetState:  # noqa: ARG002
-        self._run(self.statements.create_volume(), "make the volume of its batches")
-        self._run(self.statements.create_ledger(), "make the ledger")
+        self._run(self.statements.create_volume(), "create the volume of its batches")
+        self._run(self.statements.create_ledger(), "create the ledger")
         columns = self._columns((*self.statements.schema, LEDGER)) or {}
         for name in ADDED_COLUMNS:
             if name not in columns:
@@ -75,7 +75,7 @@ class WarehouseLoader(TableSink):
 
     def _make(self, work: Any, state: TargetState) -> None:  # noqa: ARG002
         if not self.is_full:
-            self._run(self.statements.create_table(self.target.path), "make the table")
+            self._run(self.statements.create_table(self.target.path), "create the table")
         elif state.published is None:
             self._make_new()
 
@@ -85,7 +85,7 @@ class WarehouseLoader(TableSink):
             version = str(row.table_name).removeprefix(self.statements.new_prefix)
             if version.isdigit() and int(version) < self.identity.version:
                 self._run(self.statements.drop((*self.statements.schema, str(row.table_name))), "drop a table")
-        self._run(self.statements.create_table(self.statements.new), "make the new table")
+        self._run(self.statements.create_table(self.statements.new), "create the new table")
 
     def _columns(self, name: Sequence[str]) -> dict[str, tuple[str, bool]] | None:
         """Column → (type, False) of a table, None without a table. NOT NULL is not known here; the warehouse checks it

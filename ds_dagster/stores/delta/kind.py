@@ -113,7 +113,7 @@ def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
     problems: list[Diagnostic] = []
     for name, other in ((KEY, SECRET), (SECRET, KEY)):
         if name in store.properties and other not in store.properties:
-            problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+            problems.append(missing(store, other, f"{name} is not valid without it", "'${NAME}'"))
     endpoint = store.properties.get(ENDPOINT)
     if is_literal(endpoint) and not word(store, ENDPOINT).startswith(("http://", "https://")):
         span = endpoint.span if endpoint else None

@@ -94,8 +94,7 @@ class KafkaAdmin:
         )
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """Make sure a topic exists with the stated counts. A new topic copies counts and settings that the plan does
-        not give from the ``like`` topic of the same store.
+        """Make sure a topic exists with the stated counts; a new one copies the others from the ``like`` topic.
 
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_NAME_INVALID, ENTITY_REFUSED.
@@ -187,8 +186,7 @@ class KafkaAdmin:
         stopped: Callable[[], bool],
         since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Committed records in the order of arrival. With a limit, and from the beginning, also ends at the present end
-        of the topic; else waits for new records until ``stopped``.
+        """Committed records by arrival; from the beginning and with a limit, also ends at the topic's present end.
 
         Raises:
             UserError: ENTITY_ABSENT.
@@ -302,8 +300,7 @@ class KafkaAdmin:
         self._told = [*self._told[-20:], (problem.name(), str(problem.str()))]
 
     def _metadata(self, topic: str | None = None) -> Any:
-        """Metadata of a topic, or of all; in attempts of one second, so that a user's mistake is reported as soon as
-        librdkafka reports it."""
+        """Metadata of one topic, or of all; in short attempts, so that a user's mistake is reported early."""
         from confluent_kafka import KafkaException
 
         ends = time.monotonic() + CALL_SECONDS

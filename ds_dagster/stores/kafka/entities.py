@@ -76,7 +76,7 @@ class KafkaEntities:
         facts = self._found(path)
         for name, wanted in plan.counts.items():
             current = facts.counts[name]
-            reason = "a topic's partitions can only become more" if name == PARTITIONS else "brokers move replicas"
+            reason = "partitions can only be added" if name == PARTITIONS else "only the brokers change replicas"
             if (name != PARTITIONS and wanted != current) or wanted < current:
                 raise error(
                     "ENTITY_NOT_CHANGED",
@@ -96,7 +96,7 @@ class KafkaEntities:
         topic = self._topic(path)
         self._found(path)
         self._future("delete_topics", [topic], f"delete the topic {topic}", topic, operation_timeout=CALL_SECONDS)
-        self._await(lambda: self._is_gone(topic), f"forget the topic {topic}")
+        self._await(lambda: self._is_gone(topic), f"delete the topic {topic}")
 
     def empty(self, path: EntityPath) -> None:
         """Delete all records up to the end of each partition; brokers refuse this for a compacted topic."""
@@ -279,7 +279,7 @@ class KafkaEntities:
         )
         producer.flush(CALL_SECONDS * 2)
         if not outcomes:
-            raise error("STORE_CALL_FAILED", store=self.store, action=f"take a record into {topic}")
+            raise error("STORE_CALL_FAILED", store=self.store, action=f"write a record into {topic}")
         problem, message = outcomes[0]
         if problem is not None:
             raise self._admin._failure(problem, f"write into {topic}")

@@ -135,7 +135,7 @@ def _of_tls(store: str, config: Config, text: str) -> DsError | None:
         reason = (
             "the brokers refuse the client's certificate"
             if has_certificate
-            else "the brokers want a client certificate"
+            else "the brokers require a client certificate"
         )
         fix = "give one that their authority signed: 'tls.client.cert_file' and 'tls.client.key_file'"
         return _tls_failed(store, config, reason, fix, text)

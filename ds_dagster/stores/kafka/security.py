@@ -153,7 +153,7 @@ def _protocol(store: StoreDefinition) -> Iterator[Diagnostic]:
         yield contradiction(store, PROTOCOL, HASH_FUNCTION, "it has no login", fix)
     disabled, tls = flag(store, "tls.disabled"), protocol.endswith("ssl")
     if disabled is tls:
-        yield contradiction(store, PROTOCOL, "tls.disabled", "one of them says TLS", "remove one of the two")
+        yield contradiction(store, PROTOCOL, "tls.disabled", "only one of them turns TLS on", "remove one of the two")
     for name in TLS_PROPERTIES if not tls else ():
         if name in store.properties:
             yield contradiction(store, PROTOCOL, name, "TLS is off", "remove one of the two")

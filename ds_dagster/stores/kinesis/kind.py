@@ -99,7 +99,7 @@ class Kinesis:
             problems.append(missing(store, "access_region", "the region of the streams", "'us-east-2'"))
         for name, other in ((KEY, SECRET), (SECRET, KEY)):
             if name in store.properties and other not in store.properties:
-                problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+                problems.append(missing(store, other, f"{name} is not valid without it", "'${NAME}'"))
         if KEY in store.properties and PROFILE in store.properties and not store.overlaid:
             allowed = f"{PROFILE} or {KEY}, not both"
             problem = error(
@@ -107,7 +107,7 @@ class Kinesis:
             )
             problems.append(problem.diagnostic())
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} belongs to a role", "'arn:aws:iam::…:role/…'"))
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is not valid without it", "'arn:aws:iam::…:role/…'"))
         address = store.properties.get("uris")
         if is_literal(address) and "://" not in str(address and address.value):
             problems.append(

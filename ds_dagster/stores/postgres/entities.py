@@ -156,7 +156,7 @@ class PostgresEntities(TableOperations):
 
         if len(path) == DATABASE:
             fix = "use DROP DATABASE of the server itself"
-            raise refused(self.kind, self.store, "DROP ENTITY", "a whole database is not dropped from here", fix)
+            raise refused(self.kind, self.store, "DROP ENTITY", "it does not drop databases", fix)
         if len(path) == SCHEMA:
             self.children(path)
             statement = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(path[1]))
@@ -263,7 +263,7 @@ class PostgresEntities(TableOperations):
             if connection.closed:
                 self.close()
             if problem.pgcode == STILL_NEEDED:
-                fix = "drop what it holds first: tables, views, types, and what depends on them"
+                fix = "first drop its tables, views and types, and the objects that depend on them"
                 raise refused(self.kind, self.store, "DROP ENTITY", f"to {action}, it has to be empty", fix) from None
             if into and failure.condition == "TARGET_REJECTS_ROWS":
                 raise record_invalid(into, failure.detail) from None

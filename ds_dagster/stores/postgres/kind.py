@@ -121,7 +121,7 @@ class Postgres:
         elif is_literal(store.properties["uris"]):
             address = urlsplit(word(store, "uris"))
             if address.scheme not in ("postgresql", "postgres") or not address.hostname or address.password:
-                problems.append(invalid_address(store, "postgresql://host:port/database, user and password apart"))
+                problems.append(invalid_address(store, "postgresql://host:port/database, without a password"))
         if "postgres.username" not in store.properties:
             problems.append(missing(store, "postgres.username", "the user to log in as", "'${NAME}'"))
         mode = word(store, "postgres.sslmode")

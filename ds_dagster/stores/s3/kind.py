@@ -110,7 +110,7 @@ class S3:
         elif is_literal(store.properties["uris"]) and not is_lake_url(word(store, "uris")):
             problems.append(invalid_address(store, ALLOWED_URIS))
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is useless alone", "'arn:aws:iam::…:role/…'"))
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is not valid without it", "'arn:aws:iam::…:role/…'"))
         return [*problems, *check_keys(store)]
 
     def native_type(self, type_: DataType) -> str | None:

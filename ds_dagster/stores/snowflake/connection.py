@@ -241,7 +241,7 @@ def load_key(store: str, file: str, passphrase: str = "") -> bytes:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    reason = "it holds no RSA key"
+    reason = "it is not an RSA key"
     try:
         data = Path(file).expanduser().read_bytes()
         key = serialization.load_pem_private_key(data, passphrase.encode() or None)

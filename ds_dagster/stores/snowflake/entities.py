@@ -114,7 +114,7 @@ class SnowflakeEntities(TableOperations):
         place = self._place(path)
         if len(place) == DATABASE:
             fix = "use DROP DATABASE of Snowflake itself"
-            raise refused(self.kind, self.store, "DROP ENTITY", "a whole database is not dropped from here", fix)
+            raise refused(self.kind, self.store, "DROP ENTITY", "it does not drop databases", fix)
         if len(place) == SCHEMA:
             if self.children(place):
                 fix = "drop its tables first"

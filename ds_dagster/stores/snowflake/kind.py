@@ -205,9 +205,9 @@ def _check_login(store: StoreDefinition) -> list[Diagnostic]:
     if not written:
         others = ", ".join(name for name in LOGINS if name != "snowflake.client.key_file")
         return [missing(store, "snowflake.client.key_file", f"a way to log in (or {others})", "'@keys/loader.p8'")]
-    problems = [_contradiction(store, written[0], other, "a user logs in in one way") for other in written[1:]]
+    problems = [_contradiction(store, written[0], other, "a store has one login") for other in written[1:]]
     if "snowflake.client.key_passphrase" in store.properties and "snowflake.client.key_file" not in written:
-        reason = "a passphrase opens a key file"
+        reason = "a passphrase needs a key file"
         problems.append(_contradiction(store, "snowflake.client.key_passphrase", written[0], reason))
     return problems
 
@@ -223,7 +223,7 @@ def _check_address(store: StoreDefinition) -> list[Diagnostic]:
     except ValueError:
         valid = False
     if not valid:
-        return [invalid_address(store, "https://host or https://host:port, the login apart")]
+        return [invalid_address(store, "https://host or https://host:port, without a login")]
     if address.scheme == "http" and not flag(store, "tls.disabled"):
         return [invalid_address(store, "https://…, or write 'tls.disabled' = TRUE for a local server")]
     return []

@@ -142,4 +142,4 @@ def _empty_log(file: Path) -> None:
     with closing(sqlite3.connect(file, timeout=READER_SECONDS, isolation_level=None)) as connection:
         is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:
-        raise error("TARGET_LOCKED", table=file.name, reason="somebody has been reading it for long")
+        raise error("TARGET_LOCKED", table=file.name, reason="a reader has a long transaction on it")
