@@ -201,12 +201,12 @@ class Launch:
     ) -> LaunchedRelation | None:
         names = [query.name for query in props.queries]
         chosen = [statuses[name] for name in names if name in statuses]
-        bad = [status for status in chosen if status.state in DOWN_STATES]
+        down = [status for status in chosen if status.state in DOWN_STATES]
         slow = [status.name for status in chosen if status.state not in DOWN_STATES | UP_STATES]
-        self.failed += [status for status in bad if status not in self.failed]
+        self.failed += [status for status in down if status not in self.failed]
         if slow:
             self.late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=int(timeout), names=slow)))
-        if bad or slow or len(chosen) < len(names) or props.broken is not None:
+        if down or slow or len(chosen) < len(names) or props.broken is not None:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
         metadata = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(chosen)}

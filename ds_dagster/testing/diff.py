@@ -54,13 +54,13 @@ def _difference(wanted: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row]
 
 
 def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    taken = []
+    result = []
     for row in rows:
         text = _row_json(row)
         if counts[text] > 0:
             counts[text] -= 1
-            taken.append(row)
-    return taken
+            result.append(row)
+    return result
 
 
 def _in_order(wanted: Sequence[Row], actual: Sequence[Row]) -> str:

@@ -175,10 +175,10 @@ def _record(entry: Entry, partition: str) -> SentRecord:
 def _records_of_file(entry: Entry, folder: Path, partition: str) -> tuple[SentRecord, ...]:
     records = []
     for number, row in enumerate(read_rows(folder / entry.text(), entry), 1):
-        strange = [key for key in row if key not in _RECORD]
-        if strange or "value" not in row:
-            nearest = did_you_mean(strange[0], _RECORD) if strange else "value"
-            reason = f"{strange[0] if strange else 'value'}: did you mean {nearest}?"
+        unknown = [key for key in row if key not in _RECORD]
+        if unknown or "value" not in row:
+            nearest = did_you_mean(unknown[0], _RECORD) if unknown else "value"
+            reason = f"{unknown[0] if unknown else 'value'}: did you mean {nearest}?"
             raise error(
                 "CASE_DATA_INVALID", span=entry.span, line=number, file=entry.text(), what="record", reason=reason
             )

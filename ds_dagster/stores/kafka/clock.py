@@ -43,14 +43,14 @@ def compared(
     end = began + LOOK_SECONDS
     while at_least is None and clock() < end:
         sleep(POLL_SECONDS)
-        looked = clock()
+        look_began = clock()
         stamps = newest()
-        ended = clock()
+        look_ended = clock()
         new = [stamp for place, (offset, stamp) in stamps.items() if offset > before.get(place, (-1, 0.0))[0]]
         for stamp in new:
             at_least = max(began - stamp, began - stamp if at_least is None else at_least)
-            at_most = ended - stamp if at_most is None else min(at_most, ended - stamp)
-        began, before = looked, stamps
+            at_most = look_ended - stamp if at_most is None else min(at_most, look_ended - stamp)
+        began, before = look_began, stamps
     return ClockSkew(at_least, at_most)
 
 

@@ -53,14 +53,14 @@ def _read(admin: KafkaAdmin, consumer: Any, part: Any, run: Sequence[int]) -> It
     """
     from confluent_kafka import TopicPartition
 
-    wanted, heard = {str(offset) for offset in run}, time.monotonic()
+    wanted, last_record = {str(offset) for offset in run}, time.monotonic()
 
     def is_silent() -> bool:
-        return time.monotonic() - heard > SILENT_SECONDS
+        return time.monotonic() - last_record > SILENT_SECONDS
 
     consumer.assign([TopicPartition(part.topic, part.partition, run[0])])
     for record in admin._polled(consumer, part.topic, {part.partition: run[-1] + 1}, None, is_silent):
-        heard = time.monotonic()
+        last_record = time.monotonic()
         if record.position in wanted:
             yield record
     if is_silent():

@@ -94,8 +94,8 @@ class KinesisAdmin:
 
     def parts(self, entity: str) -> Sequence[str]:
         """See ``catalog.reading.parts.NamesParts``."""
-        there = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
-        return [shard["ShardId"] for shard in there]
+        shards = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
+        return [shard["ShardId"] for shard in shards]
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
         """Make sure that a stream exists, is active, and has the stated shards, mode and retention.

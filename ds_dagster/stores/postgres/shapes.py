@@ -273,8 +273,8 @@ def _fits(ours: _Type, held: _Type, column: TableColumn) -> bool:
     if held.name == "numeric":
         scale = ours.sizes[1] if len(ours.sizes) > 1 else 0
         whole = ours.sizes[0] - scale if ours.sizes else WHOLE_DIGITS.get(ours.name, 0)
-        there = held.sizes[1] if len(held.sizes) > 1 else 0
-        return scale <= there and whole <= held.sizes[0] - there
+        held_scale = held.sizes[1] if len(held.sizes) > 1 else 0
+        return scale <= held_scale and whole <= held.sizes[0] - held_scale
     if held.name in ("character varying", "character"):
         return not ours.sizes or ours.sizes[0] <= held.sizes[0]
     precision = column.type.precision if isinstance(column.type, Scalar) else None

@@ -182,10 +182,10 @@ class SqliteLoader(TableSink):
 
     def _state(self, connection: sqlite3.Connection, *_: Any) -> TargetState:
         job, version = self.identity.job, self.identity.version
-        newest, anybody = connection.execute(NEWEST, (job,)).fetchone()
+        newest, batches = connection.execute(NEWEST, (job,)).fetchone()
         row = connection.execute(NEWEST_BATCH, (job, version)).fetchone()
         batch, offsets, ends, rows = row or (None, "", "", 0)
-        earlier = OTHERS if newest is None and anybody else newest
+        earlier = OTHERS if newest is None and batches else newest
         return TargetState(SinkFacts(tip_of(batch, offsets, ends), earlier), rows=rows)
 
     def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
