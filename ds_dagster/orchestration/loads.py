@@ -47,7 +47,8 @@ class DsLoadConfig(ResetConfig):
 
 
 class RetriesModel(dg.Model):
-    """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay (seconds) doubles and has jitter."""
+    """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay (seconds) grows exponentially, with
+    jitter."""
 
     max_retries: int = RETRIES.max_retries
     delay: float = 5

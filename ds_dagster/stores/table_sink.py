@@ -38,7 +38,7 @@ class TargetState:
         facts: for the decision. In a full refresh, ``exists`` is about the new table of the run.
         difference: how the target's shape differs, for the message.
         kind: kind of an object that has the target's name and is not a table, for the message.
-        rows: number of rows of the newest batch; in a full refresh of the run.
+        rows: number of rows of the newest batch.
         published: number of rows of the run if this version's full refresh was published, else None.
         target: the store's own facts about the target.
     """
@@ -170,7 +170,7 @@ class TableSink(ABC):
                 self._apply(work, pyarrow.table({}), tip, replaces=False)
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
-        """The outcome of the batch, and the number of rows of the run so far."""
+        """The outcome of the batch, and its number of rows, also if it is replayed; 0 after the run was published."""
         staged = self._staged(rows, batch)
         with self._transaction() as work:
             state = self._state(work, batch, rows.num_rows)
