@@ -282,7 +282,7 @@ def table_of(name: Sequence[str]) -> exp.Table:
 
 
 def is_workspace_url(url: str, *, tls: bool) -> bool:
-    """Whether an address has only a scheme, a host and a port: no login; a path is ignored."""
+    """Whether an address has the scheme for ``tls``, a host and no login; a path is not checked, and never used."""
     try:
         parts = urlsplit(url)
         port_is_number = parts.port is None or parts.port > 0
