@@ -1,5 +1,5 @@
-"""Assets: one multi-asset for all long-lived queries, an op of its own for each finite load, specs for everything
-else."""
+"""Assets: a multi-asset for long-lived queries and one per application, an op per finite load, an observable
+multi-asset for sources, failing assets for refused statements."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from ds_dagster.orchestration.translator import DsTranslator
 ASSETS_NAME = "ds_streams"
 APPLICATION_NAME = "ds_application"
 WITHOUT_EVENT: Mapping[str, Any] = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
-"""Metadata of an output for which Dagster writes no event on the asset; a test holds Dagster to it."""
+"""Metadata of an output for which Dagster writes no event on the asset; a test checks that Dagster still does so."""
 
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
 StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None]]
@@ -35,12 +35,13 @@ StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None]]
 class DsRunConfig(ResetConfig):
     """What a materialization does. Shift-click *Materialize* to choose.
 
-    ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept;
-    ``reset`` starts over from a new checkpoint; ``new_version`` builds a changed view beside the one that serves, waits
-    until it takes over, and is ``ensure`` for all others; ``stop`` stops until the next materialization. A reset that
-    would write rows a sink already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``.
-    ``cancel_on_termination``: by default (null) a run that is terminated takes back the requests that have not led to a
-    running query; true stops the queries it has started, too; false leaves every request.
+    ``ensure`` starts queries that do not run and adopts those that run; ``restart`` stops and starts with the same
+    checkpoint; ``reset`` starts over with a new checkpoint; ``new_version`` builds a changed view next to the version
+    that serves, waits until it takes over, and is ``ensure`` for all others; ``stop`` stops until the next
+    materialization. A reset that would write rows a sink already has is refused without ``allow_duplicates``,
+    ``from_now`` or ``empty``. ``cancel_on_termination``: by default (null) a terminated run withdraws requests that
+    have not led to a running query; true also stops the queries it has started; false leaves every request.
+    ``start_timeout_seconds``: how long to wait for the queries; null takes the value of the resource ``ds_control``.
     """
 
     action: Literal["ensure", "restart", "new_version", "stop", "reset"] = "ensure"
@@ -74,16 +75,17 @@ def ds_assets(
             yield from ensure_streams(context, project, config, ds_control)
 
     Args:
-        project: the folder.
-        translator: how relations map to assets; pass the same one to :func:`ensure_streams`.
+        project: the project.
+        translator: how relations map to assets; pass the same object to :func:`ensure_streams`.
         select: an asset selection of Dagster (``group:web``, ``kind:kafka``, ``key:"shop/public/*"``, ``+key:"…"+``
-            with what is upstream and downstream), or names of relations; all by default.
+            with everything upstream and downstream), or names of relations; all by default.
         exclude: an asset selection whose queries are left out.
-        can_subset: whether some of them can be materialized without the others.
-        name, pool, retry_policy, op_tags, required_resource_keys: of the op.
+        can_subset: whether some assets can be materialized without the others.
+        name, pool, retry_policy, op_tags, required_resource_keys: of the op; the name is ``ds_streams`` by default.
 
     Raises:
-        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION, UNKNOWN_RELATION.
+        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION, UNKNOWN_RELATION,
+            KEY_PREFIX_NOT_USED, ASSET_KEY_COLLISION.
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
@@ -102,7 +104,7 @@ def ds_assets(
 def _chosen(
     project: DsProject, surface: Surface, select: str | Collection[QualifiedName], exclude: str
 ) -> list[RelationProps]:
-    """The relations of long-lived queries that are selected, sources first."""
+    """The selected relations that long-lived queries fill, sources first."""
     names = selected_names(project, surface.specs, select if isinstance(select, str) else "", exclude)
     if not isinstance(select, str):
         for name in select:
@@ -127,17 +129,21 @@ def ensure_streams(
     *,
     observe_sources: bool = True,
 ) -> StreamEvents:
-    """Make sure that the queries of the selected assets run (or what ``config.action`` says), and return.
+    """Make sure that the queries of the selected assets run (or do what ``config.action`` says), and return.
 
-    Yields a materialization per relation that was started. One that was adopted or stopped has no new data: it yields
-    a plain output, so that what depends on it goes on, and no event that would make it look fresh. Raises
-    ``dg.Failure`` at the end for those that did not come up. Interrupted before its queries are up, it takes back the
-    requests that have not led to a running query, unless ``config.cancel_on_termination`` says otherwise.
+    Yields a materialization for each relation that was started, or that was adopted while Dagster has no
+    materialization of this definition. Other adopted relations and stopped ones have no new data: they yield a plain
+    output, so that downstream assets proceed, and no event that would make them look fresh. If the run is terminated
+    before its queries are up, requests that have not led to a running query are withdrawn, unless
+    ``config.cancel_on_termination`` says otherwise.
 
     Args:
         context, project, config, ds_control, translator: as the asset has them.
-        observe_sources: look at the sources that were never observed before the first result, so that every
-            materialization knows their data version.
+        observe_sources: before the first result, look at the sources that were never observed, so that every
+            materialization has their data version.
+
+    Raises:
+        dg.Failure: at the end, with every query that was refused, failed or did not come up in time.
     """
     mapper = mapper_of(project, translator)
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
@@ -153,7 +159,7 @@ def ensure_streams(
         )
         looks = observe_sources and config.action != "stop"
         for key, outcome in _interruptible(launch, selected, config, timeout):
-            if looks:  # now: a launch may have made the entity that it reads
+            if looks:  # not earlier: a launch may have created the entity that a query reads
                 observe_first(context, project, mapper, selected.values())
             looks = False
             yield _result(context, key, outcome, selected[key])
@@ -167,7 +173,8 @@ def ensure_streams(
 def _result(
     context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation, props: RelationProps
 ) -> dg.MaterializeResult[Any] | dg.Output[None]:
-    """A materialization where something was started, or Dagster knows none of this definition."""
+    """A materialization if a query was started, or runs and Dagster knows none of this definition; else a plain output
+    without an event."""
     if outcome.is_new or (outcome.is_up and not _is_known(context, key, props)):
         return dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
     context.log_event(dg.AssetObservation(key, metadata=outcome.metadata))
@@ -200,13 +207,19 @@ def build_ds_assets(
     op: OpOptions = PLAIN_OPS,
     execute: Execute | None = None,
 ) -> list[Any]:
-    """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
-    assets for refused statements, one observable multi-asset for relations that others fill. Relations that queries
-    fill besides (with late rows) are assets without an op: the sensor observes them. ``execute``: what the steps that
-    start queries do, instead of :func:`ensure_streams`.
+    """All assets of a project: a multi-asset for long-lived queries and one per application, an op per finite load,
+    failing assets for refused statements, one observable multi-asset for sources (relations that no query fills).
+    Declared relations that queries write to as well (late rows) are assets without an op: the sensor observes them.
+
+    Args:
+        project, translator: as in :func:`ds_assets`.
+        observe_sources: as in :func:`ensure_streams`.
+        op: pool, tags and retries of the ops.
+        execute: body of the steps that start queries; :func:`ensure_streams` by default.
 
     Raises:
-        UserError: ASSET_KEY_COLLISION.
+        UserError: KEY_PREFIX_NOT_USED, ASSET_KEY_COLLISION, SELECTION_….
+        ProjectError: the project is strict and has mistakes.
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
@@ -223,7 +236,7 @@ def build_ds_assets(
     outside = [props for props in sources if not props.depends_on]
     if outside:
         built.append(build_ds_sources(project, outside, [surface.specs[props.name] for props in outside]))
-    # queries that read these may be in one op with those that fill them: an op in between would make a circle
+    # a query that reads such a relation may share an op with the query that fills it: an op between would make a cycle
     built.extend(surface.specs[props.name] for props in sources if props.depends_on)
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
@@ -238,7 +251,7 @@ def _ensuring(project: DsProject, translator: DsTranslator, observe_sources: boo
 def _streams(
     project: DsProject, translator: DsTranslator, application: str, execute: Execute, op: OpOptions
 ) -> dg.AssetsDefinition:
-    """The op of all queries that are jobs of their own, or of one application: that runs as a whole."""
+    """The op of all queries outside applications, or of one application, which cannot be subset."""
     streams = surface_of(project, translator).streams
     chosen = [props.name for props in streams if props.application == application]
     name = f"{APPLICATION_NAME}_{safe_name(application)}" if application else ASSETS_NAME

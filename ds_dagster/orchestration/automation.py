@@ -15,9 +15,10 @@ def automation_condition(
 ) -> dg.AutomationCondition[dg.AssetKey]:
     """The condition of one ``@automation``.
 
-    A query is materialized when its definition changes: what it reads flows by itself. A load also when one of its
-    inputs has been updated since, as :meth:`dagster.AutomationCondition.eager` does. None is requested while it is in
-    progress; of partitions only the newest.
+    With a cron schedule: at its ticks. Otherwise a long-lived query is materialized when its definition changes, since
+    it reads new input by itself; a load also when one of its inputs was updated, as
+    :meth:`dagster.AutomationCondition.eager` does. Nothing is requested while a materialization is in progress; of a
+    partitioned table only the newest partition is.
     """
     condition = dg.AutomationCondition
     if rule.cron:
@@ -33,7 +34,7 @@ def automation_condition(
 
 
 def _some_input_was_never_filled() -> dg.AutomationCondition[dg.AssetKey]:
-    """Of the inputs that Dagster fills: a source that others fill is never materialized."""
+    """Whether an input that Dagster fills was never materialized; sources never are, so they do not count."""
     missing = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.missing())
     return missing.allow(dg.AssetSelection.all().materializable())
 
@@ -41,7 +42,7 @@ def _some_input_was_never_filled() -> dg.AutomationCondition[dg.AssetKey]:
 def build_automation_sensor(
     project: DsProject, specs: Sequence[dg.AssetSpec]
 ) -> dg.AutomationConditionSensorDefinition | None:
-    """The sensor over these assets, running by default; None where none of them has a condition."""
+    """The sensor over these assets, running by default; None if no asset has a condition."""
     keys = [spec.key for spec in specs if spec.automation_condition is not None]
     if not keys:
         return None

@@ -1,4 +1,4 @@
-"""The YAML face: a component that turns a folder of streaming SQL into definitions, and its scaffolder."""
+"""The YAML interface: a component that turns a folder of streaming SQL into definitions, and its scaffolder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ def _resolve_project(context: ResolutionContext, value: str) -> DsProject:
 
 
 class DsProjectScaffolder(dg.Scaffolder):
-    """Writes ``defs.yaml`` and, beside it, a small project to start from."""
+    """Writes ``defs.yaml`` and, next to it, a small project to start from."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Called by ``dg scaffold defs``."""
@@ -47,21 +47,21 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
 
     Attributes:
         project: the folder, relative to the YAML file.
-        name: of the project among several in one code location, see :class:`DsProject`.
-        key_prefix: before its asset keys, parts with slashes.
+        name: tells apart several projects in one code location, see :class:`DsProject`.
+        key_prefix: parts before the asset keys, with slashes.
         select, exclude: the relations to show, as asset selections, see :class:`DsProject`.
         op: ``pool``, ``tags`` and ``retries`` of the steps that start queries and load tables.
-        health_sensor: whether the sensor is part of it.
-        engine_asset: whether the engine is an asset.
-        resources: store → field of its resource → value that replaces the one of CREATE STORE, for the queries in the
-            engine as well; ``${NAME}`` is a variable of the environment, and secrets are such variables only.
+        health_sensor: whether to build the health sensor.
+        engine_asset: whether to show the engine as an asset.
+        resources: store → field of its resource → value that replaces the value in CREATE STORE, for the queries in
+            the engine as well; ``${NAME}`` is an environment variable, and a secret must be one.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 
     Override :meth:`get_asset_spec` to change the mapping in Python, :meth:`execute` to do something before or after
     queries start.
 
     Raises:
-        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET, and those of
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET, and the errors of
             :func:`build_ds_definitions`.
     """
 
@@ -92,12 +92,12 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
 
     @cached_property
     def store_resources(self) -> Mapping[str, StoreResource]:
-        """The resources of stores with other values, by store."""
+        """Resources that replace values of stores, by store."""
         return resources_of(self.project, self.resources)
 
     @cached_property
     def translator(self) -> "ComponentTranslator":
-        """Maps relations as the component does."""
+        """Takes specs and keys from :meth:`get_asset_spec`."""
         return ComponentTranslator(self)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
@@ -108,7 +108,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     def execute(
         self, context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
     ) -> StreamEvents:
-        """Override point: a step that starts queries. An override yields what this one does."""
+        """Override point: the body of a step that starts queries. An override must yield the results of this method."""
         yield from ensure_streams(context, self.project, config, ds_control, self.translator)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
@@ -133,19 +133,19 @@ class ComponentTranslator(DsTranslator):
         self._keys = {props.name: self._spec(props).key for props in component.project.props}
 
     def _spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The component's spec, of a relation it refuses that without what it refuses."""
+        """The component's spec; for a relation that it refuses, the spec without the refused tags or statement."""
         try:
             return self._component.get_asset_spec(props)
         except DsError as problem:
             return self._component.get_asset_spec(without_refused(props, problem))
 
     def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
-        """The key the component's spec has."""
+        """The key in the component's spec, the default one for a relation it does not know."""
         return self._keys.get(name) or super().get_asset_key(name)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The component's spec, with the keys of its sources as the component makes them; dependencies that a
-        translation adds stay."""
+        """The component's spec, with dependencies and column lineage under the component's keys; dependencies that a
+        translation adds remain."""
         spec = self._component.get_asset_spec(props)
         ours = {super(ComponentTranslator, self).get_asset_key(name): name for name in props.depends_on}
         added = [dep for dep in spec.deps if dep.asset_key not in ours]

@@ -14,10 +14,10 @@ from ds_dagster.runtime.control import Control
 
 
 class DsControlConfig(ResetConfig):
-    """What to do, and with which queries: nothing is done by default.
+    """What to do, and with which queries; give either ``queries`` or ``all``.
 
-    ``queries``: names as in ``ds ps``. ``all``: everything that is wanted to run, instead of names (orphans are stopped
-    only, they have no definition to start from). ``allow_duplicates``, ``from_now``, ``empty``: as of
+    ``queries``: names as in ``ds ps``. ``all``: every query that should be running (orphans can only be stopped, since
+    they have no definition to start from). ``allow_duplicates``, ``from_now``, ``empty``: see
     :class:`~ds_dagster.orchestration.launch.ResetConfig`.
     """
 
@@ -26,12 +26,13 @@ class DsControlConfig(ResetConfig):
     all: bool = False
 
     def is_one_choice(self) -> bool:
-        """Whether either names are given, or all of them are meant."""
+        """Whether exactly one of ``queries`` and ``all`` is given."""
         return bool(self.queries) != self.all
 
 
 def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.JobDefinition:
-    """The job; it ends when the engine has acted on the request."""
+    """The job; it ends when the engine has acted on the request, at the latest after ``start_timeout_seconds`` of the
+    control resource."""
     name, key = name or project.named("ds_control"), project.named(CONTROL_KEY)
 
     @dg.op(name=f"{name}_op", tags={"dagster/max_runtime": "900"}, required_resource_keys={key})

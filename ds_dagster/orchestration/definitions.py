@@ -40,24 +40,26 @@ def build_ds_definitions(
     """Assets, checks, the health sensor, the control job and the resources of a project.
 
     Args:
-        project: the folder.
+        project: the project.
         translator: how relations map to assets.
-        resources: further resources; one under a store's folded name replaces that store's values, ``ds_control`` the
-            control resource, ``pyspark`` the session of loads that run in the step (the names without the project's).
-        health_sensor: leave it out to observe in another way.
-        observe_sources: the sensor looks at the entities that others fill every quarter of an hour; they can be
-            observed by hand in any case.
+        resources: more resources by key. A store's folded name replaces values of that store, ``ds_control`` replaces
+            the control resource, ``pyspark`` the Spark session of loads that run in the step. Write these keys without
+            the project's suffix.
+        health_sensor: build the health sensor; False to observe in another way.
+        observe_sources: the sensor looks at source entities every 15 minutes (every 45 if there are more than 50), and
+            a launch looks at those never observed; observing by hand works in any case.
         engine_asset: show the engine as an asset ``ds_engine``, observed by the health sensor: whether it lives, where
             and since when, with checks for that and for jobs without a definition.
         op: pool, tags and retries of the steps that start queries and load tables.
-        execute: what the steps that start queries do, called with their context, config and the control resource;
-            :func:`ensure_streams` by default, which it has to call in the end.
+        execute: body of the steps that start queries, called with their context, config and the control resource; it
+            must call :func:`ensure_streams`, which is the default.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
     Mistakes in the SQL become failing assets (see :class:`DsProject`).
 
     Raises:
-        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, ASSET_KEY_COLLISION.
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, KEY_PREFIX_NOT_USED, ASSET_KEY_COLLISION,
+            SELECTION_….
         ProjectError: the project is strict and has mistakes.
     """
     parts = _Parts(health_sensor, observe_sources, engine_asset, op, execute)

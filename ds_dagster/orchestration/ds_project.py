@@ -22,13 +22,13 @@ class DsProject:
 
     Args:
         root: folder with the settings (``pyproject.toml`` or ``ds.toml``).
-        strict: raise on any mistake instead of showing it as a failing asset; on by itself when Dagster validates
+        strict: raise on any mistake instead of showing it as a failing asset; by default only while Dagster validates
             definitions (``dagster definitions validate``, ``dg check defs``).
-        name: of the project among several in one code location: its ops, checks, sensor, job and resources get it as a
-            suffix (``ds_health_web``, ``prod_kafka_web``). Empty for the only one.
+        name: needed for several projects in one code location: a suffix of ops, checks, sensor, job and resources
+            (``ds_health_web``, ``prod_kafka_web``). Empty for a single project.
         key_prefix: parts before its asset keys, as a list or with slashes.
         select, exclude: asset selection strings of Dagster (``group:web``, ``kind:kafka``, ``key:"shop/public/a"+``):
-            the relations that this code location shows; all by default. What is left out still is a dependency.
+            the relations that this code location shows; all by default. Relations left out remain dependencies.
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
@@ -55,8 +55,8 @@ class DsProject:
         self.surfaces: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
-        """The same project, with other values of store properties (see ``Settings.store_values``); itself, with
-        all that it has compiled, where it has these already."""
+        """The same project with other values of store properties (see ``Settings.store_values``). Returns ``self``,
+        with the project it has compiled, if no value changes."""
         merged = {**self.settings.store_values, **values}
         if merged == self.settings.store_values:
             return self
@@ -79,7 +79,7 @@ class DsProject:
         return changed
 
     def named(self, base: str) -> str:
-        """What something of the project is called in Dagster: ``base``, with the project's name after it."""
+        """A Dagster name of this project: ``base`` with the project's name as a suffix, if it has a name."""
         return f"{base}_{safe_name(self.name)}" if self.name else base
 
     @cached_property
@@ -96,7 +96,7 @@ class DsProject:
 
     @property
     def is_strict(self) -> bool:
-        """Whether mistakes raise."""
+        """Whether mistakes in the SQL raise :class:`ProjectError`."""
         if self._strict is not None:
             return self._strict
         return os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI") == "1"
@@ -131,7 +131,7 @@ class DsProject:
 
         Raises:
             UserError: QUESTION_WITHOUT_END (streams and changelogs never end), QUESTION_TOO_LARGE, VIEW_MISSING,
-                TABLE_NOT_LOADED, QUESTION_FAILED, and all others of expressions.
+                TABLE_NOT_LOADED, QUESTION_FAILED, and the conditions of expressions.
             ExternalError: VIEW_UNREADABLE, STORE_….
         """
         from ds_dagster.questions.answers import ask_text

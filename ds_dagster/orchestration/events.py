@@ -1,5 +1,4 @@
-"""Journal records → Dagster metadata, one prefix, so that a run, the sensor and a check say the same in the same
-words."""
+"""Journal records → Dagster metadata under one prefix, so that runs, the sensor and checks use the same names."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -16,7 +15,7 @@ from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"
 SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
-"""Figures of sources that are in the sums of their query; the others are reported source by source."""
+"""Figures of sources that the figures of their query already include; other figures are reported per source."""
 
 
 def failure_text(outcome: JobStatus | FiniteResult) -> str:
@@ -28,7 +27,7 @@ def failure_text(outcome: JobStatus | FiniteResult) -> str:
 
 
 def state_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """Which queries, and in which states."""
+    """Names, states and logs of queries; empty without statuses."""
     if not statuses:
         return {}
     return {
@@ -39,7 +38,7 @@ def state_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
 
 
 def log_link(place: str) -> dg.MetadataValue[Any]:
-    """A log as a link where it has an address, else as a path."""
+    """A log as a link if its place is an address, else as a path."""
     return dg.MetadataValue.url(place) if place.startswith("http") else dg.MetadataValue.path(place)
 
 
@@ -82,8 +81,8 @@ def transition_metadata(moved: Transition) -> dict[str, Any]:
 
 
 def shape_metadata(moved: Transition) -> dict[str, Any]:
-    """A change of the shape of a source: what has it, its version, the difference, which declared columns are read in
-    another way, and what to do."""
+    """A schema change of a source: where the schema is, its versions, the difference, the affected declared columns,
+    and what to do."""
     meaning = parameters_of(moved.parameters)
     metadata: dict[str, Any] = {
         **{name: meaning[name] for name in ("registry", "subject", "store", "table") if name in meaning},
@@ -112,8 +111,8 @@ def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:
 
 
 def finite_metadata(results: Sequence[FiniteResult], queries: Sequence[BoundQuery]) -> dict[str, Any]:
-    """Of loads that are over. The row count of the whole table is known after a full load only; an incremental one
-    knows what it added."""
+    """Metadata of loads that ended. The row count of the table is known only after a single full load; an incremental
+    load knows how many rows it added."""
     rows = sum(result.rows for result in results)
     metadata = {
         f"{PREFIX}/query": ", ".join(result.name for result in results),
@@ -147,7 +146,7 @@ def _again(status: JobStatus) -> str:
 
 
 def failure_of(problem: DsError) -> dg.Failure:
-    """A failure of a step; Dagster's own retries only where trying again can help."""
+    """A failure of a step; it allows Dagster's retries only if a retry can help."""
     return dg.Failure(
         description=str(problem),
         metadata={f"{PREFIX}/condition": problem.condition, f"{PREFIX}/hint": problem.hint},

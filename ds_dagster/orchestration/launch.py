@@ -1,4 +1,4 @@
-"""One materialization of streaming assets: ask for every selected query, wait for all of them together, tell who came
+"""One materialization of streaming assets: request every selected query, wait for all together, report which came
 up."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,7 +26,8 @@ Selected = Mapping[dg.AssetKey, RelationProps]
 
 @dataclass(frozen=True, slots=True)
 class LaunchedRelation:
-    """A relation that is as it was asked to be. ``is_up``: its queries run; ``is_new``: this run started one."""
+    """A relation in the requested state. ``is_up``: its queries run; ``is_new``: this run started at least one
+    query."""
 
     metadata: Mapping[str, Any]
     is_up: bool
@@ -38,14 +39,15 @@ class Launch:
     """Requests and failures of one run.
 
     Attributes:
-        control, project: of the project.
-        requested_by: what the journal's history shows.
+        control, project: the project and its control.
+        requested_by: requester that the journal's history shows.
         log: gets a line per change of state.
-        asked: answers to the requests of this run, by query; an application is asked for once.
-        taking_over: query → job of the version that is to serve before this run ends.
-        is_automatic: an automation condition asked, not a person: a query that was stopped on request stays so.
-        declined: queries that were not granted.
-        refused, failed, late: what went wrong so far.
+        asked: answers to the requests of this run, by query; an application is requested once.
+        taking_over: query → job of the version that must serve before this run ends.
+        is_automatic: an automation condition requested the run, not a person: a query that was stopped on request
+            remains stopped.
+        declined: queries whose request was refused.
+        refused, failed, late: texts of refusals, statuses of failed queries, texts about queries that took too long.
     """
 
     control: Control
@@ -63,7 +65,8 @@ class Launch:
     def run(
         self, selected: Selected, action: LaunchAction, timeout: float, allow: Collection[Consent] = ()
     ) -> Iterator[tuple[dg.AssetKey, LaunchedRelation]]:
-        """Ask and wait; yields the relations that are as asked, in the given order (sources first).
+        """Request the queries and wait; yields the relations in the requested state, in the given order (sources
+        first).
 
         Args:
             selected: relations by asset key.
@@ -83,8 +86,8 @@ class Launch:
                 yield key, outcome
 
     def withdraw(self, *, stop: bool = False) -> None:
-        """Take back requests of this run that have not led to a running query yet; with ``stop`` the queries that it
-        started run no more."""
+        """Withdraw requests of this run that have not led to a running query; with ``stop``, stop the queries that this
+        run started, too."""
         fresh = {name: e.generation for name, e in self.asked.items() if e.outcome == "requested"}
         if fresh and stop:
             self.control.stop(list(fresh), self.requested_by)
@@ -123,12 +126,12 @@ class Launch:
         return True
 
     def _is_stopped(self, name: str) -> bool:
-        """Whether somebody stopped a query; one that was never started is not stopped."""
+        """Whether a query was stopped on request; a query that was never started was not."""
         status = self.control.status(name)
         return status.desired == "STOPPED" and status.job_id != ""
 
     def _action(self, props: RelationProps, name: str, action: LaunchAction) -> LaunchAction:
-        """A restart where ``@automation on_change`` asks for a changed definition that keeps the checkpoint."""
+        """A restart if the relation has ``@automation on_change`` and the changed definition keeps the checkpoint."""
         if action != "ensure" or not props.is_redeployed:
             return action
         (change,) = self.control.changes(self.project, [name])
@@ -149,7 +152,8 @@ class Launch:
         self.log(f"{name}: {ensured.outcome}")
 
     def _takes_over(self, name: str) -> bool:
-        """Build the changed definition of a query beside the one that serves; False where that is not what it needs."""
+        """Build the changed definition of a query next to the version that serves; False if the change needs no new
+        version."""
         (change,) = self.control.changes(self.project, [name])
         if not change.beside:
             return False
@@ -157,11 +161,12 @@ class Launch:
         versions.stage(self.project, name)
         self.taking_over[name] = versions.promote(name, may_break=True)
         self.asked[name] = Ensured(name, "nothing", 0)
-        self.log(f"{name}: {self.taking_over[name]} is built beside it, and takes over")
+        self.log(f"{name}: {self.taking_over[name]} is built next to it and takes over")
         return True
 
     def _wait_for_versions(self, timeout: float) -> None:
-        """Those that do not take over leave the version before in place, and their query is refused."""
+        """Wait until the new versions serve. If one does not take over in time, the old version remains and the query
+        counts as refused."""
         end = self.control.clock.monotonic() + timeout
         for name, job in self.taking_over.items():
             left = max(0.0, end - self.control.clock.monotonic())
@@ -182,32 +187,33 @@ class Launch:
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
         lines: dict[str, str] = {}
 
-        def tell(status: JobStatus) -> None:
+        def log_change(status: JobStatus) -> None:
             line = f"{status.name}: {status.state}" + (f", {status.message}" if status.message else "")
             if lines.get(status.name) != line:
                 self.log(line)
             lines[status.name] = line
 
-        return {status.name: status for status in self.control.wait(list(generations), generations, timeout, tell)}
+        statuses = self.control.wait(list(generations), generations, timeout, log_change)
+        return {status.name: status for status in statuses}
 
     def _judge(
         self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float
     ) -> LaunchedRelation | None:
         names = [query.name for query in props.queries]
         chosen = [statuses[name] for name in names if name in statuses]
-        bad = [status for status in chosen if status.state in DOWN_STATES]
+        down = [status for status in chosen if status.state in DOWN_STATES]
         slow = [status.name for status in chosen if status.state not in DOWN_STATES | UP_STATES]
-        self.failed += [status for status in bad if status not in self.failed]
+        self.failed += [status for status in down if status not in self.failed]
         if slow:
             self.late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=int(timeout), names=slow)))
-        if bad or slow or len(chosen) < len(names) or props.broken is not None:
+        if down or slow or len(chosen) < len(names) or props.broken is not None:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
         metadata = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(chosen)}
         return LaunchedRelation(metadata, is_up=True, is_new=not adopted)
 
     def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> LaunchedRelation | None:
-        """A relation whose queries were stopped; None when one was refused or still ends its batch."""
+        """A relation whose queries are stopped; None if a request was refused or a query still finishes its batch."""
         names = [query.name for query in props.queries]
         slow = [name for name in names if name in statuses and statuses[name].state not in RESTING_STATES]
         if slow:
@@ -223,8 +229,8 @@ class Launch:
 class ResetConfig(dg.Config):
     """What a reset may do.
 
-    ``allow_duplicates``: write rows that a sink already has. ``from_now``: read nothing that is in the sources when the
-    query starts; its state is empty, and no row of before is in a new result. ``empty``: first delete the rows of
+    ``allow_duplicates``: write rows that a sink already has. ``from_now``: skip everything that is in the sources when
+    the query starts; the state begins empty, so no earlier row is in a new result. ``empty``: first delete the rows of
     topics that nobody else writes or has read.
     """
 

@@ -23,19 +23,20 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import FiniteResult
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""Only failures that may pass by themselves are tried again (a server that does not answer)."""
+"""Only transient failures are retried (a server that does not answer)."""
 
 
 class DsLoadConfig(ResetConfig):
     """How one load runs.
 
-    ``action``: ``ensure`` loads what came since the last load; ``reset`` starts over with a new checkpoint.
+    ``action``: ``ensure`` loads the rows since the last load (or all, by refresh.mode); ``reset`` starts over with a
+    new checkpoint.
     ``allow_duplicates``, ``empty``: a reset may write rows that the table already has, or that its row logs have.
-    ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
-    ``rate``: of a run of partitions, how many records a second it reads again at most.
-    ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
-    ``cancel_on_termination``: a run that is terminated ends its load; false leaves it to the engine. A load in the
-    step always ends with it.
+    ``catch_up_seconds``: how long to wait until the queries it reads from have processed all present input.
+    ``rate``: for a run of partitions, the most records per second to read again; null for no limit.
+    ``timeout_seconds``: how long to wait for the end of the load; after that, the load continues in the engine.
+    ``cancel_on_termination``: a terminated run ends its load; false lets the load continue in the engine. A load in
+    the step always ends with the step.
     """
 
     action: Literal["ensure", "reset"] = "ensure"
@@ -46,7 +47,8 @@ class DsLoadConfig(ResetConfig):
 
 
 class RetriesModel(dg.Model):
-    """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay grows and has jitter as ours does."""
+    """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay (seconds) grows exponentially, with
+    jitter."""
 
     max_retries: int = RETRIES.max_retries
     delay: float = 5
@@ -61,9 +63,9 @@ class OpOptions(dg.Resolvable):
     """Options of the steps that start queries and load tables; in YAML ``op: {pool: …, tags: {…}, retries: {…}}``.
 
     Attributes:
-        pool: of Dagster, which bounds how many run at once.
+        pool: Dagster's pool, which limits how many run at once.
         tags: of the ops, for run coordinators and executors.
-        retries: of a load that fails on something that may pass; a start of queries is retried by the engine.
+        retries: of loads after transient failures, twice by default; the engine itself retries queries.
     """
 
     pool: str | None = None
@@ -92,7 +94,7 @@ def build_load(
         op_tags={**op.tags, "ds/query": ",".join(query.name for query in props.queries)},
     )
     def load(context: dg.AssetExecutionContext, config: DsLoadConfig) -> dg.MaterializeResult[Any]:
-        """Load what came since the last materialization (or everything, by refresh.mode), and end. A run of partitions
+        """Load the rows since the last materialization (or everything, by refresh.mode), and end. A run of partitions
         then computes their range of time again."""
         ds_control = control_resource(context, project)
         results: list[FiniteResult] = []
@@ -119,7 +121,7 @@ def build_load(
 
 @dataclass(frozen=True, slots=True)
 class _LoadRun:
-    """One materialization: its step, where it asks, for whom."""
+    """One materialization: Dagster's context, where it requests the load, its config, and the requester."""
 
     context: dg.AssetExecutionContext
     control: Control
@@ -129,7 +131,7 @@ class _LoadRun:
 
 
 def _backfill(run: _LoadRun, props: RelationProps) -> Backfill:
-    """Of a run of partitions; in the step's own session where the load is."""
+    """The backfill of a run of partitions; in the step's own session if the load runs there."""
     query = props.queries[0]
     return backfill_of(
         run.context,
@@ -158,9 +160,9 @@ def _in_engine(run: _LoadRun, query: BoundQuery) -> FiniteResult:
         allow=config.consents(),
         catch_up=config.catch_up_seconds,
     )
-    run.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
+    run.context.log.info(f"{query.name}: requested a load from the engine (request {request})")
     try:
-        control.ensure_engine(pool=query.pool)  # that of a pool may have ended since, because nothing was left in it
+        control.ensure_engine(pool=query.pool)  # the engine of a pool ends when its pool is empty
         return control.wait_run(request, config.timeout_seconds)
     except DagsterExecutionInterruptedError:
         if config.cancel_on_termination:

@@ -19,13 +19,13 @@ from ds_dagster.sql.partitions import Every, Partitions
 FORMATS: Mapping[Every, str] = MappingProxyType(
     {"hourly": "%Y-%m-%d-%H:%M", "daily": "%Y-%m-%d", "weekly": "%Y-%m-%d", "monthly": "%Y-%m-%d"}
 )
-"""Names of partitions, as those of Dagster's own definitions."""
+"""Formats of partition names, the same as in Dagster's own definitions."""
 SUNDAY = 7
-"""As ``isoweekday`` has it; cron begins its weeks with it, as 0."""
+"""Sunday's number in ``isoweekday``; in cron it is 0."""
 
 
 def time_windows(rule: Partitions) -> dg.TimeWindowPartitionsDefinition:
-    """The partitions of one ``@partitions``, in UTC; the window that has not ended is none yet."""
+    """The partitions of one ``@partitions``, in UTC; a window becomes a partition when it ends."""
     weekday = rule.begin.isoweekday() % SUNDAY
     schedules: Mapping[Every, str] = {
         "hourly": "0 * * * *",
@@ -47,7 +47,7 @@ def is_of_partitions(context: dg.AssetExecutionContext) -> bool:
 def backfill_of(
     context: dg.AssetExecutionContext, props: RelationProps, query: BoundQuery, **backfill: Any
 ) -> Backfill:
-    """The range of the run's partitions.
+    """The backfill of the run's range of partitions.
 
     Args:
         context: of a run of partitions.
@@ -64,7 +64,7 @@ def backfill_of(
 
 
 def recomputed(context: dg.AssetExecutionContext, backfill: Backfill) -> dict[str, Any]:
-    """Compute the range again; its metadata.
+    """Compute the range again; returns metadata on the range and the rows replaced.
 
     Raises:
         UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE, BACKFILL_OVERTAKEN. DsError: of the stores, of Spark.
@@ -84,6 +84,6 @@ def recomputed(context: dg.AssetExecutionContext, backfill: Backfill) -> dict[st
 
 
 def check_action(action: str, props: RelationProps) -> None:
-    """Raises: UserError PARTITIONS_WITH_RESET: a run of partitions replaces ranges, and no more."""
+    """Raises: UserError PARTITIONS_WITH_RESET for a reset: a run of partitions only replaces ranges."""
     if action != "ensure":
         raise error("PARTITIONS_WITH_RESET", name=props.name.name)

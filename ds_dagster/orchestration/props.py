@@ -36,12 +36,12 @@ class RelationProps:
         dagster_kinds, storage_kind, uri, table_name: of its store.
         default_group: the SQL file's name without ending.
         broken: set when its statement, or one of the INSERT INTO that fill it, was refused.
-        wrong_tags: what its comment says that means nothing; the relation is shown without these tags.
+        wrong_tags: mistakes for invalid tags in its comment; the relation is shown without these tags.
         partitions: ``@partitions`` of its comment, where ranges of its rows can be computed again.
         overlay: path of the overlay in force, empty without one.
         lineage: column → source columns.
-        column_comments: column → what its comment says; a column without one that comes from one column of its name has
-            that one's.
+        column_comments: column → its comment. A column without a comment inherits the comment of its source column, if
+            it has only one and both have the same name.
     """
 
     name: QualifiedName
@@ -70,7 +70,7 @@ class RelationProps:
 
     @property
     def is_executable(self) -> bool:
-        """Whether something of ours fills it."""
+        """Whether a query of the project fills it."""
         return bool(self.queries)
 
     @property
@@ -85,12 +85,12 @@ class RelationProps:
 
     @property
     def mistakes(self) -> tuple[Diagnostic, ...]:
-        """Text of its failing check ``compiles``."""
+        """The mistakes that its check ``compiles`` reports; empty if everything is valid."""
         return (*(self.broken.diagnostics if self.broken else ()), *self.wrong_tags)
 
     @property
     def application(self) -> str:
-        """The application all its queries are one job of; empty without one."""
+        """The application that all its queries belong to; empty if there is none."""
         names = {query.name if query.is_application else "" for query in self.queries}
         return names.pop() if len(names) == 1 else ""
 
@@ -125,7 +125,8 @@ class RelationProps:
 
     @property
     def is_redeployed(self) -> bool:
-        """Whether a changed definition that keeps the checkpoint is taken over by the next materialization."""
+        """Whether it has ``@automation on_change``: the next materialization deploys a changed definition that keeps
+        the checkpoint."""
         return Automation() in self.automations
 
     def tag(self, name: str) -> str:
@@ -144,8 +145,8 @@ class BrokenFile:
 
 
 def relation_props(project: LoadedProject) -> tuple[RelationProps, ...]:
-    """Every relation of the project, those that were refused included, in the order of files. A refused one whose
-    query runs on is shown as the journal remembers it."""
+    """Every relation of the project, including refused ones, in the order of files. A refused relation whose query
+    still runs is shown as the journal has it."""
     broken = {item.name: item for item in project.broken}
     remembered_items = remembered(project)
     declared = [

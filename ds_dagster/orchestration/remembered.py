@@ -1,4 +1,4 @@
-"""The last valid form of a refused statement: its query runs on, so its asset keeps key, dependencies, kinds and
+"""The last valid form of a refused statement: its query still runs, so its asset keeps key, dependencies, kinds and
 checks."""
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ class Remembered:
 
 
 def remembered(project: LoadedProject) -> Mapping[QualifiedName, Remembered]:
-    """By relation, from the slices in the journal. Read only when the project has mistakes, and only from a journal on
-    this machine: loading definitions opens no socket."""
+    """Refused statements whose jobs are not stopped, by relation, from the slices in the journal. Read only if the
+    project has mistakes, and only from a journal on this machine, since loading definitions opens no socket."""
     if not project.errors or project.settings.journal != "sqlite":
         return {}
     items: dict[QualifiedName, Remembered] = {}
@@ -50,5 +50,5 @@ def _jobs(project: LoadedProject) -> list[JobRow]:
             return []
         with journal.read() as connection:
             return list(rows.jobs(connection).values())
-    except DsError:  # a journal that cannot be read is what the sensor reports; definitions load all the same
+    except DsError:  # definitions still load; the sensor reports a journal that cannot be read
         return []

@@ -1,4 +1,4 @@
-"""The way to the journal, and the project's Spark session, as Dagster resources."""
+"""Dagster resources: access to the journal, and the project's Spark session."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class DsControlResource(dg.ConfigurableResource[Any]):
-    """The journal of the project: ask for jobs, look at them, stop them. No server behind it, nothing to connect to."""
+    """Access to the journal of the project: request, inspect and stop jobs. There is no other server to connect to."""
 
-    requested_by: str = Field(default="dagster", description="who the journal says asked for a change")
-    start_timeout_seconds: int = Field(default=120, description="how long a launch may take before the asset fails")
+    requested_by: str = Field(default="dagster", description="requester that the journal records")
+    start_timeout_seconds: int = Field(default=120, description="seconds a launch may take before the asset fails")
 
     def control(self, project: DsProject) -> Control:
-        """The runtime's API over the project's state folder.
+        """The runtime's API over the project's journal.
 
         Raises:
             UserError: JOURNAL_URL_INVALID, JOURNAL_NETWORK_FILE_SYSTEM, ENVIRONMENT_REFERENCE_MISSING.

@@ -1,4 +1,4 @@
-"""Relations that others fill: external assets that can be observed, by hand and by the health sensor."""
+"""Sources (relations that no query fills): external assets that can be observed, by hand and by the health sensor."""
 
 import hashlib
 import json
@@ -25,23 +25,23 @@ from ds_dagster.runtime.processes.environment import engine_environment
 
 SOURCES_NAME = "ds_sources"
 OBSERVE_SECONDS = 900.0
-"""Between two looks of the sensor at one entity: every look is a few calls to its store."""
+"""Seconds between two looks of the sensor at one entity: every look is a few calls to its store."""
 FIRST_SECONDS = 60.0
-"""Between two looks at an entity of which none succeeded yet."""
+"""Seconds between two looks at an entity until a look succeeds."""
 REPEAT_SECONDS = 6 * 3600.0
-"""An entity that does not change is reported again so often."""
+"""Seconds after which an unchanged entity is reported again."""
 BUDGET_SECONDS = 15.0
-"""The sensor looks at no further entity in a tick that took so long."""
+"""Seconds after which a tick, or a launch, looks at no further entity."""
 TABLES = ("table", "materialized_view")
 
 
 def observable(props: RelationProps) -> bool:
-    """Whether others fill it, and it is not refused."""
+    """Whether a relation is a source (no query fills it) and was not refused."""
     return props.relation is not None and props.broken is None and not props.is_executable
 
 
 def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], specs: Sequence[dg.AssetSpec]) -> Any:
-    """One observable multi-asset over the relations that others fill; observing looks at their entities."""
+    """One observable multi-asset over sources; observing looks at their entities."""
     by_key = {spec.key: props for spec, props in zip(specs, relations, strict=True)}
 
     def ds_sources(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
@@ -71,11 +71,11 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
 def observe_first(
     context: dg.AssetExecutionContext, project: DsProject, translator: DsTranslator, relations: Iterable[RelationProps]
 ) -> None:
-    """Observe the sources of some relations that Dagster has never seen observed, before they are materialized: the
-    data version they get later would make every reader stale. Time-boxed; a store that does not answer is left to the
-    sensor."""
+    """Observe the never-observed sources of ``relations`` before these are materialized: a first data version that
+    comes later would make every reader stale. Ends after :data:`BUDGET_SECONDS`; the sensor looks at the remaining
+    sources."""
     wanted = {name for props in relations for name in props.depends_on}
-    for name in wanted:  # what the step knew when it began: the sensor may have looked while queries started
+    for name in wanted:  # forget the versions from the start of the step: the sensor may have looked since
         context.get_step_execution_context().wipe_input_asset_version_info(translator.get_asset_key(name))
     sources = [props.relation for props in project.props if observable(props) and props.name in wanted]
     unseen = [
@@ -105,7 +105,8 @@ def _observation(key: dg.AssetKey, relation: Relation, observed: EntityObservati
 def look(
     project: DsProject, relations: Sequence[Relation]
 ) -> Generator[tuple[Relation, EntityObservation | DsError], None, None]:
-    """Look at entities; secrets are resolved in this process, as for store resources."""
+    """Look at entities, one after another; an entity that cannot be seen yields its error. Secrets are resolved in this
+    process, as for store resources."""
     environment = engine_environment(project.root)
 
     def resolver_of(store: str) -> Resolver:
@@ -119,7 +120,7 @@ def look(
 
 
 def metadata_of(relation: Relation, observed: EntityObservation) -> dict[str, Any]:
-    """Of an observation: where, shape, size, newest position."""
+    """Metadata of an observation: store and entity, fingerprint of the schema, size, newest positions, settings."""
     figures: dict[str, Any] = {
         "store": observed.store,
         "entity": observed.entity,
@@ -153,8 +154,9 @@ class SourceWatch:
     Attributes:
         project: loaded.
         translator: gives asset keys.
-        relations: those that others fill.
+        relations: sources.
         seconds: between two looks at one entity.
+        slow: factor on ``seconds`` after the first successful look.
     """
 
     project: DsProject

@@ -34,7 +34,7 @@ SECRET: JsonDict = {"dagster__is_secret": True}
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """Stand-in for the project of a store without one."""
+    """Replaces the project of a resource that has only its own store."""
 
     root: Path
     project: LoadedProject
@@ -43,15 +43,15 @@ class _Alone:
 class StoreResource(dg.ConfigurableResource[Any]):
     """A declared store for a user's own assets. One class per kind gives the vendor's own clients.
 
-    Values that are not given are those of ``CREATE STORE``. A resource in ``build_ds_definitions(resources={"<store>":
-    …})`` replaces values, for the queries in the engine as well: secrets by ``dg.EnvVar`` only, which travels as a
-    reference. The overlay of local servers comes last, here as everywhere.
+    Values that are not given come from ``CREATE STORE``. A resource in ``build_ds_definitions(resources={"<store>":
+    …})`` replaces values, for the queries in the engine as well. A secret must be a ``dg.EnvVar``, which is passed on
+    as a reference. The overlay of local servers wins over all values.
     """
 
     property_names: ClassVar[Mapping[str, str]] = {"uris": "uris"}
     """Field → WITH property of CREATE STORE."""
     store_kind: ClassVar[str] = ""
-    """The kind of store a class belongs to, as CREATE STORE writes its type."""
+    """The kind of store of a class: the type in CREATE STORE, in upper case; empty for a base class."""
 
     uris: str | None = Field(default=None, description="address; replaces that of CREATE STORE")
 
@@ -59,7 +59,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
     _store: str = PrivateAttr(default="")
 
     def bind(self, project: DsProject, store: str) -> "StoreResource":
-        """The same resource tied to a declared store, whose address it shows; done by ``build_ds_definitions``."""
+        """The same resource bound to a declared store, whose address it shows; ``build_ds_definitions`` calls this."""
         address = project.project.catalog.store(store).properties.get("uris")
         bound = self._with_updated_values({} if self.uris or address is None else {"uris": address.shown()})
         bound._project, bound._store = project, store
@@ -82,7 +82,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
         return bound
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
+        """Whether the store answers and accepts the login."""
         with self.admin() as admin:
             return admin.probe()
 
@@ -127,7 +127,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
         return values
 
     def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
-        """Dagster makes a copy for every run; the copy stays tied to its store."""
+        """A copy bound to the same store: Dagster makes a copy for every run."""
         copied = cast("StoreResource", super()._with_updated_values(values))
         copied._project, copied._store = self._project, self._store
         return copied
@@ -147,12 +147,12 @@ class StoreResource(dg.ConfigurableResource[Any]):
 
 R = TypeVar("R", bound=StoreResource)
 ELSEWHERE = frozenset({"type", "description", "config_file"})
-"""Properties of CREATE STORE that are no values of a connection."""
+"""Properties of CREATE STORE that are not connection values."""
 
 
 def of_kind(word: str) -> Callable[[type[R]], type[R]]:
-    """Decorator: a field for every property of a kind of store that a class has none for, named like the property with
-    underscores. Secrets are masked. ``word`` is the type as CREATE STORE writes it, in any case."""
+    """Decorator: adds a field for every property of a kind of store that the class does not map yet, named like the
+    property with underscores. Secrets are masked. ``word`` is the type in CREATE STORE, in any case."""
     kind = word.upper()
 
     def decorate(base: type[R]) -> type[R]:
@@ -178,5 +178,5 @@ def of_kind(word: str) -> Callable[[type[R]], type[R]]:
 
 @lru_cache(maxsize=64)
 def plugin_class(kind: str) -> type[StoreResource]:
-    """The class of a kind of store that has no clients of its own here."""
+    """The resource class of a kind of store without a class here."""
     return of_kind(kind)(StoreResource)

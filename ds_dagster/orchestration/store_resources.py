@@ -1,4 +1,4 @@
-"""One Dagster resource per declared store: the vendor's own client, control calls, records to look at."""
+"""One Dagster resource per declared store: the vendor's own client, administration, and raw records."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -38,11 +38,11 @@ class KafkaStoreResource(StoreResource):
         default=None, description="how to log in: PLAIN, SHA256, SHA512, OAUTHBEARER, AWS_MSK_IAM or NONE"
     )
     token_endpoint_url: str | None = Field(default=None, description="where OAUTHBEARER gets its tokens")
-    client_id: str | None = Field(default=None, description="client that asks for tokens")
+    client_id: str | None = Field(default=None, description="OAuth client that requests tokens")
     client_secret: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
     ca_cert_file: str | None = Field(default=None, description="PEM file of the brokers' authority")
     client_cert_file: str | None = Field(default=None, description="PEM file of the client's certificate")
-    client_key_file: str | None = Field(default=None, description="PEM file of its key")
+    client_key_file: str | None = Field(default=None, description="PEM file of the client's key")
     client_key_password: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
 
     def producer(self, **settings: Any) -> Any:
@@ -52,7 +52,8 @@ class KafkaStoreResource(StoreResource):
         return Producer({**self.client_settings(), **settings})
 
     def consumer(self, group: str, **settings: Any) -> Any:
-        """``confluent_kafka.Consumer`` that reads committed records only, from the earliest."""
+        """``confluent_kafka.Consumer`` that reads committed records only, a new group from the earliest offset;
+        settings win over these and the store's."""
         from confluent_kafka import Consumer
 
         defaults = {"group.id": group, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
@@ -91,7 +92,7 @@ class KinesisStoreResource(StoreResource):
 
 @of_kind("postgresql")
 class PostgresStoreResource(StoreResource):
-    """A Postgres store. ``connection()`` is psycopg2's own; commit and close are yours."""
+    """A Postgres store. ``connection()`` is psycopg2's own; you commit and close it."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",
@@ -121,7 +122,7 @@ class PostgresStoreResource(StoreResource):
 
 @of_kind("snowflake")
 class SnowflakeStoreResource(StoreResource):
-    """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
+    """A Snowflake store. ``connection()`` is snowflake-connector-python's own; you close it."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",
@@ -161,7 +162,7 @@ class SnowflakeStoreResource(StoreResource):
 
 
 class BucketStoreResource(StoreResource):
-    """A folder or a bucket, whatever is in it."""
+    """Base of stores in a folder or a bucket."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",
@@ -195,7 +196,7 @@ class DeltaStoreResource(BucketStoreResource):
 
 @of_kind("databricks")
 class DatabricksStoreResource(StoreResource):
-    """A Databricks workspace. ``connection()`` is the vendor's own to the SQL warehouse; close is yours."""
+    """A Databricks workspace. ``connection()`` is databricks-sql-connector's, to the SQL warehouse; you close it."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",
@@ -263,12 +264,12 @@ def store_values(resources: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def resources_of(project: DsProject, values: Mapping[str, Mapping[str, str]]) -> dict[str, StoreResource]:
-    """Resources of stores, of texts as YAML has them.
+    """Resources of stores from texts in YAML.
 
     Args:
-        project: which declares the stores.
-        values: store → field of its resource → text; ``${NAME}`` is a variable of the environment, looked up where the
-            store is used.
+        project: declares the stores.
+        values: store → field of its resource → text; ``${NAME}`` is an environment variable, looked up where the store
+            is used.
 
     Raises:
         UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD.
@@ -292,7 +293,7 @@ def _class_of(project: DsProject, name: str) -> type[StoreResource]:
 
 
 def build_store_resources(project: DsProject, resources_given: Mapping[str, Any]) -> dict[str, Any]:
-    """One resource per declared store, by folded name; a user's resource of that name is tied to the store.
+    """One resource per declared store, by folded name; a given resource of that name is bound to the store.
 
     Raises:
         UserError: RESOURCE_UNKNOWN_STORE.

@@ -20,12 +20,13 @@ from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """The relations shown of a project.
+    """The relations of a project that are shown.
 
     Attributes:
-        shown: relations in the order of files; those the translator refuses (an owner that is none) say why.
-        streams: those that long-lived queries fill, sources first.
-        specs: by relation.
+        shown: relations in the order of files; a relation that the translator refuses (an invalid owner) has the
+            reason in its ``mistakes``.
+        streams: shown relations that long-lived queries fill, sources first.
+        specs: by relation, of all relations.
     """
 
     shown: tuple[RelationProps, ...]
@@ -47,12 +48,11 @@ def mapper_of(project: DsProject, translator: DsTranslator | None) -> DsTranslat
 
 
 def surface_of(project: DsProject, translator: DsTranslator) -> Surface:
-    """The surface; kept with the project, so that asking again costs nothing.
+    """The surface, cached in the project per translator.
 
     Raises:
-        UserError: ASSET_KEY_COLLISION.
+        UserError: ASSET_KEY_COLLISION, SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
         ProjectError: the project is strict, and the SQL has mistakes or the translator refuses a relation.
-        UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
     """
     _, surface = project.surfaces.get(id(translator), (None, None))
     if not isinstance(surface, Surface):
@@ -87,7 +87,8 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
 def selected_names(
     project: DsProject, specs: Mapping[QualifiedName, dg.AssetSpec], select: str, exclude: str
 ) -> Set[QualifiedName]:
-    """The relations of an asset selection of Dagster without those of another; empty: all, and none.
+    """The relations that match ``select`` (empty: all) and do not match ``exclude`` (empty: none), both asset
+    selections of Dagster.
 
     Raises:
         UserError: SELECTION_INVALID, SELECTION_EMPTY, SELECTION_SPLITS_APPLICATION.
@@ -105,7 +106,7 @@ def selected_names(
 
 
 def _graph(specs: Collection[dg.AssetSpec]) -> BaseAssetGraph[Any]:
-    """The assets as ones that can be materialized: Dagster's ``+x`` leaves all others out."""
+    """The assets as materializable ones: Dagster's ``+x`` leaves out all others."""
     plain = [spec.replace_attributes(partitions_def=None) if spec.partitions_def else spec for spec in specs]
 
     @dg.multi_asset(specs=plain, can_subset=True)
@@ -141,10 +142,10 @@ def check_whole_applications(streams: Collection[RelationProps], names: Collecti
 
 
 def build_ds_asset_specs(project: DsProject, translator: DsTranslator | None = None) -> list[dg.AssetSpec]:
-    """The specs of a project's relations alone, for a code location that shows or depends on them and runs nothing.
+    """Only the specs of a project's relations, for a code location that shows or depends on them and runs nothing.
 
     Raises:
-        UserError: ASSET_KEY_COLLISION, SELECTION_….
+        UserError: KEY_PREFIX_NOT_USED, ASSET_KEY_COLLISION, SELECTION_….
         ProjectError: the project is strict and has mistakes.
     """
     surface = surface_of(project, mapper_of(project, translator))
@@ -152,8 +153,8 @@ def build_ds_asset_specs(project: DsProject, translator: DsTranslator | None = N
 
 
 def without_refused(props: RelationProps, problem: DsError) -> RelationProps:
-    """A relation the translator refuses: without the tags that mean nothing; without its statement where they are not
-    the reason."""
+    """A relation that the translator refuses, without its invalid tags; without its statement if the tags are not the
+    reason."""
     relation = props.relation
     assert relation is not None
     comment = relation.comment

@@ -31,7 +31,7 @@ KIND_CHIPS: Mapping[str, str] = {
     "table": "table",
 }
 MAX_KINDS = 10
-"""Dagster refuses more on one asset."""
+"""Dagster refuses more kinds on one asset."""
 
 CHECKS: Mapping[str, str] = {
     "running": "Its query runs: the engine reports it and it has not failed.",
@@ -56,7 +56,7 @@ class DsTranslator:
                 return super().get_asset_spec(props).replace_attributes(group_name="streaming")
 
     Args:
-        key_prefix: parts before every asset key; that of the project.
+        key_prefix: parts before every asset key; must equal the project's.
     """
 
     key_prefix: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class DsTranslator:
         return metadata
 
     def get_freshness_policy(self, props: RelationProps) -> dg.FreshnessPolicy | None:
-        """``@freshness`` of the comment: the data has to advance at least so often.
+        """``@freshness`` of the comment: Dagster fails it when the last materialization is older.
 
         Raises:
             UserError: FRESHNESS_INVALID.
@@ -141,7 +141,7 @@ class DsTranslator:
         return None if rule is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=rule.seconds))
 
     def get_automation_condition(self, props: RelationProps) -> dg.AutomationCondition[dg.AssetKey] | None:
-        """``@automation`` of the comment: ``on_change`` when the definition changes, of a load also when there is new
+        """``@automation`` of the comment: ``on_change`` when the definition changes, for a load also when there is new
         data upstream; ``on_cron`` by a schedule. The sensor ``ds_automation`` evaluates them.
 
         Raises:
@@ -158,7 +158,7 @@ class DsTranslator:
         return reduce(operator.or_, conditions) if conditions else None
 
     def get_partitions_def(self, props: RelationProps) -> dg.PartitionsDefinition[Any] | None:
-        """``@partitions`` of the comment, of a load: a run of partitions computes their range of time again.
+        """``@partitions`` in the comment of a load: a run of partitions computes their range of time again.
 
         Raises:
             UserError: PARTITIONS_INVALID.
@@ -171,7 +171,8 @@ class DsTranslator:
 
         Raises:
             UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID, CHECK_INVALID, AUTOMATION_INVALID,
-                PARTITIONS_INVALID; such a relation is shown without these tags, its check ``compiles`` says why.
+                PARTITIONS_INVALID; such a relation is shown without these tags, and its check ``compiles`` fails with
+                the reason.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
@@ -189,8 +190,8 @@ class DsTranslator:
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
-        """The health checks of a relation that long-lived queries fill; ``fresh`` where it has ``@freshness``; one for
-        each ``@check``, of loads too; one for each constraint, of sources too. Leave some out to go without them."""
+        """The health checks of a relation that long-lived queries fill; ``fresh`` if it has ``@freshness``; one for
+        each ``@check``, also of loads; one for each constraint, also of sources. An override may leave some out."""
         key, rule = self.get_asset_key(props.name), freshness(props)
         health = CHECKS if props.is_stream else {}
         fresh = {FRESH: _fresh_text(rule)} if props.is_stream and rule is not None else {}
@@ -243,7 +244,7 @@ def max_lag_seconds(props: RelationProps) -> int | None:
 
 
 def _refuse_tags(props: RelationProps, condition: str) -> None:
-    """Raise the condition where a tag of the comment is refused for it."""
+    """Raise ``condition`` if a tag of the comment is refused with it."""
     for wrong in wrong_tags(props.relation.comment) if props.relation else ():
         if wrong.condition == condition:
             raise error(condition, span=_span(props), **wrong.params)

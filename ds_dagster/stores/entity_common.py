@@ -1,4 +1,4 @@
-"""What the entity operations of all kinds share: refusals, records, rows as JSON, types of other systems in ours."""
+"""Shared by the entity operations of all kinds: refusals, records, rows as JSON, types of other systems in ours."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -80,7 +80,7 @@ SCALARS: Mapping[exp.DType, Scalar] = MappingProxyType(
         KINDS.VARBINARY: VARBINARY,
     }
 )
-"""Type of another system, as sqlglot names it → ours. JSON and its like are text here."""
+"""Type of another system, as sqlglot names it → ours. JSON, XML and similar types are text."""
 
 
 def refused(kind: str, store: str, statement: str, reason: str, fix: str) -> DsError:
@@ -89,7 +89,7 @@ def refused(kind: str, store: str, statement: str, reason: str, fix: str) -> DsE
 
 
 def path_invalid(store: str, path: EntityPath, shape: str) -> DsError:
-    """ENTITY_PATH_INVALID; ``shape`` is how a path looks there."""
+    """ENTITY_PATH_INVALID; ``shape`` shows a valid path."""
     return error("ENTITY_PATH_INVALID", path=shown_path(path) or "(nothing)", store=store, shape=shape)
 
 
@@ -100,19 +100,19 @@ def not_found(store: str, path: EntityPath, names: Sequence[str] = ()) -> DsErro
 
 
 def shown_path(path: EntityPath) -> str:
-    """As it is written in a statement: every part in double quotes."""
+    """A path as a statement writes it: every part in double quotes."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in path)
 
 
 class TableOperations:
-    """What all kinds that hold tables answer alike; a base, never used alone."""
+    """Base of the entity operations of kinds that hold tables."""
 
     follows = False
     kind = ""
     store = ""
 
     def update(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Refused: a table has nothing that an entity's WITH could change."""
+        """Refused: a table has no properties that an entity's WITH could change."""
         raise refused(
             self.kind, self.store, "UPDATE ENTITY", "tables have no properties of that kind", "use the store's own DDL"
         )
@@ -128,7 +128,7 @@ class TableOperations:
 
 
 def row_values(path: EntityPath, record: NewRecord, columns: Sequence[str]) -> Mapping[str, Any]:
-    """Column → value of a record for a table; columns that are not written keep their default.
+    """Column → value of a record for a table; columns that are missing in the record get their default.
 
     Raises:
         UserError: ENTITY_RECORD_INVALID for anything but an object of known columns.
@@ -144,7 +144,7 @@ def row_values(path: EntityPath, record: NewRecord, columns: Sequence[str]) -> M
 
 
 def json_object(path: EntityPath, text: str) -> dict[str, Any]:
-    """A JSON object; numbers with a fraction keep their digits.
+    """A JSON object that is not empty; numbers with a fraction are Decimals, with all digits.
 
     Raises:
         UserError: ENTITY_RECORD_INVALID.
@@ -158,7 +158,7 @@ def json_object(path: EntityPath, text: str) -> dict[str, Any]:
 
 
 def json_value(path: EntityPath, text: str) -> Any:
-    """Any JSON value.
+    """Any JSON value; numbers with a fraction are Decimals.
 
     Raises:
         UserError: ENTITY_RECORD_INVALID.
@@ -185,7 +185,8 @@ def row_record(row: Mapping[str, Any]) -> RawRecord:
 
 
 def jsonable(value: Any) -> Any:
-    """What JSON has no form for: times in ISO 8601, decimals as numbers where a float holds them, bytes in base64."""
+    """Values without a form in JSON: times in ISO 8601, decimals as numbers if a float holds them exactly, else as
+    text, bytes in base64, others as text."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -229,7 +230,7 @@ def _ours(node: exp.DataType) -> DataType | None:
 
 
 def _number(parts: Sequence[int]) -> DataType:
-    """A number without bounds, or with more digits than DECIMAL has, is text: no number of ours keeps its digits."""
+    """DECIMAL, or VARCHAR for a number without bounds or with more than 38 digits, which DECIMAL cannot hold."""
     if not parts or parts[0] > MAX_PRECISION:
         return VARCHAR
     return decimal(parts[0], parts[1] if len(parts) > 1 else 0)

@@ -6,5 +6,5 @@ from sqlglot import exp
 
 
 def quoted(name: str) -> exp.Identifier:
-    """A name that the store takes to the letter."""
+    """A quoted name, which the store does not fold."""
     return exp.to_identifier(name, quoted=True)

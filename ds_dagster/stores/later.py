@@ -1,5 +1,5 @@
-"""Kinds of the dialect that are refused by name for now. CREATE STORE of one of them never gets past its type, so
-nothing else is asked of them."""
+"""Kinds of the dialect that are not supported yet. CREATE STORE refuses their type by name, so their other methods are
+never called."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -26,7 +26,7 @@ REASONS: tuple[tuple[str, str], ...] = (
 
 
 class LaterKind:
-    """A kind that is not built."""
+    """A kind that is not implemented; every method refuses."""
 
     aliases: tuple[str, ...] = ()
     store_properties: tuple[PropertySpec, ...] = ()

@@ -27,7 +27,7 @@ SHAPE = '"database"."schema"."view"'
 
 
 class SqliteEntities(TableOperations):
-    """Views, by database, schema and name. They are read-only here; only their query creates and changes them."""
+    """Views, by database, schema and name. Entity statements only read them; their query creates and changes them."""
 
     kind = "SQLITE"
 
@@ -36,11 +36,11 @@ class SqliteEntities(TableOperations):
         self._folder = folder
 
     def path_of(self, relation: Relation) -> EntityPath:
-        """Its qualified name."""
+        """The relation's qualified name."""
         return relation.name.parts
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """Databases, then schemas, then views that have a file."""
+        """Databases, the schemas of one, or the views of a schema; views that have a file."""
         if len(path) >= VIEW_PARTS:
             raise path_invalid(self.store, path, '"database" or "database"."schema"')
         below = {name.parts[len(path)] for name in view_names(self._folder) if name.parts[: len(path)] == path}
@@ -50,7 +50,7 @@ class SqliteEntities(TableOperations):
         return [EntityNode((*path, part), kind, is_level=level) for part in sorted(below)]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns, rows, bytes of its file."""
+        """Columns, number of rows, bytes of the view's file; None without a file."""
         name = self._name(path)
         file = view_path(self._folder, name)
         if not file.is_file():
@@ -104,7 +104,7 @@ class SqliteEntities(TableOperations):
 
 
 class MemoryEntities(TableOperations):
-    """Tables that queries of this process wrote. Topics are with the test runner."""
+    """Tables that queries of this process wrote. The test runner holds topics."""
 
     kind = "MEMORY"
 
@@ -122,7 +122,7 @@ class MemoryEntities(TableOperations):
         return [EntityNode((name,), "table") for name in self._names()]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns and rows."""
+        """Columns and number of rows; None if no query has written the table."""
         if len(path) != 1:
             raise path_invalid(self.store, path, 'one name: "table"')
         table = memory_loader.TABLES.get((self.store, ".".join(path)))
@@ -140,7 +140,7 @@ class MemoryEntities(TableOperations):
         raise self._by_itself("CREATE ENTITY")
 
     def drop(self, path: EntityPath) -> None:
-        """Forget a table."""
+        """Delete a table."""
         if memory_loader.TABLES.pop((self.store, ".".join(path)), None) is None:
             raise not_found(self.store, path, self._names())
 

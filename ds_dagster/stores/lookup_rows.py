@@ -1,4 +1,4 @@
-"""Rows that a store's driver gives as Python values, as batches of a lookup."""
+"""The SELECT of a lookup, and its rows (a driver's Python values) as Arrow batches."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 AS_TEXT = ("VARCHAR", "DECIMAL")
-"""Read as text: a driver may give other things of such a column, and numbers of several forms."""
+"""Types that are read as text: a driver may give such a column values of other types, and several forms of numbers."""
 
 FLOATS = ("FLOAT", "DOUBLE")
 NAN = "NaN"
-"""A float that a store keeps as text, since its numbers have none."""
+"""Text of a float that the store's numbers do not have."""
 
 NESTED = ("ARRAY", "MAP", "STRUCT")
-"""Given as JSON text, whatever a driver makes of them; a MAP as an object or as pairs."""
+"""Types that become JSON text, whatever the driver gives; a MAP as an object or as pairs."""
 
 OF_THE_TABLE = ("QUESTION_FAILED", "ENTITY_MISSING")
-"""What a store says of a SELECT that names a table or column it has not."""
+"""Conditions of a SELECT that names a missing table or column."""
 
 
 Named = Callable[[str], exp.Expression]
-"""A column of the table in a SELECT."""
+"""Name → column of the table in a SELECT."""
 Constant = Callable[[Any, Scalar], exp.Expr | None]
 """A constant to compare with a column of that type; None if the store compares such values differently."""
 NATIVE: dict[str, str] = {"TIMESTAMP": "TIMESTAMPNTZ", "TIMESTAMP_LTZ": "TIMESTAMPTZ"}
@@ -57,13 +57,13 @@ def quoted_column(name: str) -> exp.Expression:
 
 
 def time_text(value: datetime) -> str:
-    """A time without its zone, of fixed width: a year below 1000 with its zeros, without which a server reads another
-    one."""
+    """A time without its zone, of fixed width: years below 1000 have leading zeros, without which a server reads
+    another year."""
     return value.replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 def constant(value: Any, type_: Scalar) -> exp.Expr | None:
-    """A constant in standard SQL."""
+    """A constant in standard SQL: number, time, date or text."""
     if isinstance(value, int | Decimal):
         return exp.Literal.number(str(value))
     if isinstance(value, datetime):
@@ -88,7 +88,7 @@ def selection(
     Args:
         shown: selected columns.
         source: table or sub-select.
-        wanted: which rows; the limit is left out where a comparison has to be.
+        wanted: which rows; comparisons that the store cannot make are left out, and then the limit, too.
         column: see :data:`Named`.
         literal: see :data:`Constant`.
     """
@@ -101,7 +101,7 @@ def selection(
 
 
 def counting() -> list[exp.Expression]:
-    """What a SELECT shows that counts its rows."""
+    """Columns of a SELECT that counts rows: ``COUNT(*)``."""
     return [exp.Count(this=exp.Star())]
 
 
@@ -115,7 +115,7 @@ def _condition(comparison: Comparison, column: Named, literal: Constant) -> exp.
 
 
 def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:
-    """Rows of a SELECT over a table; what is wrong with it is wrong with how the table is declared.
+    """Rows of a SELECT over a table. If the SELECT is invalid there, the table is declared with other columns.
 
     Raises:
         UserError: LOOKUP_TABLE_DIFFERS. DsError: STORE_….
@@ -140,8 +140,8 @@ def parts_as_batches(
     """Rows as Arrow, all with one schema.
 
     Args:
-        parts: rows as they are fetched, a few thousand at once, so that their Python values do not all live together:
-            values in the order of the columns; times as datetime, or as text ``2024-01-31 23:59:59.000000`` in UTC.
+        parts: rows as they are fetched, a few thousand at once, so that not all Python values are in memory together.
+            Values are in the order of the columns; times are datetime, or text ``2024-01-31 23:59:59.000000`` in UTC.
         columns: name and type (``DECIMAL(10, 2)``).
     """
     import pyarrow as pa
@@ -178,8 +178,8 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
 
 
 def listed(values: list[Any]) -> pyarrow.Array:
-    """A list as ``pyarrow.array`` makes it. That asks pandas whether the list is one of its own, and imports it for the
-    question: half a second, many times a look-up. So it is left to what is not whole numbers, floats or texts alone."""
+    """A list as ``pyarrow.array`` makes it, without calling that for lists of only whole numbers, floats or texts:
+    ``pyarrow.array`` imports pandas to check for its types, which takes half a second, many times a look-up."""
     import pyarrow as pa
 
     kinds = tuple(set(map(type, values)) - {type(None)})
@@ -221,7 +221,7 @@ def _strings(values: list[Any], nulls: int) -> tuple[pyarrow.DataType, list[Any]
 LISTED: Mapping[type, Callable[[list[Any], int], tuple[pyarrow.DataType, list[Any]]]] = MappingProxyType(
     {int: _integers, float: _floats, str: _strings}
 )
-"""Type of all values → Arrow's type of them, and its buffers after the first."""
+"""Type of all values → function that gives Arrow's type and the buffers after the validity bits."""
 
 
 def _texts(values: list[Any]) -> pyarrow.Array:
@@ -240,12 +240,12 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A driver's own list, a number or a time inside a nested value."""
+    """Inside a nested value: a driver's own list as a list, a number or a time as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _times(values: list[Any], *, is_zoned: bool) -> pyarrow.Array:
-    """A moment without a zone is one in UTC."""
+    """Timestamps in microseconds; a time without a zone is in UTC."""
     import pyarrow as pa
 
     moments = listed(values)

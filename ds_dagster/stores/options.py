@@ -1,4 +1,4 @@
-"""Small helpers all store files share: values of options, properties of a definition, target tables."""
+"""Helpers that all stores share: values of options, properties of a definition, target tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ds_dagster.errors import error
 
 
 def make_options(values: Mapping[str, str | int | bool | PropertyValue | None]) -> Options:
-    """Options of a spec; None is left out."""
+    """Options of a spec; without entries whose value is None."""
     return MappingProxyType(
         {
             name: value if isinstance(value, PropertyValue) else PropertyValue(value)
@@ -35,8 +35,9 @@ def make_options(values: Mapping[str, str | int | bool | PropertyValue | None]) 
 
 
 def schema_spec(store: StoreDefinition, relation: Relation) -> SchemaSpec | None:
-    """Which parts of a relation's records need a schema. Subjects are named after the topic, as Confluent's clients do
-    (TopicNameStrategy); a descriptor of the project wins over a registry."""
+    """The parts of a relation's records that need a schema; None without such parts, or if the store has no registry
+    and no part has a descriptor. Subjects are named after the topic, as Confluent's clients do (TopicNameStrategy); a
+    descriptor of the project wins over a registry."""
     value = _schema_part(relation, "value", relation.value_format, relation.value_descriptor)
     key = _schema_part(relation, "key", relation.key.format, relation.key_descriptor)
     parts = [part for part in (value, key) if part is not None]
@@ -82,14 +83,14 @@ def invalid_address(store: StoreDefinition, allowed: str) -> Diagnostic:
 
 
 def without_credentials(address: str) -> str:
-    """A URL without user and password; references stay as written."""
+    """A URL without user and password; references remain as written."""
     head, separator, tail = address.partition("://")
     host, at, rest = tail.rpartition("@")
     return f"{head}{separator}{rest}" if separator and at and host is not None else address
 
 
 def is_literal(value: PropertyValue | None) -> bool:
-    """Whether a value can be looked into before it is resolved."""
+    """Whether a value is set and contains no reference, so that its text is known before it is resolved."""
     return value is not None and not value.is_reference and REFERENCE.search(str(value.value)) is None
 
 
@@ -101,7 +102,8 @@ def host_part(address: str) -> str:
 def target_table(
     kind: StoreKind, relation: Relation, refresh: RefreshMode, path: tuple[str, ...], fallback: str
 ) -> TableTarget:
-    """The table a relation becomes; columns without a type in the store travel as JSON text of type ``fallback``."""
+    """The table a relation becomes; a column without a type in the store is JSON text in a column of type
+    ``fallback``."""
     columns = tuple(
         TableColumn(c.name, c.type, kind.native_type(c.type) or fallback, c.nullable, kind.native_type(c.type) is None)
         for c in relation.columns

@@ -13,7 +13,7 @@ def probed(attempt: Callable[[], str]) -> ProbeResult:
     """The result of an attempt to reach a store.
 
     Args:
-        attempt: connects, and describes the server in a line; a :class:`DsError` is the reason why it does not answer.
+        attempt: connects, and returns a line about the server; raises :class:`DsError` if it does not answer.
     """
     began = time.monotonic()
     try:

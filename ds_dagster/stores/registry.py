@@ -1,5 +1,5 @@
-"""The one list of store kinds. Packages of others add theirs through the entry-point group ``ds_dagster.stores`` (each
-entry point names a class that fulfils ``catalog.store.StoreKind`` and takes no arguments)."""
+"""The list of store kinds. Other packages add kinds through the entry-point group ``ds_dagster.stores`` (each entry
+point names a class that implements ``catalog.store.StoreKind`` and takes no arguments)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUP = "ds_dagster.stores"
 
 
 def built_in() -> tuple[StoreKind, ...]:
-    """The kinds of this package, those refused for now last."""
+    """The kinds of this package; those not supported yet come last."""
     return (
         Kafka(),
         Kinesis(),
@@ -40,7 +40,7 @@ def built_in() -> tuple[StoreKind, ...]:
 
 
 def by_name(kinds: Iterable[StoreKind]) -> Mapping[str, StoreKind]:
-    """Kinds under all their names.
+    """Kinds by name and alias.
 
     Raises:
         UserError: STORE_KIND_TWICE.

@@ -1,4 +1,4 @@
-"""Steps that are tried again at once, since what broke them passes by itself."""
+"""Retries of steps that fail for a transient reason."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ R = TypeVar("R")
 
 
 def repeated(step: Callable[[], R], when: Callable[[BaseException], bool], attempts: int, most_seconds: float) -> R:
-    """What ``step`` returns, or the last exception it raises.
+    """The result of ``step``, or its last exception.
 
     Args:
         step: a whole transaction.
-        when: which exceptions are tried again.
-        attempts: how often at most.
-        most_seconds: longest pause; pauses are random, so that two that were in each other's way part.
+        when: which exceptions are retried.
+        attempts: most calls of ``step``.
+        most_seconds: longest pause; pauses are random, so that two sessions in conflict do not retry together.
     """
     from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 

@@ -1,4 +1,4 @@
-"""What ``rowmetadata()`` gives of a record in a topic and of one in a Kinesis stream (the dialect's row functions)."""
+"""Types of ``rowmetadata()`` (a row function of the dialect) for records of a topic and of a Kinesis stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPIC_METADATA = StructType(
         StructField("headers", MapType(VARCHAR, VARBINARY)),
     )
 )
-"""With the record's headers, which the dialect does not have: the last one of each name."""
+"""The dialect's fields, and the record's headers, which the dialect does not have: the last header of each name."""
 STREAM_METADATA = StructType(
     tuple(StructField(name, VARCHAR) for name in ("stream", "partition_key", "shard_id", "sequence_number"))
 )

@@ -1,6 +1,6 @@
 """A Confluent schema registry through Confluent's own client: newest schema of a subject, registration.
 
-Only requests that are made once per query are here. Ids in records are looked up where they are decoded (in the JVM).
+Only for requests that are made once per query. Ids in records are looked up where records are decoded (in the JVM).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CALL_SECONDS = 10
 FORMS: Mapping[str, str | None] = MappingProxyType({"AVRO": None, "PROTOBUF": "serialized", "JSON": None})
-"""Type of schemas → the requested form; Protobuf's compiled, so that no compiler is needed."""
+"""Type of schemas → the requested form; Protobuf schemas come compiled, so that no compiler is needed."""
 CLIENT_FILES: Mapping[str, str] = MappingProxyType(
     {"authorities": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
 )
@@ -35,8 +35,8 @@ SUBJECT_MISSING = (40401, 40402, 40408)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One version of a subject; ``schema`` as :mod:`ds_dagster.catalog.schemas.formats` holds it, ``has_references``
-    whether it is made of others."""
+    """One version of a subject; ``schema`` as :mod:`ds_dagster.catalog.schemas.formats` holds it, ``has_references``:
+    whether it refers to other schemas."""
 
     id: int
     version: int
@@ -65,7 +65,7 @@ class SchemaRegistry:
         """The newest version of a subject, None without one.
 
         Args:
-            subject: where.
+            subject: name of the subject.
             type_: required type of its schemas: AVRO, PROTOBUF or JSON.
 
         Raises:
@@ -75,7 +75,7 @@ class SchemaRegistry:
         return self._read(subject, type_, lambda client: client.get_latest_version(subject, fmt=form))
 
     def version(self, subject: str, number: int, type_: str = "AVRO") -> RegisteredSchema | None:
-        """One version of a subject, None where it does not exist; otherwise like :meth:`latest`."""
+        """One version of a subject, None if it does not exist; otherwise as :meth:`latest`."""
         form = FORMS[type_]
         return self._read(subject, type_, lambda client: client.get_version(subject, number, True, form))
 
@@ -94,12 +94,12 @@ class SchemaRegistry:
         return RegisteredSchema(registered.schema_id, registered.version, text, bool(registered.schema.references))
 
     def type_of(self, subject: str) -> str | None:
-        """What the newest schema of a subject is: AVRO, PROTOBUF or JSON; None without one."""
+        """Type of the newest schema of a subject: AVRO, PROTOBUF or JSON; None without a schema."""
         registered: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
         return None if registered is None else str(registered.schema.schema_type)
 
     def _version(self, subject: str, version: int) -> Any:
-        """A schema that another one imports, None without."""
+        """A schema that another schema imports; None if it does not exist."""
 
         def ask(client: SchemaRegistryClient) -> Any:
             return client.get_version(subject, version, True, FORMS["PROTOBUF"])
@@ -108,7 +108,7 @@ class SchemaRegistry:
         return None if schema_version is None else schema_version.schema
 
     def is_compatible(self, subject: str, schema: str, type_: str = "AVRO") -> bool:
-        """Whether a schema may become the next version of a subject; True where it has none."""
+        """Whether a schema may become the next version of a subject; True if the subject has no version."""
         sent = _sent(schema, type_)
         return self._asked("compare schemas", lambda client: client.test_compatibility(subject, sent)) is not False
 
@@ -116,9 +116,9 @@ class SchemaRegistry:
         """The id of a schema under a subject, registered if it is new there.
 
         Args:
-            subject: where.
+            subject: name of the subject.
             schema: as :mod:`ds_dagster.catalog.schemas.formats` holds it.
-            difference: says, for the message, how it differs from the newest version.
+            difference: gives the difference from the newest version, for the message.
             type_: AVRO, PROTOBUF or JSON.
 
         Raises:
@@ -131,7 +131,7 @@ class SchemaRegistry:
 
         version = self._asked("register a schema", put, subject, difference)
         if version is None:
-            raise self._fault("REGISTRY_CALL_FAILED", "it knows no such subject", action="register a schema")
+            raise self._fault("REGISTRY_CALL_FAILED", "the subject does not exist", action="register a schema")
         return version
 
     def _asked(
@@ -186,7 +186,7 @@ class SchemaRegistry:
                 settings["basic.auth.user.info"] = f"{self.user}:{self._password}"
             settings |= {CLIENT_FILES[name]: path for name, path in self._files.items()}
             if "key" in self._files:
-                settings["ssl.key.password"] = self._key_password  # without any OpenSSL asks at the terminal
+                settings["ssl.key.password"] = self._key_password  # without one, OpenSSL prompts at the terminal
             try:
                 self._made = SchemaRegistryClient(settings)
             except OSError as problem:  # ssl.SSLError is one
@@ -195,7 +195,8 @@ class SchemaRegistry:
 
 
 def _sent(schema: str, type_: str) -> Any:
-    """A schema as it is registered. Protobuf as Confluent's own clients send it: one file, its descriptor in base64."""
+    """A schema in the form for registration. Protobuf as Confluent's clients send it: one file, its descriptor in
+    base64."""
     from confluent_kafka.schema_registry import Schema
 
     if type_ != "PROTOBUF":
@@ -207,7 +208,7 @@ def _sent(schema: str, type_: str) -> Any:
 
 
 def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> str | None:
-    """A file with those it refers to, None where one of them is given as text.
+    """A file with the files it refers to; None if the registry gives one of them as text.
 
     Args:
         name: of the file.
@@ -229,7 +230,8 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
             if reference.name not in files:
                 part = version(reference.subject, reference.version)
                 if part is None:
-                    raise error("PROTOBUF_SCHEMA_UNREADABLE", reason=f"it imports {reference.name}, which is not there")
+                    reason = f"it imports {reference.name}, which does not exist"
+                    raise error("PROTOBUF_SCHEMA_UNREADABLE", reason=reason)
                 add(reference.name, part)
         file = FileDescriptorProto()
         file.ParseFromString(base64.b64decode(schema.schema_str, validate=True))
@@ -244,7 +246,7 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
 
 
 def _network_failures() -> tuple[type[Exception], ...]:
-    """What Confluent's client raises where nobody answers: an exception of its HTTP library, httpx or its successor
-    httpx2, as its version has it."""
+    """Exceptions of Confluent's client if no server answers: those of its HTTP library, httpx or httpx2, depending on
+    its version."""
     modules = (import_module(name) for name in ("httpx", "httpx2") if find_spec(name) is not None)
     return (OSError, *(module.HTTPError for module in modules))

@@ -1,9 +1,9 @@
 """Values of declared secrets: read by the process that connects, cached briefly, never shown.
 
-Environment and files are read again each time. AWS Secrets Manager is asked through boto3 with the usual chain of
-credentials (environment, profile, role); an answer is kept in this process for ``KEEP_SECONDS``, so that fifty jobs
-that start together ask once and a rotated value is found at the next start after that. A refused login drops it at
-once (:meth:`SecretBook.changed`).
+Environment and files are read each time. AWS Secrets Manager is called through boto3 with the usual chain of
+credentials (environment, profile, role). Its answer is cached in this process for ``KEEP_SECONDS``, so that fifty jobs
+that start together send one request, and a start after that reads a rotated value. After a refused login, the cache is
+cleared (:meth:`SecretBook.changed`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DENIED = (
 )  # fmt: skip
 """Codes of AWS that a retry does not change."""
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound", "ValueError")
-"""botocore's exceptions of a chain that ends nowhere, and of an address that is none."""
+"""Exceptions if botocore finds no credentials or region, and for an invalid address."""
 LOGIN: Mapping[str, str] = {
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
     "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
@@ -40,12 +40,12 @@ LOGIN: Mapping[str, str] = {
     "profile_name": "AWS_PROFILE",
     "region_name": "AWS_DEFAULT_REGION",
 }
-"""Field of :class:`ds_dagster.aws_session.AwsLogin` → variable."""
+"""Field of :class:`ds_dagster.aws_session.AwsLogin` → environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SecretRequest:
-    """One secret that is to be read: where, resolved, and for whom."""
+    """A request for one secret: its definition, its resolved properties, the environment, and who uses it."""
 
     secret: SecretDefinition
     values: Mapping[str, str]
@@ -80,15 +80,15 @@ class SecretBook:
             ExternalError: SECRET_UNREACHABLE.
         """
         text = self._read(name, used_by, self._environment)
-        self._given.setdefault(name, (used_by, _digest(text)))  # whoever got it first may use it still
+        self._given.setdefault(name, (used_by, _digest(text)))  # the first value: its user may still have it
         return text
 
     def changed(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """Names of the secrets this book gave whose value is another one now; what was kept is dropped first. A value
-        that cannot be read counts as unchanged: the next start says why.
+        """Names of the secrets whose value differs from the value this book gave first; clears the cache before. A
+        value that cannot be read counts as unchanged: the next start reports the reason.
 
         Args:
-            environment: today's.
+            environment: the present one.
         """
         forget()
         return tuple(name for name, entry in self._given.items() if self._differs(name, entry, environment))
@@ -186,7 +186,7 @@ def _ask_aws(request: _SecretRequest, where: str) -> str:
 
 
 def _login(request: _SecretRequest) -> Mapping[str, str | None]:
-    """The usual chain of credentials; what is in the project's ``.env`` counts as environment."""
+    """Settings of the usual chain of credentials; variables of the project's ``.env`` count as environment."""
     login = {name: request.environment.get(variable) for name, variable in LOGIN.items()}
     return login | {"region_name": request.values.get("access_region") or login["region_name"]}
 
@@ -198,7 +198,7 @@ def _text_of(request: _SecretRequest, where: str, answer: Mapping[str, object]) 
     try:
         return bytes(binary).decode("utf-8") if isinstance(binary, bytes | bytearray) else ""
     except UnicodeDecodeError:
-        raise request.missing(where, "it is binary and no UTF-8 text") from None
+        raise request.missing(where, "it is binary and not UTF-8 text") from None
 
 
 READERS: Mapping[SecretType, Callable[[_SecretRequest], str]] = {
@@ -213,7 +213,7 @@ _Key = tuple[tuple[str, str], ...]
 
 
 class _Kept:
-    """Answers of services, for a moment."""
+    """A cache for answers of services, each for :data:`KEEP_SECONDS`."""
 
     def __init__(self) -> None:
         self._locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
@@ -229,7 +229,7 @@ class _Kept:
             return text
 
     def clear(self) -> None:
-        """Nothing is kept."""
+        """Delete all answers."""
         self._answers.clear()
 
 
@@ -237,5 +237,5 @@ _KEPT = _Kept()
 
 
 def forget() -> None:
-    """Forget all cached values, so that services are asked again."""
+    """Delete all cached values, so that the next reads send requests."""
     _KEPT.clear()

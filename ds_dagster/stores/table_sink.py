@@ -1,6 +1,5 @@
-"""What every table, view and file sink does, whatever its store: one look at what is there, one decision, one
-transaction per batch. A store gives the look, its statements and its faults; the rules are those of
-:mod:`ds_dagster.catalog.ledger`.
+"""Base of all table, view and file sinks: read the state of the target, decide, write each batch in one transaction. A
+store implements reading, statements and faults; :mod:`ds_dagster.catalog.ledger` has the rules.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ R = TypeVar("R")
 DELETED = "__deleted"
 """Column that marks a batch's row as the delete of its key."""
 KEPT_EPOCHS = 1000
-"""Ledger rows kept per version: only the newest batch can be replayed, the others are for people."""
+"""Ledger rows kept per version: only the newest batch can be replayed, older rows are for people."""
 PRUNE_EVERY = 100
 PUBLISH_ATTEMPTS = 6
 PUBLISH_PAUSE_SECONDS = 5.0
 PUBLISHED = -1
-"""Epoch of the ledger row that says a full refresh was published."""
+"""Epoch of the ledger row of a published full refresh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,11 @@ class TargetState:
     """The state of a target table and of its ledger, as one look has read it.
 
     Attributes:
-        facts: for the decision. Of a full refresh, ``exists`` is about the new table of the run.
+        facts: for the decision. In a full refresh, ``exists`` is about the new table of the run.
         difference: how the target's shape differs, for the message.
         kind: kind of an object that has the target's name and is not a table, for the message.
-        rows: of the newest batch.
-        published: rows of the run if this version's full refresh was published.
+        rows: number of rows of the newest batch.
+        published: number of rows of the run if this version's full refresh was published, else None.
         target: the store's own facts about the target.
     """
 
@@ -55,7 +54,7 @@ class TargetState:
 class TableSink(ABC):
     """See ``catalog.io_spec.BatchLoader``. ``shared``: several queries fill the table (INSERT INTO).
 
-    ``work`` is what a store's transaction gives: a cursor, a connection, a table.
+    ``work`` is the object that a store's transaction yields: a cursor, a connection, a table.
     """
 
     is_restorable: ClassVar[bool] = False
@@ -82,13 +81,13 @@ class TableSink(ABC):
         """Create or verify target and ledger.
 
         Raises:
-            UserError: what :func:`ds_dagster.catalog.ledger.decide` answers, errors of the store.
+            UserError: conditions of :func:`ds_dagster.catalog.ledger.decide`, errors of the store.
             ExternalError: the store cannot be reached.
         """
         self._guarded("prepare the table", lambda: self._prepare(tip))
 
     def tip(self) -> Tip | None:
-        """The newest batch in the ledger of this job and version, or None; nothing is made but the ledger.
+        """The newest batch in the ledger of this job and version, or None; creates a missing ledger, and nothing else.
 
         Raises:
             ExternalError: the store cannot be reached.
@@ -96,16 +95,16 @@ class TableSink(ABC):
         return self._guarded("read the ledger", self._tip)
 
     def renumber(self, tip: Tip) -> None:
-        """Note a batch without rows that ends where the newest one does.
+        """Add a batch without rows to the ledger, with a higher number and the offsets of the newest batch.
 
         Raises:
-            InternalError: the ledger ends elsewhere.
+            InternalError: the newest batch has other offsets, or no lower number.
             ExternalError: the store cannot be reached.
         """
         self._guarded("note a batch", lambda: self._renumber(tip), tip.batch)
 
     def adopt(self, tip: Tip) -> None:
-        """Note a batch as the newest one of this version, which has none; rows that are there stay.
+        """Add a batch to the ledger of this version, which has none yet; existing rows remain.
 
         Raises:
             InternalError: the ledger of this version ends at another batch.
@@ -117,7 +116,7 @@ class TableSink(ABC):
         """Apply one batch exactly once.
 
         Raises:
-            UserError: what :func:`ds_dagster.catalog.ledger.within_run` answers, TARGET_REJECTS_ROWS, TARGET_CHANGED.
+            UserError: conditions of :func:`ds_dagster.catalog.ledger.within_run`, TARGET_REJECTS_ROWS, TARGET_CHANGED.
             ExternalError: the store cannot be reached, DISK_FULL.
         """
         result, counted = self._guarded("load a batch", lambda: self._load(rows, batch), batch.batch)
@@ -125,7 +124,8 @@ class TableSink(ABC):
         return result
 
     def finish(self) -> int:
-        """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
+        """Publish a full refresh. Returns the number of rows of the run (incremental: the rows of this loader's
+        batches, including a replayed batch)."""
         if not self.is_full:
             return self._loaded
         return repeated(
@@ -170,7 +170,7 @@ class TableSink(ABC):
                 self._apply(work, pyarrow.table({}), tip, replaces=False)
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
-        """The outcome of the batch, and the number of rows of the run so far."""
+        """The outcome of the batch, and its number of rows, also if it is replayed; 0 after the run was published."""
         staged = self._staged(rows, batch)
         with self._transaction() as work:
             state = self._state(work, batch, rows.num_rows)
@@ -187,7 +187,7 @@ class TableSink(ABC):
         """The decision before the first batch.
 
         Raises:
-            UserError: it may not go on.
+            UserError: the sink refuses the checkpoint.
         """
         if state.published is not None:
             tip, state = CheckpointTip(), replace(state, facts=replace(state.facts, tip=None, exists=True))
@@ -211,14 +211,14 @@ class TableSink(ABC):
 
     @abstractmethod
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
-        """Run a step; its failures are conditions."""
+        """Run a step; the driver's exceptions become conditions."""
 
     def _transaction(self) -> AbstractContextManager[Any]:
-        """Around a look and what follows from it."""
+        """The transaction of a batch: reads the state and writes."""
         return nullcontext()
 
     def _preparation(self) -> AbstractContextManager[Any]:
-        """Around the first look and what is made then."""
+        """The transaction of :meth:`prepare` and :meth:`tip`."""
         return self._transaction()
 
     @abstractmethod
@@ -230,19 +230,19 @@ class TableSink(ABC):
         """Create a missing target, or the new table of a full refresh; drop the leftovers of earlier runs."""
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> Any:  # noqa: ARG002
-        """A batch as the store takes it, before the transaction."""
+        """A batch in the form of the store, made before the transaction."""
         return rows
 
     @abstractmethod
     def _state(self, work: Any, batch: Tip, rows: int) -> TargetState:
-        """What the ledger says in the transaction of a batch: the newest version, and the newest batch of ours."""
+        """The ledger in the transaction of a batch: the newest version, and the newest batch of this job."""
 
     @abstractmethod
     def _apply(self, work: Any, staged: Any, batch: Tip, *, replaces: bool) -> None:
         """Write the rows and the ledger row. ``replaces``: delete all rows of earlier versions."""
 
     def _publish(self) -> int:
-        """The new table's rows become the target's; doing it twice gives the same. Rows of the run."""
+        """Move the new table's rows to the target; idempotent. Returns the number of rows of the run."""
         raise error("INTERNAL", where=f"a full refresh of {self.table}")
 
 
@@ -254,7 +254,7 @@ def opened(spec: WriteSpec, resolve: Resolver) -> tuple[TableTarget, Mapping[str
 
 
 def tip_of(batch: Any, offsets: Any, ends: Any = "") -> Tip | None:
-    """A batch as columns of a ledger, NULL without a batch."""
+    """The batch in a row of a ledger; None if the row has no batch."""
     return None if batch is None else Tip(int(batch), offsets or "", ends or "")
 
 

@@ -1,4 +1,4 @@
-"""What OpenSSL says when a server refuses a client's certificate; Python's ssl and librdkafka pass it on."""
+"""OpenSSL's messages if a server refuses a client's certificate, as Python's ssl and librdkafka show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the admin of a store of tables says of records: it has none."""
+"""Base for the admin of a store of tables, which has no records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ds_dagster.errors import error
 
 
 class WithoutRecords(ABC):
-    """The part of ``StoreAdmin`` that stores of rows share. ``store_type``: as CREATE STORE names it."""
+    """The methods of ``StoreAdmin`` about records, for stores of tables."""
 
     @property
     @abstractmethod
     def store_type(self) -> str:
-        """The type of the store, for messages."""
+        """The type of the store as CREATE STORE names it, for messages."""
 
     def records(
         self,
@@ -34,5 +34,5 @@ class WithoutRecords(ABC):
         raise error("STORE_NOT_A_SOURCE", relation=entity, type=self.store_type)
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:  # noqa: ARG002, the protocol's signature
-        """Always None: it has no lag."""
+        """Always 0: a table has no lag."""
         return 0

@@ -1,4 +1,4 @@
-"""What a test case file says, as records."""
+"""Records that hold the content of a test case file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SentRecord:
-    """One record of a ``send``. ``key`` and ``value``: bytes, None, text as it is, anything else travels as JSON;
-    ``at``: epoch milliseconds of the record's own timestamp, None = the newest moment the case has named."""
+    """One record of a ``send``. ``key`` and ``value``: bytes, None and text as they are, anything else as JSON; ``at``:
+    epoch milliseconds of the record's own timestamp, None = the latest time that the case has named so far."""
 
     key: Any = None
     value: Any = None
@@ -27,8 +27,9 @@ class SentRecord:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Records for one topic, in ``batches`` batches of about the same size. ``store``: where names are ambiguous;
-    ``generate``: a query of Spark that makes the records instead, in ``partition`` unless it says another."""
+    """Records for one topic, in ``batches`` batches of about the same size. ``store``: needed if several stores have a
+    topic of this name; ``generate``: a Spark query that makes the records instead, in ``partition`` unless it selects
+    a partition."""
 
     span: Span
     topic: str
@@ -41,7 +42,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendTogether:
-    """Records for several topics, which every query reads in one batch. The sends have one batch each."""
+    """Records for several topics, which every query reads in one batch. Each send has one batch."""
 
     span: Span
     sends: tuple[Send, ...]
@@ -49,7 +50,7 @@ class SendTogether:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Event time moves on all sources: nothing stamped before ``to`` (epoch milliseconds) will come on time."""
+    """Event time moves on all sources: records stamped before ``to`` (epoch milliseconds) are late from now on."""
 
     span: Span
     to: int
@@ -57,7 +58,8 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The stores' clock moves by ``millis`` (rows of views age); event time does not, and nobody waits."""
+    """The stores' clock moves by ``millis`` (rows of views age). Event time does not move, and the test does not
+    sleep."""
 
     span: Span
     millis: int
@@ -72,11 +74,11 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The step before it meets crashes in every query.
+    """Every query crashes while it processes the step before.
 
-    ``before_commit``: each batch of the step once dies after its sink wrote (of several after the first and after the
-    last), before Spark's commit, and is replayed.
-    ``after_commit``: the query dies behind the commit of each batch of the step, before the next one has written.
+    ``before_commit``: each batch of the step dies once after its sink wrote and before Spark's commit (with several
+    sinks: after the first, a middle and the last one), and is replayed.
+    ``after_commit``: the query dies after the commit of each batch of the step, before the next batch is written.
     """
 
     span: Span
@@ -85,16 +87,16 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a relation, or the raw records of a topic, must hold.
+    """The expected rows of a relation, or the expected raw records of a topic.
 
     Attributes:
         span: where it is written.
         relation: name of the relation, empty for a topic.
-        topic, store: raw records: ``rows`` then hold ``key`` and ``value`` (and ``partition``, ``at`` if written).
-        rows: expected, None where they are in ``file``.
+        topic, store: for raw records: ``rows`` then hold ``key`` and ``value`` (and ``partition``, ``at`` if written).
+        rows: expected rows, None if they are in ``file``.
         file: golden file, JSON lines.
-        ordered: the order counts.
-        columns: ``subset``: only the columns the rows name count.
+        ordered: whether the order is compared.
+        columns: ``subset`` compares only the columns that the rows name.
         history: every change of a changelog, view or table instead of the folded state; deletes hold ``__deleted``.
     """
 
@@ -111,7 +113,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectNow:
-    """``expect`` between steps: holds at this moment."""
+    """``expect`` between steps: compared at this point."""
 
     span: Span
     expectations: tuple[Expectation, ...]
@@ -119,9 +121,10 @@ class ExpectNow:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedError:
-    """How compiling fails; with ``query``: the condition that query ends with while it runs.
+    """The condition with which compiling fails; with ``query``, the condition with which this query fails while it
+    runs.
 
-    ``line`` counts inside the SQL text, None = anywhere.
+    ``line`` is a line of the SQL text, None = anywhere.
     """
 
     span: Span
@@ -143,8 +146,8 @@ class Case:
         texts: (file name, SQL text) pairs.
         stores: folded names of the stores that are in memory.
         steps: in order.
-        expectations: hold at the end.
-        error: instead of, or for a running query beside, the expectations.
+        expectations: compared at the end.
+        error: instead of expectations if compiling fails, in addition to them for a query that fails while it runs.
     """
 
     path: Path
@@ -158,7 +161,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that is not as the case says: place in the case file, and text for a person."""
+    """One deviation from the case: place in the case file, and text for people."""
 
     text: str
     span: Span | None = None
@@ -167,7 +170,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What became of a case. ``written``: golden files that ``update`` rewrote."""
+    """The result of a case. ``written``: golden files that ``update`` rewrote."""
 
     path: Path
     title: str
@@ -177,5 +180,5 @@ class CaseResult:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as the case says."""
+        """Whether the case has no failures."""
         return not self.failures

@@ -1,4 +1,4 @@
-"""From a case's SQL to its project: the real compiler; stores nobody declares become stores in memory."""
+"""From a case's SQL to its project, with the real compiler; undeclared stores of the case become stores in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TopicKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CompiledCase:
-    """A case with its project, or with what is wrong about its compilation."""
+    """A case with its project, and the failures of its compilation."""
 
     case: Case
     project: LoadedProject
@@ -43,7 +43,7 @@ def compile_case(case: Case, state: Path) -> CompiledCase:
         state: folder for state.
 
     Raises:
-        UserError: the settings of the project the case lies in are wrong.
+        UserError: the settings of the project around the case are wrong.
     """
     settings = case_settings(case, state)
     project = compile_texts([*case.texts, *_missing_stores(case)], settings)
@@ -51,7 +51,7 @@ def compile_case(case: Case, state: Path) -> CompiledCase:
 
 
 def expected_relation(project: LoadedProject, expectation: Expectation) -> Relation:
-    """The relation an ``expect`` names: qualified, or by its last parts where they are unique.
+    """The relation that an ``expect`` names: by its qualified name, or by its last parts if these are unique.
 
     Raises:
         UserError: UNKNOWN_RELATION.
@@ -66,7 +66,8 @@ def expected_relation(project: LoadedProject, expectation: Expectation) -> Relat
 
 
 def case_settings(case: Case, state: Path) -> Settings:
-    """Settings of the project the case lies in, without its overlay; the current store is one of the case's."""
+    """Settings of the project around the case, without its overlay, or defaults without a project. If the project's
+    current store is not a store of the case, the first store of the case is current."""
     try:
         settings = load_settings(find_project(case.path.parent.resolve()))
     except UserError as problem:
@@ -111,7 +112,7 @@ def _failures(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
 
 
 def _unknown(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
-    """Every ``send`` and ``expect`` of a relation or topic that the case does not have."""
+    """A failure for every ``send`` and ``expect`` that names an unknown relation or topic."""
     if case.error and not case.error.query:
         return ()
     topics = topics_of(project)

@@ -1,4 +1,4 @@
-"""What relations hold: rows of topics, every change or folded by key."""
+"""Rows of a relation, from the records of its topic: every change, or folded by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELETED = "__deleted"
 
 
 def without_values(row: Row, relation: Relation) -> Row:
-    """A delete in the history of a table shows its key."""
+    """The row; a delete in the history of a table only with its key and ``__deleted``."""
     return row if not row.get(DELETED) else {**{name: row[name] for name in relation.primary_key}, DELETED: True}
 
 
@@ -34,7 +34,7 @@ def changes_of(relation: Relation, topic: Topic) -> Iterator[Row]:
 
 
 def folded(changes: Sequence[Row], key: Sequence[str]) -> list[Row]:
-    """The last row of every key, deletes applied; in the order in which keys came."""
+    """The last row of every key, deletes applied; ordered by the first change of the key."""
     rows: dict[str, Row] = {}
     for change in changes:
         at = json.dumps([change.get(name) for name in key])

@@ -1,4 +1,4 @@
-"""Expected rows against found ones: what is missing, what is too much, and by key what differs."""
+"""Differences between expected and actual rows: missing rows, unexpected rows, and by key the values that differ."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def compare(
     key: Sequence[str],
     types: Mapping[str, DataType] = MappingProxyType({}),
 ) -> str:
-    """What is wrong, as text of several lines; empty when nothing is.
+    """The differences as text of several lines; empty if there are none.
 
     Args:
         expectation: how to compare.
         expected: rows of the case or its golden file.
         rows: rows of the relation, in order.
         key: columns that pair rows for the diff; may be empty.
-        types: of the columns, as far as they are known: DECIMAL counts to its last digit, times by value.
+        types: of the columns, as far as known: DECIMAL is compared to the last digit, times by value.
     """
     wanted = [compared_row(row, types) for row in expected]
     actual = [compared_row(row, types) for row in rows]
@@ -48,19 +48,19 @@ def _row_json(row: Mapping[str, Any]) -> str:
 
 
 def _difference(wanted: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rows of the first that the second lacks and the other way round, as bags."""
+    """Rows that only ``wanted`` has, and rows that only ``actual`` has; duplicates count."""
     left, right = Counter(map(_row_json, wanted)), Counter(map(_row_json, actual))
     return _kept(wanted, left - right), _kept(actual, right - left)
 
 
 def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    taken = []
+    result = []
     for row in rows:
         text = _row_json(row)
         if counts[text] > 0:
             counts[text] -= 1
-            taken.append(row)
-    return taken
+            result.append(row)
+    return result
 
 
 def _in_order(wanted: Sequence[Row], actual: Sequence[Row]) -> str:

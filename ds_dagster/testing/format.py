@@ -1,4 +1,4 @@
-"""Case files → :class:`~ds_dagster.testing.case.Case`. Strict: whatever is not known is refused with its line."""
+"""Case files → :class:`~ds_dagster.testing.case.Case`. Strict: unknown keys are refused with their line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ds_dagster.testing.yaml_entries import Entry, read_yaml
 
 SUFFIX = ".case.yaml"
 INLINE = "sql"
-"""File name of SQL that is in the case itself."""
+"""File name in spans of SQL that is in the case file itself."""
 
 _CASE = ("title", "sql", "files", "stores", "steps", "expect", "error")
 _SEND = ("topic", "store", "rows", "file", "generate", "batches", "partition")
@@ -48,7 +48,7 @@ def load_case(path: Path, root: Path | None = None) -> Case:
 
     Args:
         path: of the case.
-        root: spans show the file relative to it.
+        root: spans show the file relative to it; without it, only the file's name.
 
     Raises:
         UserError: CASE_UNREADABLE, CASE_KEY_UNKNOWN, CASE_KEY_MISSING, CASE_KEY_TWICE, CASE_VALUE_INVALID,
@@ -175,10 +175,10 @@ def _record(entry: Entry, partition: str) -> SentRecord:
 def _records_of_file(entry: Entry, folder: Path, partition: str) -> tuple[SentRecord, ...]:
     records = []
     for number, row in enumerate(read_rows(folder / entry.text(), entry), 1):
-        strange = [key for key in row if key not in _RECORD]
-        if strange or "value" not in row:
-            nearest = did_you_mean(strange[0], _RECORD) if strange else "value"
-            reason = f"{strange[0] if strange else 'value'}: did you mean {nearest}?"
+        unknown = [key for key in row if key not in _RECORD]
+        if unknown or "value" not in row:
+            nearest = did_you_mean(unknown[0], _RECORD) if unknown else "value"
+            reason = f"{unknown[0] if unknown else 'value'}: did you mean {nearest}?"
             raise error(
                 "CASE_DATA_INVALID", span=entry.span, line=number, file=entry.text(), what="record", reason=reason
             )
@@ -279,7 +279,7 @@ def _expectation(entry: Entry, folder: Path) -> Expectation:
         expectation = replace(expectation, columns="subset")
     names = {frozenset(row) for row in expectation.rows or ()}
     if expectation.columns == "subset" and len(names) > 1:
-        raise entry.invalid("rows that all name the same columns, where only those count")
+        raise entry.invalid("rows that all name the same columns (only these are compared)")
     return expectation
 
 

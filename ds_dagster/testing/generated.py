@@ -1,4 +1,4 @@
-"""Records of a ``send`` that a query of Spark makes: many of them, without a file."""
+"""Records of a ``send`` that a Spark query makes: many records without a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.testing.case import SentRecord
 
 COLUMNS = ("key", "value", "at", "partition")
-"""What the query may select; ``value`` it has to."""
+"""Columns that the query may select; ``value`` is required."""
 _NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
 _MICROS = "yyyy-MM-dd HH:mm:ss.SSSSSS"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": _MICROS + "X", "timestampNTZFormat": _MICROS}
@@ -25,10 +25,10 @@ def generated(spark: SparkSession, query: str, partition: str, span: Span) -> tu
     """The rows of a query, in its order.
 
     Args:
-        spark: shared session; the query sees none of its tables.
-        query: one SELECT of Spark's SQL over :data:`COLUMNS`. Structs, lists and maps travel as JSON (timestamps with
-            microseconds), bytes as they are, everything else as text; ``at`` is in epoch milliseconds.
-        partition: of rows that name none.
+        spark: shared session; the query runs in a new session without its temporary views.
+        query: one SELECT in Spark's SQL of :data:`COLUMNS`. Structs, lists and maps become JSON (timestamps with
+            microseconds), bytes remain bytes, everything else becomes text; ``at`` is in epoch milliseconds.
+        partition: of rows without one.
         span: of the query, for errors.
 
     Raises:

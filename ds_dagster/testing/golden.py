@@ -1,4 +1,4 @@
-"""Golden files of a case: compared with, or written again."""
+"""Golden files of a case: read for comparison, or written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Golden:
         self.written: list[Path] = []
 
     def rows(self, expectation: Expectation) -> Sequence[Row]:
-        """Rows an expectation names.
+        """The expected rows: written in the case, or read from the golden file.
 
         Raises:
             UserError: CASE_UNREADABLE, CASE_DATA_INVALID.
@@ -38,7 +38,7 @@ class Golden:
         return rows_of_text(text, expectation.file.name, expectation.span)
 
     def write(self, path: Path, rows: Sequence[Row], ordered: bool) -> None:
-        """Replace a golden file if its rows are other ones; sorted unless the order counts."""
+        """Write a golden file if its content changes; rows are sorted unless ``ordered``."""
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]
         text = "".join(line + "\n" for line in (lines if ordered else sorted(lines)))
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

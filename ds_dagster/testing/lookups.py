@@ -1,4 +1,4 @@
-"""Tables in memory that a query of a case looks up: written into a file, since Spark reads them in another process."""
+"""Tables in memory that a query of a case looks up, written into a file, since Spark reads them in another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ds_dagster.stores.memory.loader import table_rows
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """One table of a query: its scan, where its rows are kept (store, entity), the file for Spark."""
+    """One table of a query: its scan, the place of its rows in memory (store, entity), the file for Spark."""
 
     scan: StaticScan
     place: tuple[str, str]
@@ -22,12 +22,12 @@ class LookedUp:
 
     @property
     def spec(self) -> TableRead:
-        """How Spark reads it."""
+        """The spec with which Spark reads the file."""
         options = {"file": PropertyValue(str(self.file))}
         return TableRead(READER, options, self.place, ".".join(self.place))
 
     def write(self) -> None:
-        """The rows as they are now."""
+        """Write the present rows into the file, which is replaced atomically."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructField, StructType

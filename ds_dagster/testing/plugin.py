@@ -17,7 +17,7 @@ _OPTION = "--update-cases"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update-cases``."""
+    """Add the option ``--update-cases``."""
     parser.getgroup("ds_dagster").addoption(
         _OPTION, action="store_true", default=False, help="SQL test cases rewrite their golden files"
     )
@@ -29,7 +29,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_unconfigure() -> None:
-    """End the session that cases started, if they did."""
+    """End the Spark session, if a case started it."""
     import sys
 
     session = sys.modules.get("ds_dagster.testing.session")
@@ -46,7 +46,7 @@ class CaseFile(pytest.File):
 
 
 class CaseFailedError(Exception):
-    """What a case's result says, for pytest's report."""
+    """Raised with the result of a case that failed, for pytest's report."""
 
     def __init__(self, result: CaseResult) -> None:
         self.result = result
@@ -54,10 +54,10 @@ class CaseFailedError(Exception):
 
 
 class CaseItem(pytest.Item):
-    """Runs its case in the session all cases of this process share."""
+    """Runs its case in the Spark session that all cases of this process share."""
 
     def runtest(self) -> None:
-        """Raise when something is not as the case says."""
+        """Run the case; raises :class:`CaseFailedError` if it has failures."""
         from ds_dagster.testing.runner import run_case
         from ds_dagster.testing.session import shared_session
 

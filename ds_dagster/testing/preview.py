@@ -1,4 +1,4 @@
-"""A query on records that somebody else gives: the plan of production on stores in memory, no sink is touched."""
+"""A query on a sample of records: the plan of production on stores in memory, without touching a sink."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ds_dagster.testing.runner import CaseRun, case_folder
 
 _PLACE = Span("<preview>", 1)
 SLICES = 4
-"""Into so many pieces of time the records are cut, so that the query's inputs advance together."""
+"""How many pieces of time the records are split into, so that the query's inputs advance together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Records of one relation, by arrival."""
+    """Records of one relation, in the order of arrival."""
 
     relation: Relation
     records: tuple[RawRecord, ...]
@@ -36,11 +36,11 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What one relation would hold.
+    """The rows that one relation would hold.
 
     Attributes:
-        relation: that the query fills.
-        rows: folded by its key, or every change.
+        relation: filled by the query.
+        rows: folded by the relation's key, or every change.
         failure: why the query ended early; empty if it did not.
     """
 
@@ -50,12 +50,12 @@ class Preview:
 
     @property
     def types(self) -> Mapping[str, DataType]:
-        """Of the relation's columns, in order."""
+        """Types of the relation's columns, in order."""
         return {column.name: column.type for column in self.relation.columns}
 
 
 def check_previewable(query: BoundQuery) -> None:
-    """Refuse what cannot be shown on records alone.
+    """Refuse a query that looks up tables or views, or reads records with a schema of a registry.
 
     Raises:
         NotYetError: PREVIEW_NOT_YET.
@@ -73,7 +73,7 @@ def check_previewable(query: BoundQuery) -> None:
 
 
 def steps_of(samples: Sequence[Sampled]) -> tuple[Step, ...]:
-    """Records as the steps of a case: in pieces of time, and then time up to the newest record."""
+    """Records as the steps of a case: sends in pieces of time, then an advance to the newest record."""
     moments = sorted(record.timestamp_millis for sample in samples for record in sample.records)
     if not moments:
         return ()
@@ -103,17 +103,18 @@ def preview(
     """Run one query of a project on a sample of its inputs.
 
     Args:
-        spark: a session of the tests' kind.
-        project: with the query.
-        query: anything but a look-up in views and tables.
+        spark: a session as :func:`ds_dagster.testing.session.shared_session` makes it.
+        project: has the query.
+        query: see :func:`check_previewable`.
         samples: of each relation it reads.
         history: every change instead of the rows at the end.
 
     Returns:
-        One for each relation that the query fills.
+        One preview for each relation that the query fills.
 
     Raises:
-        NotYetError: PREVIEW_NOT_YET. ProjectError: it does not compile alone.
+        NotYetError: PREVIEW_NOT_YET.
+        ProjectError: the query does not compile without the rest of the project.
     """
     check_previewable(query)
     with case_folder() as folder:

@@ -1,4 +1,4 @@
-"""Real records as a test case: what somebody saw in production, repeatable, with columns masked."""
+"""Real records as a test case: a repeatable sample of production, with columns masked."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ _DIGITS = 10
 
 @dataclass(slots=True)
 class Mask:
-    """Replaces the values of columns by pseudonyms: equal values stay equal within one recording, so that joins and
-    groups stay the same; nobody can look them up, since the salt is thrown away.
+    """Replaces the values of columns by pseudonyms: equal values remain equal within one recording, so that joins and
+    groups do not change. The values cannot be looked up, since the random salt is not kept.
 
-    Args:
-        columns: names of JSON members, at the top of keys and values.
+    Attributes:
+        columns: names of JSON members at the top level of keys and values.
+        masked: columns masked so far.
     """
 
     columns: frozenset[str]
@@ -40,16 +41,16 @@ class Mask:
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def record(self, relation: Relation, record: RawRecord) -> RawRecord:
-        """The same record of a relation, masked.
+        """A record of a relation with masked columns.
 
         Raises:
-            NotYetError: MASK_NOT_YET, a key of bytes.
+            NotYetError: MASK_NOT_YET, for a masked column in a key that is not JSON if the column is not VARCHAR.
         """
         return replace(record, key=self._key(relation, record), value=self._object(record.value))
 
     def _key(self, relation: Relation, record: RawRecord) -> bytes | None:
-        """A key is an object, or the value of one column as it is; of a stream nobody says which: what equals a masked
-        value is masked."""
+        """A key is a JSON object, or the plain value of one column. A stream does not declare which column: a key that
+        equals a masked value of the record is masked, too."""
         content, value = from_bytes(record.key), from_bytes(record.value)
         if content is None or isinstance(content, dict):
             return self._object(record.key)
@@ -73,7 +74,7 @@ class Mask:
         return json.dumps(values, ensure_ascii=False).encode()
 
     def _value(self, value: Any) -> Any:
-        """Text and whole numbers keep their type, others become NULL."""
+        """A pseudonym: text and whole numbers keep their type, other values become NULL."""
         digest = hashlib.blake2b(json.dumps(value).encode(), key=self._salt).hexdigest()
         if isinstance(value, str):
             return f"masked-{digest[:_DIGITS]}"
@@ -83,10 +84,11 @@ class Mask:
 
 
 def masked(samples: Sequence[Sampled], mask: Mask) -> tuple[Sampled, ...]:
-    """The same records with the mask's columns replaced.
+    """The records with the values of the mask's columns replaced.
 
     Raises:
-        UserError: MASK_UNKNOWN when a column is in no record.
+        UserError: MASK_UNKNOWN if a column is in no record.
+        NotYetError: MASK_NOT_YET.
     """
     result = tuple(
         Sampled(sample.relation, tuple(mask.record(sample.relation, record) for record in sample.records))
@@ -104,7 +106,7 @@ def case_text(
     samples: Sequence[Sampled],
     previews: Sequence[Preview],
 ) -> str:
-    """The case as YAML: the SQL the query needs, the records as steps, what its relations hold in the end."""
+    """The case as YAML: the SQL that the query needs, the records as steps, the final rows of its relations."""
     statements = [
         piece.text for piece in slice_of(project, query) if not isinstance(parse_statement(piece.text), CreateStore)
     ]
@@ -134,7 +136,7 @@ def _send(send: Send) -> Mapping[str, Any]:
 
 
 class _Text(str):
-    """Text of several lines as such."""
+    """Text that YAML shows in several lines."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,7 +1,7 @@
 """Records the class archive: ``python -m ds_dagster.testing.recording FILE`` (see :mod:`ds_dagster.class_archive`).
 
-A driver runs a case with every operator, names the classes that a case on stores in memory does not come to, and writes
-the archive as its JVM ends.
+A driver runs a case with every operator, loads the classes that a case on stores in memory does not use, and writes the
+archive when its JVM ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNUSED = ("kafka/common/message/", "kafka/shaded/", "module-info", "package-inf
 
 
 def main() -> int:
-    """Record into the file that is named; 1 when the case fails."""
+    """Record into the file of the first argument; returns 1 if the case fails, else 0."""
     target = Path(sys.argv[1])
     jars = driver_jars()
     with tempfile.TemporaryDirectory(prefix="ds-record-") as folder:
@@ -57,7 +57,7 @@ def _names(jars: tuple[Path, ...]) -> Iterator[str]:
 
 
 def _load(spark: SparkSession, names: Iterator[str]) -> None:
-    """Load classes without running any of their code; what needs a jar that is not here is left out."""
+    """Load classes without running their code; classes that need a missing jar are skipped."""
     jvm = cast(Any, spark._jvm)
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
     for name in names:

@@ -9,12 +9,12 @@ from ds_dagster.testing.case import CaseResult
 
 
 def shown_path(path: Path, root: Path) -> str:
-    """Relative to the project where possible."""
+    """A path relative to the project's root, if it is below."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def failure_text(result: CaseResult) -> str:
-    """What is not as the case says, each with its place."""
+    """The title of a case and its failures, each with its place."""
     lines = [result.title]
     for failure in result.failures:
         place = f"{failure.span.file}:{failure.span.line}: " if failure.span else ""

@@ -1,8 +1,7 @@
 """Runs one case: compile, start its queries, go through the steps, compare.
 
-All queries run side by side in the shared session, each on a checkpoint of its own. After every step the records travel
-through the graph until nothing moves; so a step sees everything the one before has caused, and a case gives the same
-batches every time.
+All queries run in the shared session, each on a checkpoint of its own. After every step, records flow through the graph
+until all queries are idle: a step sees all effects of the step before, and a case gives the same batches every time.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ from ds_dagster.testing.topics import MemorySource, Topic
 from ds_dagster.testing.values import from_bytes, table_row, to_bytes
 
 SETTINGS_VIEWS = "sqlite"
-"""Store of views that nobody declares."""
+"""Default store of views, which a case need not declare."""
 
 
 class CaseRun:
-    """One case on its way.
+    """One run of a case.
 
     Args:
         spark: shared session.
@@ -141,19 +140,19 @@ class CaseRun:
         return KINDS["MEMORY"].write_spec(self._table_store(sink), sink, part.refresh)
 
     def _table_store(self, relation: Relation) -> StoreDefinition:
-        """Tables are kept by process: the run's name keeps those of different cases apart."""
+        """The store of a table. Tables live as long as the process: the run's name separates the cases."""
         return StoreDefinition(f"{self.name}/{relation.store}", "MEMORY", relation.span, relation.origin)
 
     # running
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
-        """Go through the case; what is wrong is in ``failures``.
+        """Go through the case; deviations are in ``failures``.
 
         Args:
-            look: called at the end, while everything that was written is there.
+            look: called at the end, before the written rows are deleted.
 
         Raises:
-            DsError: the case asks for something that is not there, or a plan is refused.
+            DsError: the case names something that does not exist, or a plan is refused.
         """
         full = [running for running in self.queries if running.query.refresh == "full"]
         for store in self._table_stores():
@@ -189,7 +188,8 @@ class CaseRun:
             running.crashes.arm(behind.at if isinstance(behind, Crash) else None)
 
     def step_send(self, step: Send) -> None:
-        """Records into their topic: each part but the last is a batch. What comes behind the step decides about it."""
+        """Append records to their topic; each part but the last is a batch. The next step decides about the last
+        one."""
         records = self._records_to_send(step)
         size = -(-len(records) // step.batches)
         for begin in range(0, len(records), max(size, 1)):
@@ -198,7 +198,7 @@ class CaseRun:
             self._append(step, records[begin : begin + size])
 
     def step_send_together(self, step: SendTogether) -> None:
-        """Records into all topics. What comes behind the step decides about their batch."""
+        """Append records to all topics. The next step decides about their batch."""
         for send in step.sends:
             self._append(send, self._records_to_send(send))
 
@@ -213,38 +213,38 @@ class CaseRun:
             topic.append([(to_bytes(record.key), to_bytes(record.value))], at, record.partition)
 
     def step_advance(self, step: Advance) -> None:
-        """Time passes for one query after the other, sources first."""
+        """Event time advances in one query after another, sources first."""
         self.moment = max(self.moment, step.to)
         for running in self.queries:
             running.catch_up(step.to)
 
     def step_wait(self, step: Wait) -> None:
-        """Rows of views and tables are older by so much."""
+        """Rows of views and tables age by the step's milliseconds."""
         for store in self._table_stores():
             memory_loader.hold(store, step.millis)
 
     def _table_stores(self) -> set[str]:
-        """Where this case keeps tables."""
+        """Names of the memory stores that hold tables of this case."""
         return {f"{self.name}/{sink.store}" for running in self.queries for sink in running.query.sinks}
 
     def step_restart(self, _step: Restart) -> None:
-        """All of them, between two batches."""
+        """Restart all queries between two batches."""
         for running in self.queries:
             running.restart()
 
     def step_crash(self, step: Crash) -> None:
-        """The step in front has crashed batch by batch; after the last commit the query dies as well."""
+        """The batches of the step before have crashed already; ``after_commit`` also restarts after the last commit."""
         if step.at == "after_commit":
             for running in self.queries:
                 running.restart()
         self._flow()
 
     def step_look(self, step: ExpectNow) -> None:
-        """Expectations of this moment."""
+        """Compare the expectations of this step."""
         self._look(step.expectations)
 
     def _flow(self) -> None:
-        """Queries come in an order in which sources are before their readers."""
+        """Let every query process its new input; queries are ordered, sources before their readers."""
         for running in self.queries:
             running.catch_up()
 
@@ -296,7 +296,7 @@ class CaseRun:
         ], ()
 
     def rows(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
-        """What a relation holds, and its key."""
+        """The rows of a relation, and its key (empty for a history)."""
         relation = expected_relation(self.project, expectation)
         key = () if expectation.history else relation.primary_key
         if relation.kind in TABLES:
@@ -321,7 +321,7 @@ _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
         ExpectNow: CaseRun.step_look,
     }
 )
-"""Kind of a step → what it does."""
+"""Kind of a step → its method."""
 
 
 def _ended(failure: DsError | None) -> str:
@@ -335,9 +335,12 @@ def run_case(
 
     Args:
         path: of the case.
-        session: gives the shared session; called only when something has to run.
+        session: gives the shared session; called only if a query has to run.
         root: spans show files relative to it.
         update: write golden files instead of comparing with them.
+
+    Returns:
+        The result; a :class:`DsError` becomes a failure of the case.
     """
     begin = time.monotonic()
     golden = Golden(update)
@@ -360,7 +363,7 @@ def run_case(
 
 @contextmanager
 def case_folder() -> Iterator[Path]:
-    """A folder for one run's checkpoints and state; gone with its block."""
+    """A folder for one run's checkpoints and state, deleted at the end of the block."""
     folder = Path(tempfile.mkdtemp(dir=_folders()))
     try:
         yield folder
@@ -370,7 +373,7 @@ def case_folder() -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def _folders() -> Path:
-    """Of all cases of this process: what Spark still writes behind the end of a case goes with it."""
+    """The folder of all cases of this process, deleted at its end: Spark may still write after the end of a case."""
     return passing_folder("ds-cases-")
 
 

@@ -32,23 +32,24 @@ if TYPE_CHECKING:
 
 
 LOG = WriteSpec("stream", "", "exactly_once")
-"""A log whose records the case takes."""
+"""Write spec of a row log whose records the case captures."""
 
 
 def plain(value: PropertyValue) -> str:
-    """Options of memory stores are plain."""
+    """Resolver for memory stores: their options are literals."""
     return str(value.value)
 
 
 @dataclass(slots=True)
 class Crashes:
-    """Which batches of a step die. A batch dies once; a batch of several sinks dies after the first and between the
-    middle ones, where the other sinks have to catch up, and after the last, where each has to refuse what it has.
+    """Decides which batches of a step die. A batch with one sink dies once. A batch with several sinks dies after the
+    first and after a middle sink, so that the other sinks have to catch up, and after the last one, so that each sink
+    has to refuse the batch it already has.
 
     Attributes:
-        point: where they die, None: nowhere.
-        sinks: those after which a batch dies, None: each.
-        fired: a batch has died, and the query was not started again yet.
+        point: where batches die, None for nowhere.
+        sinks: writers after which a batch dies, None for each.
+        fired: a batch has died, and the query was not restarted yet.
     """
 
     point: CrashPoint | None = None
@@ -58,18 +59,18 @@ class Crashes:
     _dead: set[tuple[int, str]] = field(default_factory=set)
 
     def arm(self, point: CrashPoint | None) -> None:
-        """From now on; None disarms."""
+        """Set the point for the batches from now on; None disarms."""
         self.point = point
         self._first = None
 
     def before_write(self, epoch: int) -> None:
-        """The batch before this one is committed."""
+        """Called before a batch is written, when the batch before it is committed."""
         self._first = epoch if self._first is None else self._first
         if self.point == "after_commit" and epoch > self._first:
             self._die(epoch, "")
 
     def after_write(self, epoch: int, sink: str = "") -> None:
-        """The sink has it, Spark does not know yet."""
+        """Called when a sink has written a batch, before Spark commits it."""
         if self.point == "before_commit" and (self.sinks is None or sink in self.sinks):
             self._die(epoch, sink)
 
@@ -91,7 +92,7 @@ class TopicSink:
     crashes: Crashes
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """One batch."""
+        """Write one batch."""
         self.crashes.before_write(epoch)
         key, value = (self._column(part) for part in ("key", "value"))
         parts = operators(batch.sparkSession).batch_parts(batch, key, value)
@@ -103,7 +104,7 @@ class TopicSink:
 
 
 class CrashingLoader:
-    """A table's loader that dies where the case says so."""
+    """A table's loader that dies where the case wants a crash."""
 
     def __init__(self, loader: BatchLoader, crashes: Crashes, writer: str) -> None:
         self.loader = loader
@@ -139,14 +140,17 @@ class RunningQuery:
         query: bound.
         job: unique among all runs of this process.
         reads: read specs by source name.
-        writes: where it writes, by the name of the query or of each of an application.
+        writes: write specs by part: the query's name, or the name of each query of an application.
         sources: by source name.
         checkpoint: folder.
-        topic: of a stream sink.
-        logs: topics of its row logs, by name.
-        topics: of stream sinks, by the same names.
+        topics: topics of stream sinks, by part.
         now: the case's clock, epoch milliseconds.
-        failure: why it ended for good.
+        logs: topics of its row logs, by name.
+        crashes: crashes that the case wants.
+        failure: why it failed, None if it did not.
+        advanced: event time set by the case, epoch milliseconds.
+        prepared, streaming: the plan and Spark's query while it runs.
+        tables: tables that it looks up.
     """
 
     spark: SparkSession
@@ -167,7 +171,7 @@ class RunningQuery:
     tables: Sequence[LookedUp] = ()
 
     def start(self) -> None:
-        """Build the plan again and run it on its checkpoint; event time advanced by hand stays advanced.
+        """Build the plan and run it on its checkpoint; event time that the case has advanced is set again.
 
         Raises:
             DsError: the plan or the target is refused.
@@ -217,7 +221,7 @@ class RunningQuery:
         return self.sources[scan.source_name].frame()
 
     def stop(self) -> None:
-        """Stop and give everything back; the checkpoint stays."""
+        """Stop and release all resources; the checkpoint remains."""
         if self.streaming is not None:
             self.streaming.stop()
         if self.prepared is not None:
@@ -225,7 +229,7 @@ class RunningQuery:
         self.streaming = self.prepared = None
 
     def restart(self) -> None:
-        """Stop and start; nothing for a query that has failed."""
+        """Stop and start; does nothing if the query has failed or does not run."""
         if self.failure is None and self.streaming is not None:
             self.stop()
             self.start()
@@ -234,8 +238,8 @@ class RunningQuery:
         operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
     def catch_up(self, until: int | None = None) -> None:
-        """Process the new records of its topics in one batch, so that batches are always the same. With ``until`` event
-        time moves to that moment in the same batch, after the rows, if the query has any."""
+        """Process the new records of its topics in one batch, so that batches are always the same. With ``until``,
+        event time moves to that time in the same batch, after the rows, if the query has event time."""
         for table in self.tables:
             table.write()
         if self.prepared is None or self.streaming is None or self.failure is not None:
@@ -250,9 +254,9 @@ class RunningQuery:
             self.settle()
 
     def settle(self) -> None:
-        """Process until quiet; a crash that was asked for is followed by a restart.
+        """Process all input; after a crash that the case wants, restart.
 
-        A query that fails otherwise keeps the reason in ``failure``.
+        Any other failure ends the query, with the reason in ``failure``.
         """
         while self.streaming is not None and self.prepared is not None:
             try:
@@ -266,7 +270,7 @@ class RunningQuery:
                 self.restart()
 
     def finish(self) -> None:
-        """Publish what a full refresh loaded."""
+        """Publish a full refresh."""
         if self.prepared is not None and self.failure is None:
             face.finish(self.prepared)
 
@@ -283,6 +287,6 @@ def between_batches(query: StreamingQuery) -> Iterator[None]:
 
 
 def unbounded(spec: WriteSpec) -> WriteSpec:
-    """A stream sink without the transaction of its own store, for which the topic's ledger is used, and without its
-    schema registry: rows of a case are JSON."""
+    """A stream sink without its store's transaction, replaced by the topic's ledger, and without its schema registry:
+    rows of a case are JSON."""
     return replace(spec, transactional=False, provider="", format="memory", schemas=None)

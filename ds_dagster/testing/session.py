@@ -19,7 +19,7 @@ _SPARK = {
     "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
-    # a handful of rows: nothing to be won by packing them, nor by describing plans at length with every batch
+    # a handful of rows: compressing them, or describing plans in full with every batch, only costs time
     "spark.shuffle.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.sql.maxToStringFields": "1",
@@ -31,7 +31,7 @@ _SPARK = {
 
 
 def shared_session() -> SparkSession:
-    """The session this process has, else a new one that lives as long as the process or until :func:`end_session`.
+    """The session of this process, or a new one, which lives until :func:`end_session` or the end of the process.
 
     Raises:
         UserError: no Java, no compiler for the operators.
@@ -50,7 +50,7 @@ def _start() -> SparkSession:
         engine=session_engine(),
         spark={**_SPARK, **session_properties()},
     )
-    # connectors are not needed, but one process has one JVM, which whoever comes later has to share
+    # cases need no connectors, but a process has one JVM, and later users of it may need them
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()
     jars = (*connectors, operator_jar())
     with stderr_of_jvm(folder / "stderr.log"):
@@ -61,14 +61,14 @@ def _start() -> SparkSession:
 
 
 def passing_folder(prefix: str) -> Path:
-    """A new folder that goes with the process."""
+    """A new folder, deleted at the end of the process."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def end_session() -> None:
-    """Stop the session that :func:`shared_session` made, if it made one."""
+    """Stop the session that :func:`shared_session` started, if any."""
     while _MADE:
         _MADE.pop().stop()
 

@@ -1,4 +1,4 @@
-"""Java options of drivers that live for tests: they are over before an optimizing compiler pays."""
+"""Java options of drivers in tests: they end before an optimizing compiler pays off."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from ds_dagster.settings import EngineSettings
 
 JAVA_OPTIONS = " ".join(
     (
-        # half the processor time; without the second compiler Java also keeps room for a fifth of the code only, and
-        # throws away what it compiled as soon as that is full
+        # half the processor time; but without the second compiler, Java reserves a fifth of the code cache only, and
+        # discards compiled code as soon as the cache is full: so the next option sets the usual size
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=240m",
         "-XX:+UseSerialGC",
-        # the classes of a driver outgrow the first limit several times over, each time with a full collection
+        # the classes of a driver outgrow the default size several times, each time with a full collection
         "-XX:MetaspaceSize=256m",
     )
 )
 SESSION_HEAP = "2g"
 SESSION_OPTIONS = f"-Duser.timezone=UTC {JAVA_OPTIONS} -Xmn768m"
-"""The same for a session with this heap in which hundreds of small queries run. Nearly all that their batches make is
-garbage: with the third of a smaller heap that Java gives it, to collect it takes a tenth of the processor time."""
+"""Options for a session with :data:`SESSION_HEAP` that runs hundreds of small queries. Nearly all objects of their
+batches are garbage: with Java's default young generation, a third of the heap, collecting it takes a tenth of the
+processor time."""
 MASTER = "DS_TEST_MASTER"
-"""Environment variable: the Spark master of such sessions, ``local-cluster[2,1,1024]`` for executors of their own."""
+"""Environment variable: the Spark master of such sessions, ``local-cluster[2,1,1024]`` for separate executors."""
 _EXECUTORS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,7 +35,7 @@ _EXECUTORS = {
 
 
 def session_engine() -> EngineSettings:
-    """Engine of a session in which tests run: two local cores unless :data:`MASTER` names another one."""
+    """Engine of a session in which tests run: two local cores unless :data:`MASTER` names a Spark master."""
     return EngineSettings(cores=2, memory=SESSION_HEAP, durable=False, master=os.environ.get(MASTER, ""))
 
 

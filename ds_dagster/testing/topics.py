@@ -30,7 +30,8 @@ class Record:
 
 @dataclass(slots=True)
 class Topic:
-    """Records in order. A batch of a query is taken once, however often it is written (the ledger of a real sink)."""
+    """Records in order. A batch of a query is appended once, however often it is written (as by a real sink's
+    ledger)."""
 
     name: str
     records: list[Record] = field(default_factory=list)
@@ -45,7 +46,7 @@ class Topic:
             self.records.append(Record(key, value, at, partition, position))
 
     def write(self, writer: str, epoch: int, parts: Sequence[tuple[bytes | None, bytes | None]], at: int) -> None:
-        """Add what a query wrote in one batch; a replayed batch changes nothing."""
+        """Add the records that a query wrote in one batch; a replayed batch changes nothing."""
         if (writer, epoch) not in self._ledger:
             self._ledger.add((writer, epoch))
             self.append(parts, at)
@@ -55,8 +56,8 @@ class MemorySource:
     """One scan's view of a topic: a Spark memory stream that outlives restarts of its query.
 
     Args:
-        reading: records before its starting timestamp or offsets are not handed over. Any offset will do: a topic of a
-            case is empty when its queries start.
+        reading: records before its starting timestamp or offsets are not handed to Spark. Earliest and latest are the
+            same: a topic of a case is empty when its queries start.
     """
 
     def __init__(self, spark: SparkSession, topic: Topic, reading: ReadOptions) -> None:
@@ -70,7 +71,7 @@ class MemorySource:
         self._stream: Any = holder.apply(spark._jsparkSession, 1, strings)
 
     def feed(self) -> bool:
-        """Hand over what came since the last time, as one batch; whether there was anything."""
+        """Hand the records since the last call to Spark, as one batch; returns whether there were any."""
         records = self.topic.records[self.read :]
         if not records:
             return False
@@ -85,7 +86,7 @@ class MemorySource:
         return is_late_enough and record.position >= self.offsets.get(record.partition, 0)
 
     def frame(self) -> DataFrame:
-        """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
+        """The stream in the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
         rows = DataFrame(self._stream.toDF(), self.spark)
         return rows.select(sf.inline(sf.from_json("value", _ROW))).select(
             sf.unhex("k").alias("key"),

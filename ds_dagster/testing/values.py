@@ -1,4 +1,4 @@
-"""Values as test cases write them: the JSON a record holds, and the same form for values of tables and views."""
+"""Values as test cases write them: the JSON of a record, and the same form for values of tables and views."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from ds_dagster.errors import error
 _WIDTHS = {"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
 _SHAPES = {"FLOAT": ">f", "DOUBLE": ">d"}
 _DIGITS = 12
-"""Significant digits that count of a fraction."""
+"""Significant digits of a fraction that are compared."""
 
 
 def to_bytes(part: Any) -> bytes | None:
-    """A key or value as it is in a record: None, bytes and text as they are, anything else as JSON."""
+    """A key or value as bytes of a record: bytes as they are, text in UTF-8, anything else as JSON; None remains
+    None."""
     if part is None or isinstance(part, bytes):
         return part
     return (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)).encode()
 
 
 def from_bytes(part: bytes | None) -> Any:
-    """A key or value for people: JSON where it is an object or array, else text, else bytes."""
+    """A key or value for people: a JSON object or array if it is one, else text, else bytes."""
     if part is None:
         return None
     try:
@@ -62,7 +63,7 @@ def _fraction(value: float) -> int | float:
 
 
 def _moment(value: datetime) -> str:
-    """A time with an offset is the one in UTC."""
+    """A time as text, with three or six digits of a second; a time with an offset in UTC, with ``Z``."""
     value = value.astimezone(timezone.utc) if value.tzinfo else value
     text = value.strftime("%Y-%m-%d %H:%M:%S.") + (
         f"{value.microsecond:06d}" if value.microsecond % 1000 else f"{value.microsecond // 1000:03d}"
@@ -82,11 +83,11 @@ _FORMS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = MappingProxyTyp
         (list, tuple): lambda value: [normal(inner) for inner in value],
     }
 )
-"""Type → how a value of it is written; the first that fits."""
+"""Type → form of its values; the first matching type counts."""
 
 
 def exact(value: Any) -> Any:
-    """One form of a DECIMAL: a number where JSON's numbers hold all of its digits, else its text."""
+    """One form of a DECIMAL: a number if a JSON number holds all of its digits, else text."""
     if value is None or isinstance(value, bool):
         return value
     try:
@@ -99,7 +100,7 @@ def exact(value: Any) -> Any:
 
 
 def moment(value: Any) -> Any:
-    """One form of a TIMESTAMP, however it is written; what is not a time as it is."""
+    """One form of a TIMESTAMP, however it is written; a text that is not a time remains as it is."""
     if not isinstance(value, str):
         return normal(value)
     try:
@@ -109,7 +110,7 @@ def moment(value: Any) -> Any:
 
 
 def normal_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
-    """One form for equal rows: DECIMAL to the last digit, other fractions to twelve.
+    """One form for equal rows: DECIMAL to the last digit, other fractions to twelve digits.
 
     Args:
         row: values by column.
@@ -119,12 +120,12 @@ def normal_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[st
 
 
 def compared_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
-    """The same with times by their value, for rows that are compared."""
+    """As :func:`normal_row`, with times by their value, for rows that are compared."""
     return {name: _of_type(value, types.get(name), _COMPARED) for name, value in row.items()}
 
 
 def _of_type(value: Any, type_: DataType | None, forms: Mapping[str, Callable[[Any], Any]]) -> Any:
-    """One form of a value, its parts by their types."""
+    """One form of a value, applied to its parts by their types."""
     if isinstance(type_, ArrayType) and isinstance(value, list | tuple):
         return [_of_type(inner, type_.element, forms) for inner in value]
     if isinstance(type_, MapType) and isinstance(value, Mapping):
@@ -136,7 +137,7 @@ def _of_type(value: Any, type_: DataType | None, forms: Mapping[str, Callable[[A
 
 
 def _approximate(value: Any) -> Any:
-    """A FLOAT or DOUBLE, which a record's JSON gives with all of its digits."""
+    """One form of a FLOAT or DOUBLE, which is read from JSON as a Decimal."""
     return normal(float(value) if isinstance(value, Decimal) else value)
 
 
@@ -146,11 +147,11 @@ _TYPED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 _COMPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {**_TYPED, "TIMESTAMP": moment, "TIMESTAMP_LTZ": moment}
 )
-"""Scalar type → its one form in rows, and in rows that are compared."""
+"""Scalar type → its form: in rows (``_TYPED``), and in rows that are compared (``_COMPARED``)."""
 
 
 def table_row(row: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[str, Any]:
-    """A row of a table or view: maps come as pairs."""
+    """A row of a table or view in one form; maps are given as pairs."""
     plain = {
         name: dict(value) if isinstance(columns.get(name), MapType) and value is not None else value
         for name, value in row.items()
@@ -162,7 +163,7 @@ def table_row(row: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[s
 
 
 def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """The row of a record as its relation reads it, None for a delete.
+    """The row of a record as its relation reads it; None for a delete.
 
     Raises:
         UserError: CASE_RECORD_UNREADABLE.
@@ -183,7 +184,7 @@ def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> di
 
 
 def record_key(relation: Relation, key: bytes | None) -> dict[str, Any]:
-    """Columns a record's key gives: of a JSON object, or the one column of a primitive key.
+    """Columns from a record's key: the members of a JSON object, or the one column of a plain key; empty without a key.
 
     Raises:
         UserError: CASE_RECORD_UNREADABLE.

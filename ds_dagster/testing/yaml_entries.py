@@ -1,4 +1,4 @@
-"""YAML text → values that remember their lines. JSON's types, and ``!!binary`` for bytes: no dates, no ``yes``."""
+"""YAML text → values with their lines. Types are JSON's, and bytes as ``!!binary``: no dates, ``yes`` is text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ds_dagster.names import did_you_mean
 _NUMBER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
 _FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""libyaml's where PyYAML was built with it: a tenth of the time."""
+"""libyaml's loader if PyYAML was built with it: it needs a tenth of the time."""
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -40,7 +40,7 @@ class Entry:
         return self.value
 
     def mapping(self, allowed: Sequence[str], needed: Sequence[str] = ()) -> Mapping[str, Entry]:
-        """Its entries by key; every key is known, the needed ones are there.
+        """Its entries by key; refuses keys that are not ``allowed``, and missing ``needed`` keys.
 
         Raises:
             UserError: CASE_VALUE_INVALID, CASE_KEY_UNKNOWN, CASE_KEY_MISSING.
@@ -67,13 +67,13 @@ class Entry:
         return self.value
 
     def text(self) -> str:
-        """A text, not empty."""
+        """A text that is not empty; else CASE_VALUE_INVALID."""
         if not isinstance(self.value, str) or not self.value:
             raise self.invalid("a text")
         return self.value
 
     def whole(self, least: int | None = None) -> int:
-        """A whole number."""
+        """A whole number of at least ``least``; else CASE_VALUE_INVALID."""
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.invalid("a whole number")
         if least is not None and self.value < least:
@@ -81,13 +81,13 @@ class Entry:
         return self.value
 
     def truth(self) -> bool:
-        """``true`` or ``false``."""
+        """``true`` or ``false``; else CASE_VALUE_INVALID."""
         if not isinstance(self.value, bool):
             raise self.invalid("true, false")
         return self.value
 
     def choice(self, *allowed: str) -> str:
-        """One of these words."""
+        """One of these words; else CASE_VALUE_INVALID."""
         if self.value not in allowed:
             raise self.invalid(", ".join(allowed))
         return str(self.value)
@@ -117,7 +117,7 @@ def read_yaml(path: Path, shown: str) -> Entry:
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
         raise error(
-            "CASE_UNREADABLE", span=Span(shown, line), file=shown, reason=problem.problem or "no YAML"
+            "CASE_UNREADABLE", span=Span(shown, line), file=shown, reason=problem.problem or "it is not valid YAML"
         ) from problem
     if root is None:
         raise error("CASE_UNREADABLE", span=Span(shown, 1), file=shown, reason="it is empty")
@@ -146,7 +146,7 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
             return base64.b64decode("".join(text.split()), validate=True)
         except binascii.Error as problem:
             raise error("CASE_VALUE_INVALID", span=span, place=place, value=text, allowed="base64") from problem
-    if isinstance(node, yaml.ScalarNode) and node.style:  # plain: None, of libyaml an empty text
+    if isinstance(node, yaml.ScalarNode) and node.style:  # quoted; a plain scalar has None, or "" from libyaml
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -156,7 +156,7 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
 
 
 def title_of(path: Path) -> str:
-    """The title of a case, empty without one; what is wrong with a file is reported when it runs."""
+    """The title of a case, empty without one; mistakes in the file are reported when the case runs."""
     try:
         document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError:

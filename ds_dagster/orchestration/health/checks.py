@@ -26,18 +26,18 @@ from ds_dagster.sql.annotations import Freshness
 from ds_dagster.sql.thresholds import LIMITED, Threshold
 
 LAG_SECONDS = 300.0
-"""Unread input older than this fails ``lag``; ``@max_lag 10m`` in the comment of a relation says otherwise."""
+"""Unread input older than this fails ``lag``; ``@max_lag 10m`` in the comment of a relation overrides it."""
 
 PROGRESS_SECONDS = 120.0
 START_SECONDS = 300.0
 CHECKED_TOGETHER = 100
-"""Relations whose checks share an op: Dagster's graph takes the product of an op's inputs and its checks."""
+"""How many relations share an op of checks: Dagster's graph costs the product of an op's inputs and its checks."""
 
 COMING_BACK = frozenset({"BACKING_OFF", "WAITING"})
 """States that the engine leaves by itself."""
 
 ROWS = Freshness(0, "rows")
-"""What a relation without ``@freshness`` would follow."""
+"""Default for relations without ``@freshness``: follow the last rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Job:
         change: effect of deploying the project's definition, None when the project has no such query.
         now: time of the check, seconds since the epoch.
         lag_limit: seconds.
-        freshness: the policy in the relation's comment; newest: how new its data is by that figure, seconds since the
-            epoch, None before there is any.
+        freshness: the policy in the relation's comment.
+        newest: how new its data is by the figure of the policy, seconds since the epoch, None before there is data.
     """
 
     status: JobStatus
@@ -62,11 +62,11 @@ class Job:
 
 
 def check_running(job: Job) -> Verdict:
-    """Runs. A warning while it is stopped on request or on its way back, an error when nothing brings it back by
-    itself."""
+    """The query runs. A warning while it is stopped on request, while the engine will start it again by itself, or
+    while it has been starting for at most five minutes; otherwise an error."""
     status = job.status
     if status.desired == "STOPPED":
-        reason = "stopped on request" if status.state == "STOPPED" else f"a stop was asked for; it is {status.state}"
+        reason = "stopped on request" if status.state == "STOPPED" else f"a stop was requested; it is {status.state}"
         return Verdict(False, reason, WARN, "STOPPED")
     if status.state == "RUNNING":
         return Verdict(True, "running")
@@ -82,7 +82,7 @@ def check_running(job: Job) -> Verdict:
 
 
 def check_lag(job: Job) -> Verdict:
-    """Not more unread input than the limit; a warning, since backfills lag on purpose."""
+    """The oldest unread input is not older than the limit; a warning, since backfills lag on purpose."""
     status = job.status
     if status.state != "RUNNING":
         return _not_known(status)
@@ -119,7 +119,7 @@ def check_definition_current(job: Job) -> Verdict:
 
 
 def check_fresh(job: Job) -> Verdict:
-    """The figure that ``@freshness`` follows is new enough; never while the query does not run, however new it is."""
+    """The figure that ``@freshness`` follows is new enough; fails while the query does not run."""
     status = job.status
     if status.desired == "STOPPED":
         return Verdict(False, "stopped: no new data comes", WARN, "STOPPED")
@@ -133,8 +133,8 @@ def check_fresh(job: Job) -> Verdict:
 
 
 def check_threshold(threshold: Threshold, statuses: Sequence[JobStatus]) -> Verdict:
-    """A figure of ``@check`` is inside of its limit. Of a load: of its last run. A figure that is not known, or of a
-    query that does not run, is never inside."""
+    """The figure of a ``@check`` is within its limit; for a load, the figure of its last run. Fails with a warning
+    while the figure is not known or a query does not run."""
     severity = ERROR if threshold.severity == "error" else WARN
     limit = {f"{PREFIX}/limit": threshold.limit}
     down = next((status for status in statuses if status.state not in ("RUNNING", "FINISHED")), None)
@@ -188,12 +188,12 @@ class Health:
         return cls(statuses, changes, control.clock.now(), project.project.downstream)
 
     def of(self, props: RelationProps) -> list[JobStatus]:
-        """Statuses of the jobs that fill a relation; of those that were ever asked for."""
+        """Statuses of the jobs that fill a relation, without jobs that were never requested."""
         return [self.statuses[query.name] for query in props.queries if query.name in self.statuses]
 
     def checking(self, props: RelationProps) -> list[JobStatus]:
-        """Statuses of the jobs that check a relation's constraints: those that fill it; of a declared one those that
-        read it too."""
+        """Statuses of the jobs that check a relation's constraints: the jobs that fill it, and the jobs that read it if
+        it is declared."""
         is_declared = props.relation is not None and props.relation.declared
         names = [*(query.name for query in props.queries), *(self.readers.get(props.name, ()) if is_declared else ())]
         return [self.statuses[name] for name in dict.fromkeys(names) if name in self.statuses]
@@ -226,14 +226,14 @@ class Health:
 
 
 def compiles(props: RelationProps) -> Verdict:
-    """Its statements, and all that fill it, are valid."""
+    """The statement of the relation, and all statements that fill it, are valid."""
     if not props.mistakes:
         return Verdict(True, "valid")
     return Verdict(False, text_of(props.mistakes), condition=props.mistakes[0].condition)
 
 
 def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetCheckSpec, ...]:
-    """Checks of a relation: those of its translator, and ``compiles`` where something that fills it was refused.
+    """Checks of a relation: the translator's, and ``compiles`` if a statement that fills it was refused.
 
     Raises:
         UserError: CHECK_UNKNOWN.
@@ -257,13 +257,13 @@ def check_names(props: RelationProps, translator: DsTranslator) -> tuple[str, ..
 
 
 def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """Metadata beside a verdict: figures only while every query runs, since the figures of a dead query are history."""
+    """Metadata of a verdict: figures only while every query runs, since the figures of a dead query are out of date."""
     figures = status_metadata(statuses) if are_running(statuses) else state_metadata(statuses)
     return {f"{PREFIX}/reason": verdict.reason, **verdict.metadata, **figures}
 
 
 def are_running(statuses: Sequence[JobStatus]) -> bool:
-    """Whether all of them run."""
+    """Whether all jobs run; true without jobs."""
     return all(status.state == "RUNNING" for status in statuses)
 
 

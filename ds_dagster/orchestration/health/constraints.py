@@ -1,4 +1,4 @@
-"""Checks of constraints: rows of a relation that violate one, as the jobs count them that check it."""
+"""Checks of constraints: how many rows of a relation violate a constraint, counted by the jobs that check it."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ from ds_dagster.sql.statements import ConstraintDefinition
 VIOLATED = "CONSTRAINT_VIOLATED"
 FAILURES = frozenset({VIOLATED, "CONSTRAINT_VIOLATED_BY_GROUP"})
 COUNTING = frozenset({"RUNNING", "FINISHED"})
-"""States of jobs whose counts are those of the relation; others have the counts of an incarnation that is over."""
+"""States in which the counts of a job are current; in other states they are from an incarnation that ended."""
 
 
 def check_constraint(relation: str, constraint: ConstraintDefinition, statuses: Sequence[JobStatus]) -> Verdict:
-    """No row violates it since the queries started. ON VIOLATION FAIL is an error, everything else a warning.
+    """No row has violated the constraint since the queries started. ON VIOLATION FAIL is an error, any other a warning.
 
     Args:
         relation: qualified name.
         constraint: of the relation.
-        statuses: of the jobs that check it, each for itself: a row that two of them read is counted by both.
+        statuses: of the jobs that check it. Each job counts by itself: a row that two jobs read counts twice.
     """
     severity = ERROR if constraint.on_violation == "fail" else WARN
     failed = next((status for status in statuses if _failed_by(status, relation, constraint.name)), None)

@@ -14,7 +14,7 @@ class Said:
 
     Attributes:
         position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.
-        rows: what freshness follows (time of the last rows, or the watermark), as of the last heartbeat.
+        rows: figure that freshness follows (time of the last rows, or the watermark), as of the last heartbeat.
         beat, observed, checked: last heartbeat materialization, last observation, last full set of check results.
         run: the run that planned this asset last; settled: the run after whose end the checks were written again.
         verdicts: check → mark of the verdict last reported.
@@ -32,14 +32,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """All of it.
+    """The whole memory. Times are seconds since the epoch.
 
     Attributes:
-        said: by asset key as a slash-separated path.
-        journal, since, seen: uuid of the journal, the time its transitions are reported from, and the id of the last
-            one that became an event.
-        starts: how often in a row the project's own engine was started and did not come up; next_start: not before.
-        pools: the same of engines of compute pools: name → (starts, next start).
+        said: reports by asset key as a slash-separated path.
+        journal, since, seen: uuid of the journal, the time from which its transitions are reported, and the id of the
+            last transition that became an event.
+        starts: how often in a row the project's own engine was started and did not come up.
+        next_start: the project's own engine is not started again before this time.
+        pools: name of an engine of a compute pool → its (starts, next_start).
     """
 
     said: dict[str, Said] = field(default_factory=dict)
@@ -55,14 +56,14 @@ class Cursor:
         return (self.starts, self.next_start) if engine == DEFAULT_ENGINE else self.pools.get(engine, (0, 0.0))
 
     def with_tries(self, engine: str, starts: int, next_start: float) -> "Cursor":
-        """After a look at an engine, see :meth:`tries`."""
+        """The cursor with new values for an engine, see :meth:`tries`."""
         if engine == DEFAULT_ENGINE:
             return replace(self, starts=starts, next_start=next_start)
         others = {name: tries for name, tries in self.pools.items() if name != engine}
         return replace(self, pools={**others, engine: (starts, next_start)} if starts else others)
 
     def of(self, key: str) -> Said:
-        """What was said of one asset."""
+        """The last report on one asset, an empty one before the first."""
         return self.said.get(key, Said())
 
     def dump(self) -> str:
@@ -71,7 +72,7 @@ class Cursor:
 
     @classmethod
     def load(cls, text: str | None) -> "Cursor":
-        """The inverse; an unknown version or a damaged text starts again (at worst something is said twice)."""
+        """The inverse of :meth:`dump`; empty for an unknown version or damaged text (at worst, events repeat)."""
         try:
             values = json.loads(text or "{}")
             if values.pop("version", None) != CURSOR_VERSION:

@@ -22,7 +22,7 @@ CHECKS = {
     "orphans": "Every job that runs has a definition in the project.",
 }
 AGAIN_SECONDS = 900.0
-"""Verdicts that did not change are written again so often."""
+"""Seconds after which unchanged verdicts are written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class EngineHealth:
     """The engine at one moment; with compute pools all engines.
 
     Attributes:
-        status: of the engine that is there, or was last.
-        is_needed: some job shall run, or a load was asked for.
+        status: of the engine, or of the last one if none runs.
+        is_needed: a job should run, or a load was requested.
         orphans: names of jobs that run without a definition.
         log: where its log is read: a path on its machine, or an address.
         others: engines of compute pools, each without orphans and others.
@@ -45,7 +45,7 @@ class EngineHealth:
 
     @classmethod
     def read(cls, control: Control, orphans: Sequence[JobStatus]) -> "EngineHealth":
-        """Read the journal. ``orphans``: of the project."""
+        """Read the journal. ``orphans``: jobs without a definition in the project."""
         needed = control.fleet.needed()
         first, *others = (
             cls(engine, pool_name(engine.name) in needed, (), control.log_place(engine=engine.name))
@@ -55,17 +55,17 @@ class EngineHealth:
 
     @property
     def mark(self) -> str:
-        """Changes with everything an observation is worth for."""
+        """A text that changes whenever a new observation is due."""
         status, others = self.status, (other.mark for other in self.others)
         own = (status.state, str(status.pid), str(status.started), str(self.is_needed), *self.orphans)
         return "|".join((*own, *others))
 
     def verdict(self, name: str) -> Verdict:
-        """One of :data:`CHECKS`."""
+        """The verdict of one of :data:`CHECKS`."""
         return self._orphans() if name == "orphans" else self._up()
 
     def metadata(self) -> dict[str, Any]:
-        """What people ask first: state, since when, where; then the rest."""
+        """Metadata of an observation: first state, start and host, then the rest; without empty values."""
         status = self.status
         values: dict[str, Any] = {
             "state": status.state,
@@ -85,7 +85,7 @@ class EngineHealth:
         return (self, *self.others)
 
     def _up(self) -> Verdict:
-        """With several engines the worst of their verdicts, with what each of them is."""
+        """The engine's verdict; with several engines, the worst severity and the reason of each engine."""
         if not self.others:
             return self._one_up()
         verdicts = {engine.status.name: engine._one_up() for engine in self._all()}
@@ -115,8 +115,8 @@ class EngineHealth:
 
 
 def engine_events(engine: EngineHealth, key: dg.AssetKey, said: Said, now: float) -> tuple[Said, tuple[Event, ...]]:
-    """What the sensor reports of the engine: an observation when something changed, verdicts that changed, all of them
-    now and then; and the memory after it."""
+    """The new memory, and the events on the engine: an observation if something changed, and changed verdicts, or all
+    verdicts every 15 minutes."""
     has_changed, all_due = engine.mark != said.position, now - said.checked >= AGAIN_SECONDS
     verdicts = {name: engine.verdict(name) for name in CHECKS}
     marks = {name: verdict.mark for name, verdict in verdicts.items()}
@@ -130,7 +130,7 @@ def engine_events(engine: EngineHealth, key: dg.AssetKey, said: Said, now: float
 
 
 def engine_key(project: DsProject) -> dg.AssetKey:
-    """Of the engine's asset."""
+    """The key of the engine's asset."""
     return dg.AssetKey([*project.key_prefix, project.named(ENGINE_NAME)])
 
 
@@ -145,7 +145,7 @@ def build_engine_asset(project: DsProject) -> dg.AssetSpec:
 
 
 def build_engine_checks(project: DsProject) -> dg.AssetChecksDefinition:
-    """The runnable bodies of its checks."""
+    """The runnable bodies of the engine's checks."""
     key = engine_key(project)
 
     @dg.multi_asset_check(

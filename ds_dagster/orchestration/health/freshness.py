@@ -1,7 +1,7 @@
-"""Freshness by data: what ``@freshness`` follows, and whether it is as new as it has to be.
+"""Freshness by data: the figures that ``@freshness`` can follow.
 
-Dagster's own freshness state asks for the age of the last materialization alone, and an event is dated when it is
-reported: nothing makes an asset stale before its window is over. The check ``fresh`` says it at once.
+Dagster's own freshness state uses only the age of the last materialization, and Dagster dates an event when it is
+reported: an asset turns stale only after its whole window. The check ``fresh`` fails at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,13 @@ from ds_dagster.sql.annotations import Freshness, freshness_of
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A figure that freshness can follow, seconds since the epoch: of a job, over those of a relation, in words."""
+    """A figure that freshness can follow.
+
+    Attributes:
+        of: job → its figure, seconds since the epoch, None if it is not known.
+        over: combines the figures of a relation's jobs.
+        words: text for people, with ``{age}`` in seconds.
+    """
 
     of: Callable[[JobStatus], float | None]
     over: Callable[[Iterable[float]], float]
@@ -47,7 +53,7 @@ def freshness(props: RelationProps) -> Freshness | None:
 
 
 def moment(statuses: Sequence[JobStatus], source: str) -> float | None:
-    """How new the data of a relation is by one figure, None before there is any."""
+    """How new the data of a relation is by one figure: seconds since the epoch, None before there is data."""
     followed = FOLLOWED[source]
     moments = [value for status in statuses if (value := followed.of(status)) is not None]
     return followed.over(moments) if moments else None

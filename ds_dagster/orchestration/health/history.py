@@ -1,5 +1,5 @@
-"""The incident log of assets: every transition of a query becomes one observation on the assets it fills, every new
-shape of a source one on the source's asset."""
+"""The incident log of assets: every transition of a query becomes one observation on each asset it fills, every schema
+change of a source one observation on the source's asset."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.views import history
 
 FIRST_SECONDS = 3600.0
-"""A sensor that meets a journal for the first time goes back so far."""
+"""How far a sensor goes back in a journal that it reads for the first time."""
 
 MOST = 200
-"""Transitions in one tick; the rest comes with the next ones."""
+"""Most transitions in one tick; the rest is reported in the next ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Events in the order of the journal, and the memory after them."""
+    """State events in the order of the journal, then schema changes; and the cursor after them."""
 
     events: tuple[dg.AssetObservation, ...]
     cursor: Cursor
@@ -39,10 +39,10 @@ def transitions_told(
     instance: dg.DagsterInstance,
     cursor: Cursor,
 ) -> Told:
-    """What happened since the last tick to the queries of ``relations``, and to the shapes of ``sources``: each
-    transition once, and a version that several queries of one tick met once.
+    """Events since the last tick: one for each transition of the queries that fill ``relations``, one for each schema
+    change of ``sources``, even if several queries read the new version in the same tick.
 
-    The cursor holds the id of the last transition. Another journal (a state folder that was deleted) begins again.
+    The cursor holds the id of the last transition. It starts over with a new journal (the state folder was deleted).
     """
     journal, moved = history(control.journal, cursor.seen, since=cursor.since, limit=MOST)
     if journal != cursor.journal:
@@ -70,7 +70,8 @@ def _shape_events(
     translator: DsTranslator,
     instance: dg.DagsterInstance,
 ) -> Iterator[dg.AssetObservation]:
-    """The data version of the last observation is copied: without it every reader turns stale."""
+    """One observation per schema change. It copies the data version of the last observation: without it every reader
+    turns stale."""
     keys = {str(props.name): translator.get_asset_key(props.name) for props in sources}
     for moved in changes:
         key = keys.get(str(parameters_of(moved.parameters)["relation"]))

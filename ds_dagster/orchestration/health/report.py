@@ -1,5 +1,5 @@
-"""What the health sensor tells Dagster: changes at once, the rest on a slow beat. Pure but for reading the last
-materialization."""
+"""The events of the health sensor: changes at once, everything else at intervals. Pure, except that it reads assets
+and runs from Dagster's instance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,21 +29,21 @@ OBSERVE_SECONDS = 300.0
 HEARTBEAT_SECONDS = 300.0
 CHECK_SECONDS = 900.0
 AFTER_RUN_SECONDS = 2.0
-"""A run that plans an asset plans its checks, and those it does not execute hide earlier results. Dagster shows a
+"""A run that plans an asset plans its checks, and checks it does not execute hide earlier results. Dagster shows a
 check's result only when it is newer than the last materialization, in whole seconds: so the checks are written once
 more, this long after the end of every run."""
 
 MANY_RELATIONS = 50
-"""Above this many relations observations and heartbeats come a third as often: a runless event costs about 8 kB and
-Dagster keeps it for ever."""
+"""Above this many relations, observations and heartbeats come a third as often: a runless event takes about 8 kB, and
+Dagster never deletes it."""
 
 BUDGET_SECONDS = 25.0
-"""A tick that took so long ends; what was not said is due in the next one."""
+"""A tick ends after this time; the remaining relations are reported in the next tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What to tell, the new memory, and how many relations have to wait for the next tick."""
+    """Events, the new cursor, and how many relations have to wait for the next tick."""
 
     events: tuple[Event, ...]
     cursor: Cursor
@@ -57,9 +57,9 @@ class Reporter:
     Attributes:
         health: of this moment.
         translator: gives asset keys.
-        instance: where the last materializations are.
-        many: whether beats are slowed.
-        monotonic: for the tick's budget, seconds.
+        instance: has the last materializations and runs.
+        many: whether there are more than :data:`MANY_RELATIONS`.
+        monotonic: clock for the tick's budget, seconds.
         parents: asset → the assets its spec depends on.
     """
 
@@ -74,7 +74,7 @@ class Reporter:
     _versions: dict[dg.AssetKey, Mapping[str, str]] = field(default_factory=dict, init=False)
 
     def report(self, relations: Sequence[RelationProps], cursor: Cursor) -> Report:
-        """Everything that is worth saying now; relations that waited longest come first when time is short."""
+        """Everything that is due now; relations that waited longest come first, in case time runs out."""
         keyed = {self._path(props): props for props in relations}
         said = {path: text for path, text in cursor.said.items() if path in keyed}
         waiting = sorted(keyed, key=lambda path: cursor.of(path).checked)
@@ -101,15 +101,16 @@ class Reporter:
         return said, [*events, *checks]
 
     def _path(self, props: RelationProps) -> str:
-        """Its name in the cursor. A source has another entry there, of the watch over entities."""
+        """Key of a relation in the cursor. A source has another entry there, written by ``SourceWatch``, so its checks
+        have a key of their own."""
         path = "/".join(self.translator.get_asset_key(props.name).path)
         return f"{path}#checks" if is_checked_source(props) else path
 
     def _figures(
         self, key: dg.AssetKey, props: RelationProps, statuses: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
-        """A heartbeat when the data moved since the last one, else an observation when anything did. Nothing about a
-        query that does not run: its figures are those of an incarnation that is over."""
+        """A heartbeat if new data came since the last one, else an observation if a batch has run. Nothing for a query
+        that does not run: its figures are from an incarnation that ended."""
         now, wanted = self.health.now, freshness(props)
         follows = wanted.source if wanted else "rows"
         has_batches = any(status.batch is not None for status in statuses) or follows == "heartbeat"
@@ -129,8 +130,8 @@ class Reporter:
     def _checks(
         self, key: dg.AssetKey, props: RelationProps, statuses: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
-        """Verdicts that changed; all of them now and then, and after every run; none about a query's first start,
-        which its run judges."""
+        """Changed verdicts; all verdicts every 15 minutes and after every run; none during a query's first start, which
+        the run that starts it reports."""
         now, run = self.health.now, self._run_of(key, said)
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props, self.translator)}
         is_starting = any(status.state == "STARTING" for status in statuses)
@@ -147,8 +148,9 @@ class Reporter:
         return replace(said, verdicts=marks, checked=checked, run=run, settled=settled), events
 
     def _heartbeat(self, key: dg.AssetKey, statuses: Sequence[JobStatus]) -> dg.AssetMaterialization:
-        """Data advanced. The ``dagster/`` tags of the last materialization are copied, without them everything
-        downstream turns stale; the versions of its inputs are those in force, which a running query reads."""
+        """A materialization: data advanced. It copies the ``dagster/`` tags of the last materialization, since without
+        them everything downstream turns stale, but has the current versions of its inputs, which a running query
+        reads."""
         entry = self._entries.get(key)
         last = entry.last_materialization if entry else None
         materialization = last.asset_materialization if last else None
@@ -167,7 +169,7 @@ class Reporter:
         return self._versions[parent]
 
     def _asset_entries(self, relations: Sequence[RelationProps]) -> Mapping[dg.AssetKey, AssetEntry]:
-        """What Dagster keeps of every relation with a job, in one look."""
+        """Dagster's entries of all relations with a job, in one query."""
         keys = [self.translator.get_asset_key(props.name) for props in relations if self.health.of(props)]
         records = self.instance.get_asset_records(keys) if keys else []
         return {record.asset_entry.asset_key: record.asset_entry for record in records}
@@ -178,7 +180,8 @@ class Reporter:
         return (entry.last_run_id if entry else "") or said.run
 
     def _runs_over(self, cursor: Cursor) -> frozenset[str]:
-        """Those of the runs whose checks are to be written again that ended long enough ago."""
+        """Runs that ended at least :data:`AFTER_RUN_SECONDS` ago and whose checks have to be written again. A run that
+        Dagster no longer has counts as ended."""
         keys = {"/".join(key.path): key for key in self._entries}
         said = {path: cursor.of(path) for path in keys}
         runs = {path: self._run_of(key, said[path]) for path, key in keys.items()}
@@ -193,15 +196,15 @@ class Reporter:
         return end is None or self.health.now - end >= AFTER_RUN_SECONDS
 
     def _is_new(self, statuses: Sequence[JobStatus], wanted: Freshness | None) -> bool:
-        """Whether there is data, and event time is as new as a freshness of it asks for: years of history that are
-        read again are not."""
+        """Whether there is data and, if freshness follows the watermark, whether it is new enough: during a backfill of
+        old data it is not."""
         newest = moment(statuses, wanted.source if wanted else "rows")
         if newest is None or wanted is None or wanted.source != "watermark":
             return newest is not None
         return self.health.now - newest <= wanted.seconds
 
     def _beat_seconds(self, props: RelationProps) -> float:
-        """Often enough for the relation's freshness policy."""
+        """Seconds between two heartbeats: at most a third of the relation's freshness window."""
         wanted, usual = freshness(props), HEARTBEAT_SECONDS * self._slow
         return usual if wanted is None else min(usual, wanted.seconds / 3)
 
@@ -211,12 +214,12 @@ class Reporter:
 
 
 def is_checked_source(props: RelationProps) -> bool:
-    """Whether others fill a relation whose constraints queries check."""
+    """Whether a relation is a source with constraints, which the queries that read it check."""
     return not props.is_executable and bool(props.constraint_checks)
 
 
 def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mapping[str, str]:
-    """Tags that say which version of an input a materialization was made from, and the event that reported it."""
+    """Tags with the version of an input that a materialization was made from, and the event that reported it."""
     version = extract_data_version_from_entry(record.event_log_entry) or DEFAULT_DATA_VERSION
     return {
         get_input_data_version_tag(parent): version.value,

@@ -1,5 +1,5 @@
-"""One health sensor per project: tells Dagster how the queries are, and starts a dead engine again. It never deploys
-the checkout's definition: what runs is what the journal wants."""
+"""One health sensor per project: it reports the state of the queries to Dagster, and restarts a dead engine. It never
+deploys the checkout's definition: the engine runs the definitions in the journal."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ START_DELAY, LONGEST_START_DELAY = 15.0, 600.0
 """Seconds until an engine that did not come up is started again: doubled each time, up to the longest."""
 
 MANY_FACTOR = 3.0
-"""Entities are looked at so much less often where there are very many."""
+"""Factor on the time between two looks at an entity if there are more than ``MANY_RELATIONS`` sources."""
 ALIVE = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
@@ -40,12 +40,15 @@ def build_ds_health_sensor(
     observe_seconds: float | None = OBSERVE_SECONDS,
     engine_asset: bool = False,
 ) -> dg.SensorDefinition:
-    """The sensor; running by default, since nothing is watched otherwise.
+    """The sensor; running by default, since without it nothing watches the queries.
 
     Args:
-        project, translator, name: as everywhere.
+        project: the project.
+        translator: how relations map to assets; the same object as for the assets.
+        name: of the sensor; ``ds_health`` by default.
         minimum_interval_seconds: between two ticks.
-        observe_seconds: between two looks at the entities that others fill; None leaves their stores alone.
+        observe_seconds: between two looks at a source's entity (three times as long if there are more than 50 sources);
+            None to look at none.
         engine_asset: report the engine on its asset (``build_engine_asset``), too.
     """
     mapper = mapper_of(project, translator)
@@ -67,7 +70,7 @@ def build_ds_health_sensor(
     def ds_health(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
             control = control_resource(context, project).control(project)
-            health = Health.read(control, project)  # as it is, before anything is mended
+            health = Health.read(control, project)  # before an engine is restarted
             orphans = control.orphans(project.project)
             engine_before = EngineHealth.read(control, orphans) if engine_asset else None
             transitions = transitions_told(
@@ -94,13 +97,13 @@ def build_ds_health_sensor(
 
 
 def kept_of_sources(reported: Cursor, before: Cursor, watch: SourceWatch) -> Cursor:
-    """The cursor of a report, with what was said of entities, of which reports know nothing."""
+    """The cursor of a report, with the entries of entities from the cursor before: a report does not contain them."""
     unreported = {path: said for path, said in before.said.items() if path in watch.paths}
     return replace(reported, said={**reported.said, **unreported})
 
 
 def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:
-    """Start the engines again that the journal wants something from and that are gone.
+    """Restart engines that are gone and still needed by the journal.
 
     An engine that lives but is silent (UNKNOWN) is left alone: a second one is never started.
 
@@ -126,7 +129,7 @@ def _heal_one(control: Control, cursor: Cursor, engine: EngineStatus, needed: fr
     if engine.state == "UNKNOWN":
         return cursor, f"{shown} does not answer; waiting, a second one is never started"
     now, (starts, next_start) = control.clock.now(), cursor.tries(name)
-    if now < next_start <= now + LONGEST_START_DELAY:  # later only after the clock was set back
+    if now < next_start <= now + LONGEST_START_DELAY:  # a later time: the clock was set back
         return cursor, f"{shown} is gone, {starts} starts failed, next one in {next_start - now:.0f} s"
     delay = min(START_DELAY * 2**starts, LONGEST_START_DELAY)
     tried = cursor.with_tries(name, starts + 1, now + delay)
@@ -138,11 +141,11 @@ def _heal_one(control: Control, cursor: Cursor, engine: EngineStatus, needed: fr
 
 
 def summary_of(health: Health, orphans: Sequence[JobStatus]) -> str:
-    """One line: how many queries are in which state, the worst lag, what runs without a definition."""
+    """One line: how many queries are in which state, the worst lag, and jobs that run without a definition."""
     counts: dict[str, int] = {}
     for status in health.statuses.values():
         counts[status.state.lower()] = counts.get(status.state.lower(), 0) + 1
-    parts = [f"{count} {state}" for state, count in sorted(counts.items())] or ["no queries asked for yet"]
+    parts = [f"{count} {state}" for state, count in sorted(counts.items())] or ["no queries requested yet"]
     lags = [s.lag_seconds for s in health.statuses.values() if s.lag_seconds]
     if lags:
         parts.append(f"worst lag {max(lags):.1f} s")

@@ -12,7 +12,8 @@ ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of one check; ``reason`` and ``metadata`` explain it, ``condition`` names the failure."""
+    """Outcome of one check; ``reason`` and ``metadata`` explain it, ``condition`` names the failure (part of
+    :attr:`mark`)."""
 
     passed: bool
     reason: str

@@ -27,13 +27,13 @@ class DatabricksAdmin(WithoutRecords):
         return f"DatabricksAdmin({self.address.store}, {self.address.shown})"
 
     def probe(self) -> ProbeResult:
-        """Does the warehouse answer, may we log in. One that sleeps does not answer in time."""
+        """Whether the warehouse answers and accepts the login. A stopped warehouse does not answer in time."""
         user = exp.select(exp.alias_(exp.CurrentUser(), "name"))
         shown = self.address.shown
         return probed(lambda: f"{self.address.rows(user, 'log in', seconds=CONTROL_SECONDS)[0].name} at {shown}")
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """A table by ``catalog.schema.table``; its size are its rows."""
+        """A table by ``catalog.schema.table``, None if it does not exist; its size is its number of rows."""
         name = entity.split(".")
         if len(name) != 3 or self.address.location(name, CONTROL_SECONDS) is None:
             return None
@@ -42,11 +42,11 @@ class DatabricksAdmin(WithoutRecords):
         return EntityFacts(entity, size=int(rows[0].rows))
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The loader makes the table; here only the login is tried."""
+        """Looks for the table, which tests the login; the loader creates it."""
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:
-        """Tables the login may see, by name; their sizes are reported by :meth:`describe`."""
+        """Tables that the login may see, by name; :meth:`describe` reports their sizes."""
         columns = [exp.column(f"table_{part}") for part in ("catalog", "schema", "name")]
         statement = (
             exp.select(*columns)

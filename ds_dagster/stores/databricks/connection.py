@@ -1,4 +1,4 @@
-"""Connections to a Databricks SQL warehouse (databricks-sql-connector) and what their failures mean."""
+"""Connections to a Databricks SQL warehouse (databricks-sql-connector), and their exceptions as conditions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ds_dagster.redaction import redact
 ALLOWED_URIS = "'https://<workspace>.cloud.databricks.com'"
 DIALECT = "databricks"
 LOAD_SECONDS = 600
-"""How long a statement of a load may take."""
+"""Timeout of a statement of a load."""
 LOAD_ATTEMPTS = 6
-"""How often one call of a load is tried, about a minute in all; a warehouse that starts for longer is met by the next
-start of the job."""
+"""Most attempts of one call of a load, about a minute in all; if a warehouse takes longer to start, the next start of
+the job reaches it."""
 CONTROL_SECONDS, CONTROL_ATTEMPTS = 20, 2
 TOKEN_SECONDS = 20
 EARLY_SECONDS = 60
-"""How long before its end an OAuth token is no longer used."""
+"""How long before its end an OAuth token is renewed."""
 DETAIL_CHARACTERS = 400
 
 
@@ -54,7 +54,7 @@ class WorkspaceAddress:
 
     @classmethod
     def of(cls, store: str, settings: Mapping[str, str]) -> WorkspaceAddress:
-        """From resolved options; other options are left alone.
+        """The address in resolved options; ignores other options.
 
         Raises:
             UserError: PROPERTY_INVALID.
@@ -77,8 +77,8 @@ class WorkspaceAddress:
         return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
 
     def client_arguments(self, seconds: int = LOAD_SECONDS) -> dict[str, Any]:
-        """Arguments of ``databricks.sql.connect``, token or login in them. ``seconds``: how long a warehouse may take.
-        No usage data is sent to the vendor."""
+        """Arguments of ``databricks.sql.connect``, including the token or login. ``seconds``: timeout of a call, and of
+        its retries. No usage data is sent to the vendor."""
         parts = urlsplit(self.base)
         path = f"/sql/1.0/warehouses/{self.warehouse_id}"
         login: dict[str, Any] = {"access_token": self.app_token}
@@ -100,7 +100,7 @@ class WorkspaceAddress:
         }
 
     def rows(self, statement: exp.Expr, action: str, table: str = "", seconds: int = LOAD_SECONDS) -> list[Any]:
-        """Run one statement; its rows, which have an attribute per column.
+        """Run one statement in its own session; returns rows with an attribute per column.
 
         Raises:
             UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, TARGET_SCHEMA_MISSING, TARGET_DATABASE_MISSING,
@@ -114,7 +114,7 @@ class WorkspaceAddress:
         return WorkspaceSession(self, seconds)
 
     def location(self, name: Sequence[str], seconds: int = LOAD_SECONDS) -> str | None:
-        """Folder of the files of a registered table, None without a table of that name."""
+        """Folder of the files of a registered table, None if there is no table of this name."""
         statement = exp.Describe(this=table_of(name), style="DETAIL")
         try:
             rows = self.rows(statement, "look for the table", ".".join(name), seconds)
@@ -125,7 +125,7 @@ class WorkspaceAddress:
         return str(rows[0].location)
 
     def register(self, name: Sequence[str], location: str) -> None:
-        """Make the files of a Delta table known under a name."""
+        """Register the files of a Delta table under a name, if it does not exist."""
         properties = [
             exp.FileFormatProperty(this=exp.var("DELTA")),
             exp.LocationProperty(this=exp.Literal.string(location)),
@@ -148,7 +148,7 @@ class WorkspaceAddress:
         return sql
 
     def failure(self, problem: Exception, action: str, table: str = "", epoch: int | None = None) -> DsError:
-        """A driver's exception as a condition; its text without tokens, and without the rows it quotes."""
+        """A driver's exception as a condition; its text without tokens and quoted rows."""
         context = getattr(problem, "context", None) or {}
         whole = redact(" ".join(f"{problem} {context.get('original-exception', '')}".split()))
         whole = whole.partition(_ROWS)[0]
@@ -177,7 +177,7 @@ class WorkspaceAddress:
 
 
 class WorkspaceSession:
-    """Statements one after the other in one session of the warehouse."""
+    """One session of the warehouse, for several statements; connects at the first one."""
 
     def __init__(self, address: WorkspaceAddress, seconds: int) -> None:
         self._address = address
@@ -187,7 +187,7 @@ class WorkspaceSession:
     def run(
         self, text: str, action: str, table: str = "", stream: BinaryIO | None = None, epoch: int | None = None
     ) -> list[Any]:
-        """Run one statement; its rows, which have an attribute per column. ``stream``: what a PUT sends.
+        """Run one statement; returns rows with an attribute per column. ``stream``: the content for a PUT.
 
         Raises:
             DsError: see ``WorkspaceAddress.rows``.
@@ -221,8 +221,8 @@ class WorkspaceSession:
 
 
 class ServicePrincipal:
-    """Login of a service principal (OAuth machine to machine) in the shape the connector asks for: called, it gives a
-    function that gives headers. A token is kept until shortly before its end."""
+    """Login of a service principal (OAuth machine to machine) in the shape that the connector expects: a call returns a
+    function that returns headers. A token is used until :data:`EARLY_SECONDS` before its end."""
 
     def __init__(self, address: WorkspaceAddress) -> None:
         self._address = address
@@ -231,11 +231,11 @@ class ServicePrincipal:
         self._lock = threading.Lock()
 
     def auth_type(self) -> str:
-        """As the vendor names it."""
+        """The vendor's name of this login."""
         return "oauth-m2m"
 
     def __call__(self) -> Callable[[], dict[str, str]]:
-        """The function that gives headers."""
+        """The function that returns headers."""
         return self._headers
 
     def _headers(self) -> dict[str, str]:
@@ -247,7 +247,7 @@ class ServicePrincipal:
             return {"Authorization": f"Bearer {self._token}"}
 
     def _ask(self) -> Mapping[str, Any]:
-        """One answer of the workspace's token service.
+        """Request a token from the workspace.
 
         Raises:
             UserError: STORE_LOGIN_REFUSED. ExternalError: STORE_UNREACHABLE.
@@ -282,7 +282,7 @@ def table_of(name: Sequence[str]) -> exp.Table:
 
 
 def is_workspace_url(url: str, *, tls: bool) -> bool:
-    """Whether an address is a host alone, without a login or a path."""
+    """Whether an address has the scheme for ``tls``, a host and no login; a path is not checked, and never used."""
     try:
         parts = urlsplit(url)
         port_is_number = parts.port is None or parts.port > 0
@@ -302,7 +302,7 @@ STATUSES: Mapping[int | None, str] = {
     429: UNREACHABLE,
     503: UNREACHABLE,
 }
-"""Answer of HTTP to a call as a whole; what a statement is refused for is in its message."""
+"""HTTP status of a call → condition; the reason why a statement is refused is in its message (:data:`TEXTS`)."""
 TEXTS: tuple[tuple[str, str], ...] = (
     ("TABLE_OR_VIEW_NOT_FOUND", "ENTITY_MISSING"),
     ("SCHEMA_NOT_FOUND", "TARGET_SCHEMA_MISSING"),
@@ -319,5 +319,5 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "TARGET_REJECTS_ROWS"),
     ("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "TARGET_REJECTS_ROWS"),
 )
-"""Error class of Databricks SQL in a message → condition; those of the connection are STORE_UNREACHABLE, others
-STORE_CALL_FAILED."""
+"""Error class of Databricks SQL in a message → condition; other errors of a statement are STORE_CALL_FAILED, errors of
+the connection STORE_UNREACHABLE."""

@@ -36,8 +36,8 @@ LEVEL_KINDS = ("catalog", "schema", "table")
 
 
 class DatabricksEntities(TableOperations):
-    """See ``catalog.entity_operations.EntityOperations``. What is listed comes from ``system.information_schema``: a
-    catalog or schema shows when it holds a table that the login may see."""
+    """See ``catalog.entity_operations.EntityOperations``. Lists come from ``system.information_schema``: a catalog or
+    schema is listed if it has a table that the login may see."""
 
     kind = "DATABRICKS"
 
@@ -50,7 +50,7 @@ class DatabricksEntities(TableOperations):
         return tuple(relation.entity.split("."))
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """Catalogs, then schemas, then tables."""
+        """Catalogs, the schemas of one, or the tables of a schema."""
         depth = len(path)
         if depth >= TABLE:
             raise path_invalid(self.store, path, '"catalog" or "catalog"."schema"')
@@ -61,7 +61,7 @@ class DatabricksEntities(TableOperations):
         return [EntityNode((*path, name), LEVEL_KINDS[depth], is_level=level) for name in names]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns; the size are its rows."""
+        """Columns and number of rows; None if there is no such table."""
         if len(path) != TABLE:
             raise path_invalid(self.store, path, SHAPE)
         if self._address.location(path, CONTROL_SECONDS) is None:
@@ -83,7 +83,7 @@ class DatabricksEntities(TableOperations):
             raise
 
     def drop(self, path: EntityPath) -> None:
-        """A table, or a schema that holds nothing. Files of an external table stay where they are."""
+        """Drop a table, or an empty schema. Files of an external table remain."""
         if len(path) == SCHEMA:
             schema = exp.Drop(tables=[exp.Table(db=quoted(path[1]), catalog=quoted(path[0]))], kind="SCHEMA")
             try:
@@ -97,7 +97,7 @@ class DatabricksEntities(TableOperations):
         self._rows(exp.Drop(tables=[table_of(path)], kind="TABLE"), path, f"drop {shown_path(path)}")
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One row; nested values are read by ``from_json`` with the column's type."""
+        """Insert one row; nested values are parsed by ``from_json`` with the column's type. Returns an empty text."""
         entity = self._existing(path)
         columns = {column.name: column for column in entity.columns}
         values = row_values(path, record, list(columns))
@@ -125,7 +125,7 @@ class DatabricksEntities(TableOperations):
         return entity
 
     def _listing(self, path: EntityPath) -> exp.Expr:
-        """The distinct names below a path."""
+        """SELECT of the distinct names below a path."""
         column = exp.column(LEVELS[len(path)])
         query = exp.select(column).distinct().from_(exp.table_("tables", db=INFORMATION, catalog=SYSTEM))
         query = query.where(exp.NEQ(this=exp.column(LEVELS[1]), expression=exp.Literal.string(INFORMATION)))

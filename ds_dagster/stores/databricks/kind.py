@@ -1,5 +1,6 @@
-"""Databricks: sink of CREATE TABLE … AS. Files of a table go straight into the bucket, its name into Unity Catalog.
-Loads through ``databricks_loader.py``, control through ``databricks_admin.py``."""
+"""Databricks: sink of CREATE TABLE … AS. In the mode ``delta``, a table's files are written directly into a bucket and
+registered in Unity Catalog; in the mode ``warehouse``, the SQL warehouse loads them. Loads through ``loader.py`` and
+``warehouse.py``, control through ``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -49,7 +50,7 @@ APP_TOKEN, CLIENT, CLIENT_SECRET = "databricks.app_token", "databricks.client_id
 WAREHOUSE, BUCKET, LOCATION = "databricks.warehouse_id", "databricks.cloud.s3.bucket", "table.data.file.location"
 NAMES = ("databricks.catalog.name", "databricks.schema.name", "databricks.table.name")
 OF_A_BUCKET = (BUCKET, "databricks.cloud.region", KEY, SECRET, TOKEN, ENDPOINT)
-"""Properties that mean nothing in the mode ``warehouse``."""
+"""Properties of the bucket, which the mode ``warehouse`` refuses."""
 DEFAULT_CATALOG, DEFAULT_SCHEMA = "main", "default"
 ALLOWED_LOCATION = "'s3://bucket/folder'"
 
@@ -63,7 +64,7 @@ NAME_RULE = NameRule(
 
 
 class Databricks:
-    """A workspace with a SQL warehouse, and a bucket that is an external location of it."""
+    """A workspace with a SQL warehouse, and in the mode ``delta`` a bucket that is an external location of it."""
 
     name = "DATABRICKS"
     aliases: tuple[str, ...] = ()
@@ -91,7 +92,8 @@ class Databricks:
     relation_properties: tuple[PropertySpec, ...] = specs(*NAMES, LOCATION)
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Workspace, warehouse, one way to log in; a key and its secret together; a bucket that is one."""
+        """Check that workspace, warehouse and one way to log in are given, a key comes with its secret, the bucket is
+        valid, and the mode has no other mode's properties."""
         problems = [*self._check_address(store), *_check_login(store), *check_keys(store), *_check_mode(store)]
         if WAREHOUSE not in store.properties:
             problems.append(missing(store, WAREHOUSE, "the warehouse that registers tables", "'1234567890abcdef'"))
@@ -113,7 +115,7 @@ class Databricks:
         return ()
 
     def native_type(self, type_: DataType) -> str | None:
-        """Every type has one; STRUCT, MAP and ARRAY stay what they are."""
+        """The column type, which every type has, also STRUCT, MAP and ARRAY."""
         return native_type(type_)
 
     def read_spec(
@@ -123,7 +125,7 @@ class Databricks:
         raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Each batch in one commit with its ledger; the name is registered once."""
+        """Write spec of the loader of the store's mode."""
         path = _path(relation)
         options = {**connection(store), **_mode(store, relation, path)}
         return WriteSpec(
@@ -136,7 +138,7 @@ class Databricks:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the table."""
+        """Only the name: the loader creates the table."""
         return EntityPlan(name=".".join(_path(relation)), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -156,12 +158,12 @@ class Databricks:
 
 
 def _check_login(store: StoreDefinition) -> Sequence[Diagnostic]:
-    """A token, or a principal and its secret; not both."""
+    """Check that there is a token, or a client id with its secret, and not both."""
     properties = store.properties
     if APP_TOKEN not in properties and CLIENT not in properties and CLIENT_SECRET not in properties:
         return (missing(store, APP_TOKEN, "the login", "'${NAME}'"),)
     problems = [
-        missing(store, other, f"{name} is useless alone", "'${NAME}'")
+        missing(store, other, f"{name} is not valid without it", "'${NAME}'")
         for name, other in ((CLIENT, CLIENT_SECRET), (CLIENT_SECRET, CLIENT))
         if name in properties and other not in properties
     ]
@@ -180,7 +182,7 @@ def _check_login(store: StoreDefinition) -> Sequence[Diagnostic]:
 
 
 def _check_mode(store: StoreDefinition) -> Sequence[Diagnostic]:
-    """Nothing of a bucket is used where the warehouse keeps the files."""
+    """Check that no property of a bucket is given in the mode ``warehouse``, where the workspace stores the files."""
     bucket_values = [store.properties[name] for name in OF_A_BUCKET if name in store.properties]
     if mode_of(store) == "delta" or not bucket_values:
         return ()
@@ -209,10 +211,10 @@ def mode_of(store: StoreDefinition) -> str:
 
 
 def _mode(store: StoreDefinition, relation: Relation, path: tuple[str, ...]) -> Mapping[str, PropertyValue]:
-    """Where the files of a table are; in the mode ``warehouse`` the workspace keeps them.
+    """Option ``location`` with the place of a table's files; none in the mode ``warehouse``.
 
     Raises:
-        UserError: STORE_PROPERTIES_CONTRADICT, what :func:`_location` raises.
+        UserError: STORE_PROPERTIES_CONTRADICT, and the errors of :func:`_location`.
     """
     written = relation.properties.get(LOCATION)
     if mode_of(store) == "delta":
@@ -231,7 +233,7 @@ def _mode(store: StoreDefinition, relation: Relation, path: tuple[str, ...]) -> 
 
 
 def _location(store: StoreDefinition, relation: Relation, path: tuple[str, ...]) -> PropertyValue:
-    """The written place of the table's files, else one of its own in the store's bucket.
+    """The written place of the table's files, else ``catalog/schema/table`` in the store's bucket.
 
     Raises:
         UserError: PROPERTY_INVALID, STORE_PROPERTY_MISSING.
@@ -267,7 +269,7 @@ def _as_url(bucket: str) -> str:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What connects: workspace, warehouse, login; region and keys of the bucket."""
+    """Connection options: workspace, warehouse, login; region and keys of the bucket."""
     return make_options(
         {
             "workspace_url": store.properties["uris"],

@@ -1,5 +1,5 @@
-"""Loads batches into a table of a workspace: its files by ``delta_loader.py`` straight into the bucket, its name by one
-statement of the SQL warehouse. A batch costs no time of the warehouse."""
+"""Loads batches into a table of a workspace: ``stores/delta/loader.py`` writes its files directly into the bucket, and
+one statement of the SQL warehouse registers its name. Batches do not use the warehouse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> D
     store = settings["store"]
     workspace = WorkspaceAddress.of(store, {**settings, "url": settings["workspace_url"]})
     location = settings["location"]
-    url = location if "://" in location else f"s3://{location}"  # a bucket's name that stood in a reference
+    url = location if "://" in location else f"s3://{location}"  # a reference may hold only the bucket's name
     files = LakeAddress.of(store, {**settings, "url": url}, "DATABRICKS")
     shared = settings["shared"] == "true"
     return DatabricksLoader(workspace, DeltaLoader(files, files.root, target, identity, shared=shared))
@@ -48,8 +48,8 @@ class DatabricksLoader:
         """Create or verify the table and its name.
 
         Raises:
-            UserError: TARGET_DIFFERS where the name belongs to other files, DATABRICKS_LOCATION_REFUSED, what
-                ``WorkspaceAddress.rows`` and ``DeltaLoader.prepare`` raise.
+            UserError: TARGET_DIFFERS if the name belongs to other files, DATABRICKS_LOCATION_REFUSED, and the errors of
+                ``WorkspaceAddress.rows`` and ``DeltaLoader.prepare``.
         """
         is_registered = self._is_registered()
         self.files.prepare(tip)
@@ -61,7 +61,7 @@ class DatabricksLoader:
         return self.files.load(rows, batch)
 
     def finish(self) -> int:
-        """Publish a full refresh and make sure of the name; rows of the run."""
+        """Publish a full refresh and register its name if needed. Returns the number of rows of the run."""
         rows = self.files.finish()
         if self.files.target.refresh == "full" and not self._is_registered():
             self._register()
@@ -85,11 +85,11 @@ class DatabricksLoader:
         self.files.adopt(tip)
 
     def close(self) -> None:
-        """Nothing stays open between batches."""
+        """Close the loader of the files; nothing is open between batches."""
         self.files.close()
 
     def _is_registered(self) -> bool:
-        """Whether the name leads to our files."""
+        """Whether the name is registered for our files; raises TARGET_DIFFERS if it is for others."""
         location = self.workspace.location(self.files.target.path)
         if location is None:
             return False

@@ -1,4 +1,5 @@
-"""Tables in a Databricks workspace as lookups see them: one statement of its SQL warehouse, so one consistent state."""
+"""Tables in a Databricks workspace for lookups, read by one statement of its SQL warehouse, so in one consistent
+state."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store.
+    """See ``catalog.io_spec.TableReader``. Options: connection of the store.
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED. UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED,
@@ -32,7 +33,7 @@ def read_table(
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows that match ``wanted``."""
     return int(_rows(options, path, counting(), wanted)[0][0])
 
 

@@ -1,8 +1,8 @@
 """SQL of one table that is loaded through a warehouse: built as trees, printed once.
 
-A warehouse has no transactions over several statements, so every statement can be repeated without harm: COPY INTO
-passes over files it has loaded (https://docs.databricks.com/aws/en/sql/language-manual/delta-copy-into), MERGE sets a
-key to what it is, INSERT OVERWRITE and CREATE OR REPLACE end in the same rows.
+A warehouse has no transactions over several statements, so every statement is idempotent: COPY INTO skips files it has
+loaded (https://docs.databricks.com/aws/en/sql/language-manual/delta-copy-into), MERGE sets a key to the same values,
+INSERT OVERWRITE and CREATE OR REPLACE end with the same rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.table_sink import DELETED, PUBLISHED
 
 VOLUME = "ds_staging"
-"""Volume in the table's schema that batches are put into."""
+"""Volume in the table's schema that batches are uploaded to."""
 LEDGER = "ds_ledger"
 ADDED_COLUMNS = ("offsets", "ends")
 """Digest and text of a batch's end offsets; ledgers of earlier versions of the package lack them."""
@@ -39,8 +39,8 @@ LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
 
 
 class DatabricksStatements:
-    """SQL of one target. Notes are only ever added to the ledger, so that jobs never wait for one another; pruning it
-    may be refused, and the next one does it."""
+    """SQL of one target. Rows are only added to the ledger, so that jobs never wait for each other; pruning it may be
+    refused in a conflict, and is repeated later."""
 
     def __init__(self, target: TableTarget, identity: SinkIdentity) -> None:
         self.target = target
@@ -56,11 +56,11 @@ class DatabricksStatements:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def file(self, epoch: int) -> str:
-        """Where a batch is put: the same for every attempt, another one for every job, version and batch."""
+        """Path of a batch's file: the same for every attempt, different for every job, version and batch."""
         return f"{self.folder}/b{epoch:010}.parquet"
 
     def put(self, epoch: int) -> str:
-        """PUT of a stream that the connector is given (a statement of the connector, not of the warehouse)."""
+        """PUT of a stream given to the connector (a statement of the connector, not of the warehouse)."""
         return " ".join(("PUT '__input_stream__' INTO", exp.Literal.string(self.file(epoch)).sql(DIALECT), "OVERWRITE"))
 
     def remove(self, epoch: int) -> str:
@@ -70,15 +70,15 @@ class DatabricksStatements:
     # --- what is made -------------------------------------------------------------------------------------------------
 
     def create_volume(self) -> str:
-        """The volume batches are put into."""
+        """Create the volume for batches."""
         return " ".join(("CREATE VOLUME IF NOT EXISTS", table_of((*self.schema, VOLUME)).sql(DIALECT)))
 
     def create_ledger(self) -> str:
-        """The ledger of the schema's tables."""
+        """Create the ledger of the schema's tables."""
         return _create((*self.schema, LEDGER), [(name, type_, False) for name, type_ in LEDGER_COLUMNS.items()])
 
     def create_table(self, name: Sequence[str]) -> str:
-        """The target or the new table of a full refresh, unless it is there."""
+        """Create the target, or the new table of a full refresh, if it does not exist."""
         return _create(name, [(c.name, c.native_type, not c.nullable) for c in self.target.columns])
 
     def drop(self, name: Sequence[str]) -> str:
@@ -86,17 +86,17 @@ class DatabricksStatements:
         return exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True).sql(DIALECT)
 
     def add_column(self, name: str) -> str:
-        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        """Add one of :data:`ADDED_COLUMNS` to an older ledger."""
         added = exp.ColumnDef(this=quoted(name), kind=exp.DataType.build("STRING", dialect=DIALECT))
         place = table_of((*self.schema, LEDGER))
         return exp.Alter(this=place, kind="TABLE", actions=[exp.Schema(expressions=[added])]).sql(DIALECT)
 
     def describe(self, name: Sequence[str]) -> str:
-        """Columns of a table."""
+        """DESCRIBE the columns of a table."""
         return exp.Describe(this=table_of(name)).sql(DIALECT)
 
     def new_tables(self) -> str:
-        """Names of tables that runs of this job load into."""
+        """SELECT the names of the new tables of this job's full refreshes."""
         catalog, schema = self.schema
         pattern = self.new_prefix.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%") + "%"
         condition = exp.and_(
@@ -110,7 +110,8 @@ class DatabricksStatements:
     # --- ledger -------------------------------------------------------------------------------------------------------
 
     def state(self) -> str:
-        """Newest version of the job in this table, newest epoch and rows of this version."""
+        """Newest version of the job in this table; newest epoch, rows and published rows of this version. NULL for each
+        that does not exist."""
         mine = exp.EQ(this=exp.column("version"), expression=exp.convert(self.identity.version))
         batches = exp.and_(mine, exp.GTE(this=exp.column("epoch"), expression=exp.convert(0)))
         cases = {
@@ -124,7 +125,7 @@ class DatabricksStatements:
         return self._ledger(*(exp.alias_(value, name) for name, value in cases.items()))
 
     def batch(self, epoch: int) -> str:
-        """Rows and offsets of a batch of this version."""
+        """Number of rows, and digest and text of the offsets, of a batch of this version."""
         query = self._ledger_select(
             *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", *ADDED_COLUMNS)),
         )
@@ -134,23 +135,24 @@ class DatabricksStatements:
         return query.where(mine).sql(DIALECT)
 
     def prune(self, epoch: int) -> str:
-        """Forget batches of this version up to one: they can no longer be replayed."""
+        """Delete ledger rows of this version up to an epoch, which can no longer be replayed."""
         mine = exp.column("version").eq(exp.convert(self.identity.version))
         old = exp.column("epoch").between(exp.convert(0), exp.convert(epoch))
         return exp.delete(table_of((*self.schema, LEDGER))).where(exp.and_(self._own(), mine, old)).sql(DIALECT)
 
     def others(self) -> str:
-        """How many batches other jobs have loaded into this table."""
+        """Number of batches that other jobs have loaded into this table."""
         condition = exp.and_(exp.column("target").eq(self.target.path[-1]), exp.column("job").neq(self.identity.job))
         counted = exp.select(exp.alias_(exp.Count(this=exp.Star()), "found"))
         return counted.from_(table_of((*self.schema, LEDGER))).where(condition).sql(DIALECT)
 
     def count(self) -> str:
-        """Rows of the target."""
+        """Number of rows of the target."""
         return exp.select(exp.alias_(exp.Count(this=exp.Star()), "found")).from_(self._target()).sql(DIALECT)
 
     def note(self, epoch: int, loaded: int, batch: Tip | None) -> str:
-        """The batch is loaded; None: it is not one of the source."""
+        """Insert the ledger row of a batch. ``batch``: its offsets; None for a row that is not a batch of the
+        source."""
         values = exp.Tuple(
             expressions=[
                 exp.Literal.string(self.identity.job),
@@ -176,7 +178,7 @@ class DatabricksStatements:
         return statement.sql(DIALECT)
 
     def overwrite(self, epoch: int) -> str:
-        """The rows of a batch instead of those a version before has loaded; its deletes have nothing to delete."""
+        """Replace all rows, which an earlier version has loaded, by the rows of a batch without its deletes."""
         rows = self._staged_rows(epoch, only_live=self.target.mode == "upsert")
         return exp.Insert(
             this=exp.Schema(this=table_of(self.written), expressions=[quoted(c.name) for c in self.target.columns]),
@@ -185,7 +187,7 @@ class DatabricksStatements:
         ).sql(DIALECT)
 
     def merge(self, epoch: int) -> str:
-        """Upserts and deletes by key; NULL is a key like any other."""
+        """Upsert and delete by key; NULL equals NULL."""
         names = [column.name for column in self.target.columns]
         deleted = exp.column(quoted(DELETED), table=STAGED)
         same = exp.and_(
@@ -211,7 +213,7 @@ class DatabricksStatements:
         return exp.Merge(this=target, using=staged, on=same, whens=exp.Whens(expressions=whens)).sql(DIALECT)
 
     def publish(self) -> str:
-        """The new table's rows become the target's."""
+        """Replace the target by the rows of the new table."""
         rows = exp.select(*(_column(column.name) for column in self.target.columns)).from_(table_of(self.new))
         return exp.Create(this=table_of(self.target.path), kind="TABLE", replace=True, expression=rows).sql(DIALECT)
 
@@ -228,7 +230,7 @@ class DatabricksStatements:
         return rows.where(exp.not_(exp.column(quoted(DELETED)))) if only_live else rows
 
     def _own(self) -> exp.Expr:
-        """Of ledger rows: this job's in this table."""
+        """Condition for this job's rows in the ledger for this table."""
         return exp.and_(exp.column("job").eq(self.identity.job), exp.column("target").eq(self.target.path[-1]))
 
     def _ledger_select(self, *columns: exp.Expr) -> exp.Select:

@@ -1,8 +1,8 @@
-"""Loads batches through a SQL warehouse alone: each is put as one Parquet file into a volume and taken from there by
-one statement. For workspaces without a bucket that both sides may use; tables are managed by Unity Catalog.
+"""Loads batches through a SQL warehouse alone: each batch is uploaded as one Parquet file to a volume and loaded by one
+statement. For workspaces without a bucket that both sides may use; Unity Catalog manages the tables.
 
-A warehouse has no transactions, so rows and ledger are two statements. Between them a batch may be repeated: its file
-has the same name, COPY INTO has loaded that name already, and MERGE by key changes nothing.
+A warehouse has no transactions, so rows and ledger are two statements. After a failure between them the batch is
+repeated: its file has the same name, which COPY INTO skips, and MERGE by key changes nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class WarehouseLoader(TableSink):
     # --- before the first batch ---------------------------------------------------------------------------------------
 
     def _look(self, work: Any) -> TargetState:  # noqa: ARG002
-        self._run(self.statements.create_volume(), "make the volume of its batches")
-        self._run(self.statements.create_ledger(), "make the ledger")
+        self._run(self.statements.create_volume(), "create the volume of its batches")
+        self._run(self.statements.create_ledger(), "create the ledger")
         columns = self._columns((*self.statements.schema, LEDGER)) or {}
         for name in ADDED_COLUMNS:
             if name not in columns:
@@ -75,21 +75,21 @@ class WarehouseLoader(TableSink):
 
     def _make(self, work: Any, state: TargetState) -> None:  # noqa: ARG002
         if not self.is_full:
-            self._run(self.statements.create_table(self.target.path), "make the table")
+            self._run(self.statements.create_table(self.target.path), "create the table")
         elif state.published is None:
             self._make_new()
 
     def _make_new(self) -> None:
-        """Create the new table of this run and drop those of earlier versions of this job."""
+        """Create the new table of this run and drop the new tables of earlier versions of this job."""
         for row in self._run(self.statements.new_tables(), "look for tables of earlier runs"):
             version = str(row.table_name).removeprefix(self.statements.new_prefix)
             if version.isdigit() and int(version) < self.identity.version:
                 self._run(self.statements.drop((*self.statements.schema, str(row.table_name))), "drop a table")
-        self._run(self.statements.create_table(self.statements.new), "make the new table")
+        self._run(self.statements.create_table(self.statements.new), "create the new table")
 
     def _columns(self, name: Sequence[str]) -> dict[str, tuple[str, bool]] | None:
-        """Column → (type, False) of a table, None without a table. NOT NULL is unknown here; the
-        warehouse checks it when rows are written."""
+        """Column → (type, False) of a table, None without a table. NOT NULL is not known here; the warehouse checks it
+        when rows are written."""
         try:
             rows = self._run(self.statements.describe(name), "look for the table")
         except DsError as problem:
@@ -106,7 +106,7 @@ class WarehouseLoader(TableSink):
     # --- a batch ------------------------------------------------------------------------------------------------------
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Rows with the table's types; what does not fit is reported without its value."""
+        """Rows with the table's types; a value that does not fit is reported without the value."""
         try:
             return storable(rows, self.target)
         except ValueError as problem:  # Arrow's own errors are ValueErrors
@@ -117,14 +117,14 @@ class WarehouseLoader(TableSink):
         if staged.num_rows or replaces:
             self._write(staged, batch.batch, replaces)
         self._run(self.statements.note(batch.batch, staged.num_rows, batch), "note a batch")
-        with suppress(DsError):  # what is left is overwritten or stays small
+        with suppress(DsError):  # a file that remains is overwritten, or wastes little space
             self._run(self.statements.remove(batch.batch), "remove a batch's file")
         if batch.batch and batch.batch % PRUNE_EVERY == 0 and not self.is_full:
-            with suppress(DsError):  # another job prunes the same files: the next time does
+            with suppress(DsError):  # another job may prune the same files: repeated later
                 self._run(self.statements.prune(batch.batch - KEPT_EPOCHS), "prune the ledger")
 
     def _write(self, rows: pyarrow.Table, epoch: int, replaces: bool) -> None:
-        """The file, and the one statement that takes it."""
+        """Upload the file, and load it by one statement."""
         from pyarrow import parquet
 
         content = io.BytesIO()
@@ -157,7 +157,7 @@ class WarehouseLoader(TableSink):
         return TargetState(SinkFacts(tip, newest), rows=rows, published=published if self.is_full else None)
 
     def _total(self) -> int:
-        """Rows of all batches of this version."""
+        """Number of rows of all batches of this version."""
         (row,) = self._run(self.statements.state(), "read the ledger")
         return int(row.total or 0)
 
@@ -168,7 +168,7 @@ class WarehouseLoader(TableSink):
     def _run(
         self, statement: str, action: str, stream: io.BytesIO | None = None, epoch: int | None = None
     ) -> Sequence[Any]:
-        """One statement in the session, which is opened at the first use and left after a failure."""
+        """Run one statement in the session, which the first call opens and a failure closes."""
         try:
             if self._session is None:
                 self._session = self.address.session()

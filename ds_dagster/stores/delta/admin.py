@@ -16,7 +16,7 @@ from ds_dagster.stores.without_records import WithoutRecords
 
 R = TypeVar("R")
 DEPTH = 3
-"""How many folders deep tables are looked for."""
+"""Depth of folders in which tables are looked for."""
 LOG = "_delta_log"
 
 
@@ -30,17 +30,17 @@ class DeltaAdmin(WithoutRecords):
         return f"DeltaAdmin({self.address.store}, {self.address.url})"
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we look into it. A folder that is not there yet is made by the first load."""
+        """Whether the folder or bucket answers and can be listed; the first load creates a missing folder."""
         return probed(lambda: f"{len(self._guarded(lambda: self._folders('')))} folders at {self.address.url}")
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """A table by its folder below the store's; its size are the rows its log counts."""
+        """A table by its folder below the store's, None without a table; its size is the number of rows in its log."""
         place = self.address.place(entity)
         table = self._guarded(lambda: self.address.table(place, CONTROL_LIMITS))
         return None if table is None else self._guarded(lambda: _facts(entity, table))
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The loader makes the table; here only the login is tried."""
+        """Looks for the table, which tests the login; the loader creates it."""
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:

@@ -1,5 +1,5 @@
-"""Folders and S3 prefixes that hold Delta tables (delta-rs for the tables, boto3 to list and delete) and what their
-failures mean."""
+"""Folders and S3 prefixes that hold Delta tables (delta-rs for the tables, boto3 to list and delete), and their
+exceptions as conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOAD_LIMITS: Mapping[str, str] = {
     "max_retries": "3",
     "retry_timeout": "60s",
 }
-"""Bounds of one request of a load; the service's pauses between attempts count in."""
+"""Limits of one request of a load; ``retry_timeout`` includes the pauses between attempts."""
 CONTROL_LIMITS: Mapping[str, str] = {
     "timeout": "10s",
     "connect_timeout": "5s",
@@ -54,7 +54,7 @@ class LakeAddress:
 
     @classmethod
     def of(cls, store: str, settings: Mapping[str, str], kind: str = "DELTA") -> LakeAddress:
-        """From resolved options; other options are left alone.
+        """The address in resolved options; ignores other options.
 
         Raises:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
@@ -70,19 +70,19 @@ class LakeAddress:
 
     @property
     def root(self) -> str:
-        """What delta-rs takes: an absolute path or ``s3://bucket/prefix``, without a slash at its end."""
+        """Address for delta-rs: an absolute path or ``s3://bucket/prefix``, without a slash at its end."""
         parts = urlsplit(self.url)
         if parts.scheme == "file":
             return unquote(parts.path).rstrip("/")
         return f"s3://{parts.netloc}{parts.path}".rstrip("/")
 
     def place(self, *parts: str) -> str:
-        """A table or folder below the root."""
+        """Address of a table or folder below the root."""
         return "/".join((self.root, *parts))
 
     def storage_options(self, limits: Mapping[str, str] = LOAD_LIMITS) -> dict[str, str]:
-        """Settings of delta-rs' object store; keys in them. Empty for a folder. Without a key the machine's own
-        credentials are found (environment, container, instance)."""
+        """Settings of delta-rs' object store, including keys. Empty for a folder. Without a key, delta-rs looks for the
+        machine's own credentials (environment, container, instance)."""
         if self.is_local:
             return {}
         options = {
@@ -128,7 +128,7 @@ class LakeAddress:
         return sorted(name.rstrip("/").rpartition("/")[2] for name in prefixes)
 
     def remove_folder(self, place: str, name: str) -> None:
-        """Everything in a folder below a place, and the folder."""
+        """Delete a folder below a place, with everything in it."""
         if self.is_local:
             with suppress(FileNotFoundError):
                 shutil.rmtree(Path(place) / name)
@@ -141,12 +141,12 @@ class LakeAddress:
                     client.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
 
     def make_folder(self, place: str) -> None:
-        """The folder of a table, where folders have to be made."""
+        """Create the folder of a table; does nothing in a bucket."""
         if self.is_local:
             Path(place).mkdir(parents=True, exist_ok=True)
 
     def errors(self) -> tuple[type[Exception], ...]:
-        """What delta-rs, Arrow, boto3 and the file system raise; given to :meth:`failure`."""
+        """Exceptions of delta-rs, Arrow, boto3 and the file system, for :meth:`failure`."""
         self.deltalake()
         import botocore.exceptions as botocore_exceptions
         import pyarrow
@@ -156,8 +156,8 @@ class LakeAddress:
         return (DeltaError, OSError, pyarrow.ArrowException, *boto_errors)
 
     def _s3(self, place: str, limits: Mapping[str, str]) -> tuple[Any, str, str]:
-        """A client, the bucket, the prefix with its slash. Listing is boto3's: delta-rs' file system holds Python's
-        lock while it waits for the network."""
+        """A client, the bucket, the prefix with its slash. We list with boto3, since delta-rs' file system holds
+        Python's global lock while it waits for the network."""
         import boto3
         from botocore.config import Config
 
@@ -236,13 +236,13 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("Could not connect to the endpoint", "STORE_UNREACHABLE"),
     ("timeout on endpoint", "STORE_UNREACHABLE"),
 )
-"""Part of a text → condition, the first that fits: object stores answer in XML, delta-rs passes it on. A machine
-without credentials is reported by the address of the service it asked for them. Others are STORE_CALL_FAILED."""
+"""Part of a message → condition, the first match counts; others are STORE_CALL_FAILED. delta-rs shows the XML answers
+of object stores. 169.254.169.254, the address of the service for instance credentials, means that there are none."""
 _ROWS = "Preview of invalid data"
 _COLORS = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 
 def _primary(problem: Exception) -> str:
-    """The text without the rows it quotes, on one line."""
+    """An exception's message on one line, without secrets and quoted rows."""
     text = _COLORS.sub("", str(problem).partition(_ROWS)[0])
     return redact(" ".join(text.split()))

@@ -66,7 +66,7 @@ class DeltaEntities(TableOperations):
         ]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns; rows and bytes as the log counts them; the newest version."""
+        """Columns; rows and bytes from the log; the newest version. None without a table."""
         table = self._table(path)
         return None if table is None else self._guarded(lambda: _described(self._parts(path), table))
 
@@ -75,14 +75,14 @@ class DeltaEntities(TableOperations):
         raise self.table_without_columns()
 
     def drop(self, path: EntityPath) -> None:
-        """Delete the files of a table, its history included."""
+        """Delete the files of a table, including its history."""
         self._existing(path)
         *above, name = self._parts(path)
         place = self._address.place(*above) if above else self._address.root
         self._guarded(lambda: self._address.remove_folder(place, name))
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One row, one commit; returns the new version."""
+        """Append one row in one commit; returns the new version of the table."""
         table = self._existing(path)
         schema = _arrow_schema(table)
         values = row_values(path, record, schema.names)
@@ -145,7 +145,7 @@ def columns_of(table: Any) -> tuple[EntityColumn, ...]:
 
 
 def native_text(type_: Any) -> str:
-    """A type of the Delta protocol in the words of Spark's SQL."""
+    """A type of the Delta protocol as Spark SQL writes it, except the protocol's own names of whole numbers."""
     if isinstance(type_, str):
         return type_
     if type_["type"] == "array":
@@ -174,7 +174,7 @@ def _arrow_schema(table: Any) -> pyarrow.Schema:
 
 
 def _arrow_row(path: EntityPath, schema: pyarrow.Schema, values: Mapping[str, Any]) -> pyarrow.Table:
-    """One row of the table's types, read by Arrow's JSON reader.
+    """One row with the table's types, read by Arrow's JSON reader.
 
     Raises:
         UserError: ENTITY_RECORD_INVALID.

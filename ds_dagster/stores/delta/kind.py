@@ -1,5 +1,5 @@
-"""Delta tables in a folder or in S3, without a workspace: sink of CREATE TABLE … AS. Loads through
-``delta_loader.py``, control through ``delta_admin.py``."""
+"""Delta tables in a folder or in S3, without a workspace: sink of CREATE TABLE … AS. Loads through ``loader.py``,
+control through ``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -57,7 +57,7 @@ class Delta:
     relation_properties: tuple[PropertySpec, ...] = specs("delta.table.name")
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """A folder or a bucket, without a login in it; a key and its secret together."""
+        """Check that the address is a folder or a bucket without a login, and that a key comes with its secret."""
         problems: list[Diagnostic] = []
         if "uris" not in store.properties:
             problems.append(missing(store, "uris", "the folder of its tables", ALLOWED_URIS))
@@ -66,7 +66,7 @@ class Delta:
         return [*problems, *check_keys(store)]
 
     def native_type(self, type_: DataType) -> str | None:
-        """Every type has one; STRUCT, MAP and ARRAY stay what they are."""
+        """The column type, which every type has, also STRUCT, MAP and ARRAY."""
         return native_type(type_)
 
     def read_spec(
@@ -76,7 +76,7 @@ class Delta:
         raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Each batch in one commit with its ledger."""
+        """Write spec of the loader: each batch in one commit with its ledger."""
         path = tuple(relation.entity.split("/"))
         return WriteSpec(
             kind="batch",
@@ -88,7 +88,7 @@ class Delta:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the table."""
+        """Only the name: the loader creates the table."""
         return EntityPlan(name=relation.entity, used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -102,18 +102,18 @@ class Delta:
         return DeltaAdmin(store.name, {name: resolve(value) for name, value in connection(store).items()})
 
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
-        """``root`` of the tables and ``storage_options`` as deltalake takes them."""
+        """``root`` of the tables and ``storage_options`` for deltalake."""
         settings = {name: resolve(value) for name, value in connection(store).items()}
         address = LakeAddress.of(store.name, settings)
         return {"root": address.root, "storage_options": address.storage_options()}
 
 
 def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
-    """A key and its secret together; an endpoint with its scheme."""
+    """Check that a key comes with its secret, and that an endpoint has a scheme."""
     problems: list[Diagnostic] = []
     for name, other in ((KEY, SECRET), (SECRET, KEY)):
         if name in store.properties and other not in store.properties:
-            problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+            problems.append(missing(store, other, f"{name} is not valid without it", "'${NAME}'"))
     endpoint = store.properties.get(ENDPOINT)
     if is_literal(endpoint) and not word(store, ENDPOINT).startswith(("http://", "https://")):
         span = endpoint.span if endpoint else None
@@ -129,7 +129,7 @@ def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What reaches the tables: address, region, keys."""
+    """Connection options: address, region, keys."""
     return make_options(
         {
             "url": store.properties["uris"],

@@ -1,12 +1,12 @@
 """Loads batches into a Delta table with delta-rs: one commit per batch, which carries rows and ledger.
 
 The ledger is Delta's own: application transactions (Delta protocol, "Transaction Identifiers"), written in the same
-commit as the rows. delta-rs records them and does not look at them, so they are looked up before each commit; the
-commit then asks for exactly the next version of the table, without delta-rs' own retries. Whoever was slower finds that
-version taken, looks again, and sees what the other one wrote: two drivers of one query cannot both load a batch.
+commit as the rows. delta-rs stores them but does not check them, so we read them before each commit. The commit then
+requires exactly the next version of the table, without delta-rs' own retries. If another driver has taken that version,
+the commit fails, and we read again what the other driver wrote: two drivers of one query cannot both load a batch.
 
-A full refresh loads a table of its own in a folder inside the target's and overwrites the target from it in one commit
-when its run is complete.
+A full refresh loads a separate table in a folder inside the target's folder. When its run is complete, it overwrites
+the target from that table in one commit.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 ATTEMPTS = 10
-"""How often a batch is tried while other writers commit in between."""
+"""Most attempts for a batch while other writers commit in between."""
 OFFSETS_DIGITS = 15
-"""How much of a digest a number of 63 bits holds."""
+"""Hexadecimal digits of a digest that fit into a number of 63 bits."""
 OURS = "ds-dagster"
-"""Application id that says a table holds rows loaded by this package, whichever project did."""
+"""Application id in tables that have rows loaded by this package, by any project."""
 _LOCKS: dict[str, threading.Lock] = {}
-"""Place → lock: queries of one engine that fill one table wait for one another instead of writing twice."""
+"""Place → lock: queries of one engine that fill the same table wait for each other instead of repeating commits."""
 _LOCKS_LOCK = threading.Lock()
 
 
@@ -75,15 +75,15 @@ class DeltaLoader(TableSink):
 
     @property
     def written(self) -> str:
-        """Place of the table batches go to: the target, or the new table of a full refresh."""
+        """Place of the table that batches are written into: the target, or the new table of a full refresh."""
         return f"{self.place}/{new_folder(self.identity)}" if self.is_full else self.place
 
     def exists(self) -> bool:
-        """Whether the target is there: made by :meth:`prepare`, for a full refresh by :meth:`finish`."""
+        """Whether the target exists: :meth:`prepare` creates it, in a full refresh :meth:`finish`."""
         return self._guarded("look at the table", lambda: self.address.table(self.place) is not None)
 
     def _tip(self) -> Tip | None:
-        """The text of the offsets is in the commit of the batch, while the table's log keeps that."""
+        """The newest batch, with the text of its offsets as long as the table's log has the commit of the batch."""
         tip, table = super()._tip(), self.address.table(self.written)
         if tip is None or table is None:
             return None
@@ -99,7 +99,7 @@ class DeltaLoader(TableSink):
             raise self.address.failure(problem, action, self.table, epoch) from None
 
     def _transaction(self) -> AbstractContextManager[Any]:
-        """The table batches go to as it is now, or None; one commit follows."""
+        """The present state of the written table, or None; one commit follows."""
         return nullcontext(self.address.table(self.written))
 
     def _look(self, written: Any) -> TargetState:
@@ -118,7 +118,7 @@ class DeltaLoader(TableSink):
         return replace(state, facts=facts, difference=difference, target=existing)
 
     def _ledger(self, written: Any | None, target: Any | None) -> TargetState:
-        """What the application transactions of the two tables say."""
+        """The state in the application transactions of the two tables."""
         versions = [version for version in map(self._newest, (written, target)) if version is not None]
         batch, offsets, rows = (self._number(written, name) for name in ("", "/offsets", "/rows"))
         tip = tip_of(batch, f"{offsets:0{OFFSETS_DIGITS}x}" if offsets else "")
@@ -131,7 +131,8 @@ class DeltaLoader(TableSink):
         return None if version is None else int(version)
 
     def _number(self, table: Any | None, name: str) -> int | None:
-        """A number that the table keeps for this version: the batch (empty ``name``), or another one."""
+        """A number that the table has for this version: the batch (empty ``name``), ``/offsets``, ``/rows``, ``/total``
+        or ``/published``."""
         number = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
         return None if number is None else int(number)
 
@@ -151,7 +152,7 @@ class DeltaLoader(TableSink):
         )
 
     def _make_new(self, state: TargetState) -> None:
-        """Create the new table of this run and drop those of earlier versions of this job."""
+        """Create the new table of this run and delete the new tables of earlier versions of this job."""
         if state.published is not None:
             return
         for version, name in self._new_folders():
@@ -181,7 +182,7 @@ class DeltaLoader(TableSink):
         raise error("TARGET_BUSY", table=self.table, epoch=batch.batch, attempts=ATTEMPTS)
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Rows with the table's types; what does not fit is reported without its value."""
+        """Rows with the table's types; a value that does not fit is reported without the value."""
         try:
             return storable(rows, self.target)
         except ValueError as problem:  # Arrow's own errors are ValueErrors
@@ -199,11 +200,11 @@ class DeltaLoader(TableSink):
     def _apply(self, written: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
         self._write(written, staged, replaces, self._note(written, batch, staged.num_rows))
 
-    def _write(self, table: Any, rows: pyarrow.Table, begins_anew: bool, ledger: Any) -> None:
-        """Rows and ledger in one commit; the ledger alone when no row changes."""
+    def _write(self, table: Any, rows: pyarrow.Table, replaces: bool, ledger: Any) -> None:
+        """Write rows and ledger in one commit, only the ledger if no row changes. ``replaces``: instead of all rows."""
         write = self.address.deltalake().write_deltalake
         before = table.version()
-        if begins_anew:
+        if replaces:
             write(table, live_rows(rows, self.target), mode="overwrite", commit_properties=ledger)
         elif rows.num_rows and self.target.mode == "append":
             write(table, rows, mode="append", commit_properties=ledger)
@@ -213,7 +214,7 @@ class DeltaLoader(TableSink):
             table.create_write_transaction([], mode="append", schema=table.schema(), commit_properties=ledger)
 
     def _merge(self, table: Any, rows: pyarrow.Table, ledger: Any) -> None:
-        """Upserts and deletes by key. The batch is in memory, so its bounds are used to leave files out."""
+        """Upsert and delete by key. The batch is in memory, so delta-rs can use its bounds to skip files."""
         values = staged_values(self.target.columns)
         merger = table.merge(
             rows,
@@ -231,7 +232,8 @@ class DeltaLoader(TableSink):
         )
 
     def _note(self, table: Any, batch: Tip, rows: int) -> Any:
-        """What a batch's commit says: the batch, the version of the job, how many rows it and the run have."""
+        """Properties of a batch's commit: the batch, its offsets, the version of the job, rows of the batch and of the
+        run."""
         total = (self._number(table, "/total") or 0) + rows
         offsets = int(batch.offsets[:OFFSETS_DIGITS] or "0", 16)
         numbers = {"": batch.batch, "/offsets": offsets, "/rows": rows, "/total": total}
@@ -257,7 +259,7 @@ class DeltaLoader(TableSink):
         )
 
     def _publish(self) -> int:
-        """The new table's rows become the target's in one commit."""
+        """Overwrite the target with the new table's rows in one commit. Returns the number of rows of the run."""
         from deltalake.exceptions import CommitFailedError
 
         for _ in range(ATTEMPTS):
@@ -302,7 +304,7 @@ def _lock_of(place: str) -> threading.Lock:
 
 
 def _has_rows_of_ours(table: Any | None) -> bool:
-    """Whether a table holds rows that this package has loaded."""
+    """Whether a table has rows, and this package has loaded it."""
     return table is not None and table.transaction_version(OURS) is not None and bool(table.count())
 
 

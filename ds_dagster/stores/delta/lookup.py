@@ -1,4 +1,4 @@
-"""Delta tables as lookups see them: the newest version, read by delta-rs."""
+"""Delta tables for lookups: the newest version, read by delta-rs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store.
+    """See ``catalog.io_spec.TableReader``. Options: connection of the store.
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED. UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED,
@@ -35,7 +35,7 @@ def read_table(
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows that match ``wanted``."""
     return int(_rows(options, path, counting(), wanted)[0][0])
 
 

@@ -1,5 +1,5 @@
-"""Questions over Delta tables, answered by DataFusion inside delta-rs: files are read as a stream, columns and row
-groups that are not asked for are left out."""
+"""Questions over Delta tables, answered by DataFusion inside delta-rs: it streams the files, and skips columns and row
+groups that are not needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTION_TEXTS = (
     "Arithmetic overflow",
     "Parser error",
 )
-"""What DataFusion says of a question rather than of files."""
+"""Parts of DataFusion's messages about a question, not about files."""
 
 
 def select(address: LakeAddress, tables: Mapping[str, Any], text: str) -> list[tuple[Any, ...]]:

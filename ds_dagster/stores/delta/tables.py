@@ -1,5 +1,5 @@
-"""Shape of Delta tables: types, what exists, the difference to what is wanted, rows as they are stored, the expressions
-of a merge (DataFusion's SQL, composed as trees)."""
+"""Shape of Delta tables: types, existing columns and their difference from a target, rows in the stored form, the
+expressions of a merge (DataFusion's SQL, composed as trees)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
         "VARBINARY": "binary",
     }
 )
-"""Scalar → column type, in the words of Spark's SQL. Delta has no time of day: it is text, ``13:45:00.000007``."""
+"""Scalar → column type, in Spark SQL's words. Delta has no time of day: TIME is text, ``13:45:00.000007``."""
 PROTOCOL_TYPES: Mapping[str, str] = MappingProxyType(
     {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 )
-"""Names of the Delta protocol that differ from SQL's."""
+"""Type of the Delta protocol → its name in SQL, where they differ."""
 COLUMN_RULE = NameRule(
     "no spaces, commas, semicolons, braces, parentheses and equals signs, no two names that differ in upper and lower "
     "case alone",
@@ -49,7 +49,7 @@ COLUMN_RULE = NameRule(
 )
 """Column names of a Delta table without column mapping (Delta protocol; Spark refuses others)."""
 NEW = "_ds_new_"
-"""Begins the folder a full refresh loads into. Readers and VACUUM pass over folders that begin with ``_``."""
+"""Prefix of the folder that a full refresh loads into. Readers and VACUUM skip folders that begin with ``_``."""
 ROWS, STAGED = "r", "s"
 """Aliases in a merge: the table, the batch."""
 
@@ -122,15 +122,15 @@ def storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
         return rows.select(schema.names).cast(schema)
     marks = rows[DELETED] if DELETED in rows.column_names else pyarrow.array([False] * rows.num_rows, pyarrow.bool_())
     marks = compute.fill_null(marks, False)
-    loose = pyarrow.schema([field.with_nullable(True) for field in schema])  # of a delete only its key is there
+    loose = pyarrow.schema([field.with_nullable(True) for field in schema])  # a delete has only its key
     table = rows.select(schema.names).cast(loose)
     live = table.filter(compute.invert(marks)) if rows.num_rows else table
-    live.cast(schema)  # NULL where none may be is found before anything is written
+    live.cast(schema)  # refuses NULL in a NOT NULL column before anything is written
     return table.append_column(DELETED, marks)
 
 
 def live_rows(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
-    """Of stored rows those that are not deletes, without the mark."""
+    """Rows in the stored form without deletes, and without the column that marks them."""
     import pyarrow.compute as compute
 
     if DELETED not in rows.column_names:
@@ -155,8 +155,8 @@ def _existing_type(type_: Any) -> str:
 
 
 def shape_difference(existing: Mapping[str, tuple[str, bool]], target: TableTarget) -> str:
-    """What keeps a table from taking the rows of a target, column by column; empty when nothing does. The order of
-    columns does not matter."""
+    """Why a table cannot take the rows of a target, column by column; empty if it can. The order of columns does not
+    matter."""
     wanted = {column.name: column.native_type for column in target.columns}
     types = {name: type_ for name, (type_, _) in existing.items()}
     differences = [column_difference(types, wanted)] if types != wanted else []
@@ -169,8 +169,8 @@ def shape_difference(existing: Mapping[str, tuple[str, bool]], target: TableTarg
 
 
 def same_key(rows: pyarrow.Table, key: Sequence[str]) -> str:
-    """When a row of the table has the key of a staged one. NULL equals NULL only where the batch has one: the plain
-    comparison finds rows by hash and leaves files out by their bounds."""
+    """Condition that a row of the table has the key of a staged row. NULL equals NULL only in key columns where the
+    batch has a NULL: a plain ``=`` is faster, since it joins by hash and skips files by their bounds."""
     pairs: list[exp.Expr] = []
     for name in key:
         comparison = exp.NullSafeEQ if rows[name].null_count else exp.EQ
@@ -185,12 +185,12 @@ def staged_values(columns: Sequence[TableColumn]) -> dict[str, str]:
 
 
 def staged_deleted() -> str:
-    """Whether a staged row is a delete."""
+    """Condition that a staged row is a delete."""
     return _printed(_column(DELETED, STAGED))
 
 
 def staged_live() -> str:
-    """Whether a staged row is none."""
+    """Condition that a staged row is not a delete."""
     return _printed(exp.not_(_column(DELETED, STAGED)))
 
 
@@ -203,7 +203,7 @@ def _printed(expression: exp.Expr) -> str:
 
 
 def new_folder(identity: SinkIdentity) -> str:
-    """Folder inside the table's own that a full refresh loads into, one per job and version."""
+    """Folder inside the table's folder that a full refresh loads into, one per job and version."""
     return f"{new_prefix(identity.job)}{identity.version}"
 
 

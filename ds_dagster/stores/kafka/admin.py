@@ -38,7 +38,7 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_CONFIG_SOURCE = 1
 """``DYNAMIC_TOPIC_CONFIG``: settings of the topic itself."""
 NOT_THERE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "TOPIC_EXCEPTION", "LEADER_NOT_AVAILABLE"})
-"""What brokers say of a topic that does not exist, or not yet."""
+"""Errors for a topic that does not exist, or not yet."""
 REFUSALS = (
     "INVALID_CONFIG",
     "INVALID_REPLICATION_FACTOR",
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class KafkaAdmin:
-    """See ``catalog.store.StoreAdmin``. Connects at the first call; every call ends within ten seconds."""
+    """See ``catalog.store.StoreAdmin``. Connects at the first call; each request has a timeout of ten seconds."""
 
     def __init__(self, store: str, config: Mapping[str, Any]) -> None:
         self.store = store
@@ -70,11 +70,11 @@ class KafkaAdmin:
         return kafka_faults.address_of(self._config)
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
+        """Whether the brokers answer and accept the login."""
         return probed(lambda: f"{len(self._metadata().brokers)} brokers at {self.address}")
 
     def skew(self, entities: Sequence[str]) -> ClockSkew | None:
-        """See ``catalog.skew.TellsTime``."""
+        """See ``catalog.reading.skew.TellsTime``."""
         return kafka_clock.skew_of(self, entities)
 
     def describe(self, entity: str) -> EntityFacts | None:
@@ -94,7 +94,7 @@ class KafkaAdmin:
         )
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """Make sure a topic exists with these counts; what is not written is copied from the ``like`` topic.
+        """Make sure a topic exists with the stated counts; a new one copies the others from the ``like`` topic.
 
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_NAME_INVALID, ENTITY_REFUSED.
@@ -159,7 +159,7 @@ class KafkaAdmin:
             raise self._failure(problem.args[0], action) from problem
 
     def _await_topic(self, plan: EntityPlan) -> EntityFacts:
-        """Metadata of a new topic reaches the brokers a moment later."""
+        """Wait until the brokers know a new topic, at most ten seconds."""
         ends = time.monotonic() + CALL_SECONDS
         while time.monotonic() < ends:
             topic = self.describe(plan.name)
@@ -169,7 +169,7 @@ class KafkaAdmin:
         raise error("STORE_CALL_FAILED", store=self.store, action=f"show the new topic {plan.name}")
 
     def entities(self) -> Sequence[EntityFacts]:
-        """All topics but the broker's own; sizes only, no settings."""
+        """All topics but those whose names begin with ``__`` (the broker's own), with their numbers of partitions."""
         topics = self._metadata().topics
         return [
             EntityFacts(name, MappingProxyType({PARTITIONS: len(topics[name].partitions)}))
@@ -186,7 +186,7 @@ class KafkaAdmin:
         stopped: Callable[[], bool],
         since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Committed records in the order they arrive; with a limit also ends at the end of the topic.
+        """Committed records by arrival; from the beginning and with a limit, also ends at the topic's present end.
 
         Raises:
             UserError: ENTITY_ABSENT.
@@ -210,8 +210,8 @@ class KafkaAdmin:
     def _polled(
         self, consumer: Any, entity: str, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
     ) -> Iterator[RawRecord]:
-        """Records as they come; with ``ends`` until every partition was seen to its end. One that holds markers of
-        transactions only after its last record tells its end, and no record."""
+        """Records as they come; with ``ends``, until every partition is read to its end. After the last record of a
+        partition there may be only transaction markers: then the event of the partition's end stops it."""
         count = 0
         waiting = set(ends or ())
         while not stopped() and (limit is None or count < limit) and (ends is None or waiting):
@@ -240,7 +240,7 @@ class KafkaAdmin:
             consumer.close()
 
     def lag(self, entity: str, positions: Mapping[str, int]) -> SourceLag:
-        """See ``catalog.lag.LagProbe``; keeps a consumer for the next look."""
+        """See ``catalog.reading.lag.LagProbe``; keeps a consumer for the next look."""
         numbers, client = [part.partition for part in self._partitions(entity)], self._admin()
         action = f"read the ends of {entity}"
         ends = self._translated(action, lambda: kafka_lag.ends_of(client, entity, numbers, CALL_SECONDS))
@@ -270,7 +270,7 @@ class KafkaAdmin:
         return KafkaEntities(self)
 
     def close(self) -> None:
-        """Forget the clients; librdkafka closes its sockets with them."""
+        """Release the clients; librdkafka then closes its sockets."""
         self._client = None
         if self._looking is not None:
             self._looking.close()
@@ -296,11 +296,11 @@ class KafkaAdmin:
             raise kafka_faults.not_made(self.store, self._config, problem.args[0]) from problem
 
     def _noted(self, problem: Any) -> None:
-        """librdkafka reports here why it cannot connect; calls themselves only time out."""
+        """Called by librdkafka with the reason why it cannot connect; the calls themselves only time out."""
         self._told = [*self._told[-20:], (problem.name(), str(problem.str()))]
 
     def _metadata(self, topic: str | None = None) -> Any:
-        """In several tries, so that a mistake of the user is reported as soon as it is known."""
+        """Metadata of one topic, or of all; in short attempts, so that a user's mistake is reported early."""
         from confluent_kafka import KafkaException
 
         ends = time.monotonic() + CALL_SECONDS
@@ -327,7 +327,7 @@ class KafkaAdmin:
         return {name: (str(entry.value), int(entry.source) == TOPIC_CONFIG_SOURCE) for name, entry in entries.items()}
 
     def _topic_id(self, topic: str) -> str:
-        """Empty on brokers before 2.8, which have none."""
+        """The id of a topic; empty on brokers before 2.8, which have no ids."""
         from confluent_kafka import TopicCollection
 
         answers = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
@@ -336,7 +336,7 @@ class KafkaAdmin:
         return "" if topic_id == NO_TOPIC_ID else topic_id
 
     def _check_topic_error(self, entity: str, topic: Any) -> None:
-        """That we may not look at a topic, or cannot now, does not mean that there is none."""
+        """Raise errors other than a missing topic: a topic may exist without a permission to look at it."""
         if topic is not None and topic.error is not None and topic.error.name() not in NOT_THERE:
             raise self._failure(topic.error, f"describe the topic {entity}")
 
@@ -373,7 +373,7 @@ class KafkaAdmin:
         return {number: begins.get(number, high) for number, (_, high) in marks.items()}
 
     def _translated(self, action: str, call: Callable[[], T]) -> T:
-        """What a call answers; what librdkafka refuses is a condition that names the action."""
+        """The result of a call; an exception of librdkafka becomes a condition that names the action."""
         from confluent_kafka import KafkaException
 
         try:

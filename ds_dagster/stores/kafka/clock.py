@@ -26,13 +26,14 @@ def compared(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ClockSkew:
-    """Compare clocks.
+    """Compare this machine's clock with the brokers'.
 
-    A record that a look found was stamped before the look ended, so we are ahead by at most what lies between. One that
-    an earlier look did not find was stamped after that one began, so we are ahead by at least what lies between.
+    A record in a look was stamped before the look ended: we are ahead by at most (end of the look - stamp). If the look
+    before does not have it, it was stamped after that look began: we are ahead by at least (begin of that look -
+        stamp).
 
     Args:
-        newest: looks.
+        newest: takes one look.
         clock, sleep: of this machine, seconds.
     """
     began = clock()
@@ -42,22 +43,22 @@ def compared(
     end = began + LOOK_SECONDS
     while at_least is None and clock() < end:
         sleep(POLL_SECONDS)
-        looked = clock()
+        look_began = clock()
         stamps = newest()
-        ended = clock()
+        look_ended = clock()
         new = [stamp for place, (offset, stamp) in stamps.items() if offset > before.get(place, (-1, 0.0))[0]]
         for stamp in new:
             at_least = max(began - stamp, began - stamp if at_least is None else at_least)
-            at_most = ended - stamp if at_most is None else min(at_most, ended - stamp)
-        began, before = looked, stamps
+            at_most = look_ended - stamp if at_most is None else min(at_most, look_ended - stamp)
+        began, before = look_began, stamps
     return ClockSkew(at_least, at_most)
 
 
 def skew_of(admin: KafkaAdmin, topics: Sequence[str]) -> ClockSkew | None:
-    """Compare clocks by the topics among these that the brokers stamp, None without one.
+    """Compare clocks by those of the topics whose records the brokers stamp; None without such a topic.
 
     Raises:
-        DsError: what the brokers refuse.
+        DsError: the brokers refuse a request.
     """
     from confluent_kafka import KafkaException
 

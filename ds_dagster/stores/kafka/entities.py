@@ -1,5 +1,5 @@
-"""Entity statements of a Kafka store: topics are made, changed and dropped by the admin client, records are put in by a
-producer and looked at by a consumer."""
+"""Entity statements of a Kafka store: the admin client creates, changes and drops topics, a producer writes records, a
+consumer reads them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ REFUSALS = ("INVALID_CONFIG", "INVALID_PARTITIONS", "POLICY_VIOLATION", "INVALID
 
 
 class KafkaEntities:
-    """See ``catalog.entity_operations.EntityOperations``. Topics have no levels: a path is one name, parts with dots
-    between them are taken as one."""
+    """See ``catalog.entity_operations.EntityOperations``. Topics have no levels: a path is one name; several parts are
+    joined with dots."""
 
     follows = True
 
@@ -51,8 +51,8 @@ class KafkaEntities:
         return [EntityNode((facts.name,), "topic") for facts in self._admin.entities()]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Partitions, replicas, settings; size are the offsets between beginning and end (transaction markers and what
-        compaction removed count in); newest offset by partition."""
+        """Partitions, replicas, settings; size: offsets between beginning and end (including transaction markers and
+        compacted records); newest: last offset by partition."""
         topic = self._topic(path)
         facts = self._admin.describe(topic)
         if facts is None:
@@ -63,7 +63,7 @@ class KafkaEntities:
         return EntityDescription((topic,), "topic", _sized(facts, size), newest=MappingProxyType(newest))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """A new topic; partitions and replicas that are not written are the broker's default."""
+        """Create a topic; partitions and replicas that are not given are the broker's default."""
         topic = self._topic(path)
         if self._admin.describe(topic) is not None:
             raise error("ENTITY_EXISTS", store=self.store, entity=shown_path(path))
@@ -71,12 +71,12 @@ class KafkaEntities:
         self._admin.ensure(replace(plan, name=topic, counts=MappingProxyType(counts)))
 
     def update(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Settings at once; partitions can only be added, replicas not changed."""
+        """Change settings, and add partitions; other changes of partitions and replicas are refused."""
         topic = self._topic(path)
         facts = self._found(path)
         for name, wanted in plan.counts.items():
             current = facts.counts[name]
-            reason = "a topic's partitions can only become more" if name == PARTITIONS else "brokers move replicas"
+            reason = "partitions can only be added" if name == PARTITIONS else "only the brokers change replicas"
             if (name != PARTITIONS and wanted != current) or wanted < current:
                 raise error(
                     "ENTITY_NOT_CHANGED",
@@ -96,10 +96,10 @@ class KafkaEntities:
         topic = self._topic(path)
         self._found(path)
         self._future("delete_topics", [topic], f"delete the topic {topic}", topic, operation_timeout=CALL_SECONDS)
-        self._await(lambda: self._is_gone(topic), f"forget the topic {topic}")
+        self._await(lambda: self._is_gone(topic), f"delete the topic {topic}")
 
     def empty(self, path: EntityPath) -> None:
-        """Up to the end of each partition; a compacted topic is refused by its brokers."""
+        """Delete all records up to the end of each partition; brokers refuse this for a compacted topic."""
         from confluent_kafka import OFFSET_END, TopicPartition
 
         topic = self._topic(path)
@@ -108,7 +108,7 @@ class KafkaEntities:
         self._future("delete_records", places, f"delete the records of the topic {topic}", topic)
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One record, acknowledged by all replicas in step; returns ``partition/offset``."""
+        """Write one record, acknowledged by all in-sync replicas; returns ``partition/offset``."""
         topic = self._topic(path)
         self._found(path)
         if record.value is None and record.key is None:
@@ -118,7 +118,7 @@ class KafkaEntities:
         return self._produced(topic, record)
 
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
-        """The newest committed records over all partitions, in order of time."""
+        """The ``limit`` newest committed records over all partitions, ordered by timestamp."""
         topic = self._topic(path)
         self._found(path)
         consumer = self._admin._consumer()
@@ -174,7 +174,7 @@ class KafkaEntities:
         return find(self._admin, self._found((entity,)).name, places)
 
     def close(self) -> None:
-        """The admin closes."""
+        """Does nothing: the admin closes its clients."""
 
     def _topic(self, path: EntityPath) -> str:
         if not path:
@@ -201,7 +201,7 @@ class KafkaEntities:
             consumer.close()
 
     def _until_end(self, consumer: Any, topic: str, open_parts: set[int]) -> list[RawRecord]:
-        """Everything up to where each partition ends now."""
+        """The records up to the present end of each partition."""
         from ds_dagster.stores.kafka.admin import _raw
 
         records: list[RawRecord] = []
@@ -279,7 +279,7 @@ class KafkaEntities:
         )
         producer.flush(CALL_SECONDS * 2)
         if not outcomes:
-            raise error("STORE_CALL_FAILED", store=self.store, action=f"take a record into {topic}")
+            raise error("STORE_CALL_FAILED", store=self.store, action=f"write a record into {topic}")
         problem, message = outcomes[0]
         if problem is not None:
             raise self._admin._failure(problem, f"write into {topic}")

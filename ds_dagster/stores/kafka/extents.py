@@ -1,4 +1,4 @@
-"""What a topic still holds, by partition: offsets, the offset of a moment, and the first record."""
+"""Extent of a topic by partition: first and last offset, the offset of a moment, and the first record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def extents(admin: KafkaAdmin, topic: str, since: int | None) -> Mapping[str, Ex
 def _first_records(
     consumer: Any, parts: Sequence[TopicPartition], ends: Mapping[int, tuple[int, int]]
 ) -> Mapping[int, tuple[int, int]]:
-    """Partition → timestamp and size of its first record; none where markers of transactions are all there is."""
+    """Partition → timestamp (epoch ms) and size (bytes) of its first record; without partitions that have no record, or
+    only transaction markers."""
     from confluent_kafka import TopicPartition
 
     waiting = {number for number, (first, last) in ends.items() if last > first}

@@ -1,8 +1,8 @@
 """Failures between librdkafka and the brokers → conditions that name the property to change.
 
-librdkafka reports the reason of a failed connection in events, as text; a call itself only times out. Where its text
-leaves two causes open, the brokers are asked with a few bytes of our own (``kafka_wire.py``): a wrong property is then
-the user's mistake for certain, a silent server is not.
+librdkafka reports the reason of a failed connection in events, as text; a call itself only times out. If the text
+leaves two causes open, we send the brokers a few bytes of our own (``wire.py``): then a wrong property is certainly a
+mistake of the user, a silent server is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FILES: Mapping[str, str] = MappingProxyType(
         "ssl.cipher.suites": "correct 'tls.cipher_suites'",
     }
 )
-"""Beginning of a librdkafka property → what its value has to be."""
+"""Beginning of a librdkafka property → fix for its value."""
 
 
 def failure(store: str, config: Config, problem: Any, action: str, log_lines: Told, seconds: int = 0) -> DsError:
@@ -54,11 +54,11 @@ def failure(store: str, config: Config, problem: Any, action: str, log_lines: To
 
     Args:
         store: name of the store.
-        config: of the client; values are never shown but for user and addresses.
+        config: of the client; messages show only user and addresses of it.
         problem: librdkafka's error.
         action: the attempted action, for the message.
         log_lines: errors that the client's events have reported so far.
-        seconds: how long the store has not answered.
+        seconds: how long the store has not answered, 0 to leave it out.
     """
     name, detail = problem.name(), str(problem.str())
     user = user_of(config)
@@ -77,17 +77,17 @@ def failure(store: str, config: Config, problem: Any, action: str, log_lines: To
 
 
 def not_made(store: str, config: Config, problem: Any) -> DsError:
-    """The condition of a client that librdkafka did not make: a certificate or key is not readable."""
+    """The condition if librdkafka cannot create a client: a certificate or key is not readable."""
     detail = str(problem.str())
     known_fix = next((fix for name, fix in _FILES.items() if f"{name}." in detail or f"{name} " in detail), None)
     if known_fix is None:
-        return error("STORE_CALL_FAILED", store=store, action="make a client", detail=detail)
+        return error("STORE_CALL_FAILED", store=store, action="create a client", detail=detail)
     reason = "a certificate or key cannot be read"
     return _tls_failed(store, config, reason, known_fix, detail)
 
 
 def diagnosis(store: str, config: Config, log_lines: Told) -> DsError | None:
-    """Why nothing is answered, when it is a mistake for certain; None when the server may just be away."""
+    """The user's mistake that prevents an answer; None if the server may just be down."""
     for name, text in log_lines:
         rule = _of_login if name in LOGIN_ERRORS else _of_tls
         problem = rule(store, config, text)
@@ -97,7 +97,7 @@ def diagnosis(store: str, config: Config, log_lines: Told) -> DsError | None:
 
 
 def user_of(config: Config) -> str:
-    """Who logs in, as messages call them."""
+    """The user that logs in, for messages."""
     user = config.get("sasl.username") or config.get("sasl.oauthbearer.client.id")
     if user:
         return str(user)
@@ -135,7 +135,7 @@ def _of_tls(store: str, config: Config, text: str) -> DsError | None:
         reason = (
             "the brokers refuse the client's certificate"
             if has_certificate
-            else "the brokers want a client certificate"
+            else "the brokers require a client certificate"
         )
         fix = "give one that their authority signed: 'tls.client.cert_file' and 'tls.client.key_file'"
         return _tls_failed(store, config, reason, fix, text)
@@ -146,7 +146,8 @@ def _of_tls(store: str, config: Config, text: str) -> DsError | None:
 
 
 def _not_trusted(store: str, config: Config, text: str) -> DsError:
-    """Two causes with one text: another authority, or another name than the one that was called."""
+    """The condition for an untrusted certificate. OpenSSL's text is the same for an unknown authority and for another
+    host name, so we connect again without checking the name."""
     ask = any(kafka_wire.is_trusted(config, host, port) for host, port in _addresses(config))
     if ask:
         reason = "the certificate of the brokers is for another host name"
@@ -158,7 +159,7 @@ def _not_trusted(store: str, config: Config, text: str) -> DsError:
 
 
 def _of_protocol(store: str, config: Config) -> DsError | None:
-    """Find out which protocol the brokers speak."""
+    """Find out which protocol the brokers speak; None if it is the declared one, or no broker answers."""
     tls = config.get("security.protocol", "plaintext") in TLS_PROTOCOLS
     for host, port in _addresses(config):
         if not tls and kafka_wire.speaks_tls(host, port):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ds_dagster.stores.kafka.admin import KafkaAdmin
 
 NEAR = 10_000
-"""Offsets that are read through; over a larger gap the consumer seeks."""
+"""Largest gap of offsets that is read through; over a larger gap the consumer seeks."""
 SILENT_SECONDS = 30.0
 
 
@@ -46,17 +46,21 @@ def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _read(admin: KafkaAdmin, consumer: Any, part: Any, run: Sequence[int]) -> Iterator[RawRecord]:
-    """The records at these offsets, read in one go; the offset of one that is gone holds a later record, or none."""
+    """The records at these offsets, read in one pass; an offset whose record is gone yields none.
+
+    Raises:
+        ExternalError: STORE_CALL_FAILED after :data:`SILENT_SECONDS` without a record.
+    """
     from confluent_kafka import TopicPartition
 
-    wanted, heard = {str(offset) for offset in run}, time.monotonic()
+    wanted, last_record = {str(offset) for offset in run}, time.monotonic()
 
     def is_silent() -> bool:
-        return time.monotonic() - heard > SILENT_SECONDS
+        return time.monotonic() - last_record > SILENT_SECONDS
 
     consumer.assign([TopicPartition(part.topic, part.partition, run[0])])
     for record in admin._polled(consumer, part.topic, {part.partition: run[-1] + 1}, None, is_silent):
-        heard = time.monotonic()
+        last_record = time.monotonic()
         if record.position in wanted:
             yield record
     if is_silent():

@@ -1,4 +1,4 @@
-"""Kafka: native Spark source, transactional sink, control through librdkafka (``kafka_admin.py``)."""
+"""Kafka: native Spark source, transactional sink, control through librdkafka (``admin.py``)."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -54,21 +54,21 @@ ENVELOPE = Envelope(
     ),
 )
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
-"""Settings that depend on the query that writes a topic, not on its source."""
+"""Settings that depend on the query that writes a topic: they are not copied from its source."""
 FETCH_WAIT_MILLIS = 50
-"""How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
+"""How long a fetch waits for more data: Spark only requests offsets that exist, so waiting only adds latency."""
 
 OLDEST = -2
-"""Spark's word for the oldest record, where it wants an offset."""
+"""Spark's offset for "from the oldest record"."""
 ENTITY_RULE = NameRule(
     "topic names are up to 249 letters, digits, dots, underscores and hyphens",
     r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}",
 )
-"""What the broker takes as the name of a topic."""
+"""Names of topics that brokers accept."""
 
 
 class Kafka:
-    """Kafka and what speaks its protocol."""
+    """Kafka, and services that speak its protocol."""
 
     name = "KAFKA"
     aliases: tuple[str, ...] = ("CONFLUENT_KAFKA",)
@@ -105,7 +105,7 @@ class Kafka:
     )
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Addresses there, login complete, TLS not contradictory."""
+        """Check that addresses are given, the login is complete, and TLS is not contradictory."""
         problems: list[Diagnostic] = []
         if "uris" not in store.properties:
             problems.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
@@ -119,8 +119,8 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted. Headers
-        are read where a query asks for them, or one may name the schema of its record."""
+        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted (skip).
+        Headers are read if a query uses them, or if a header may name the schema of its record."""
         store = profiled(store)
         schemas = schema_spec(store, relation)
         may_name_schemas = schemas is not None and schemas.registry is not None
@@ -174,15 +174,16 @@ class Kafka:
         )
 
     def version_entity(self, entity: str, version: int) -> str:
-        """A topic beside the public one."""
+        """The topic of a version, next to the public one: ``<topic>-ds-v<version>``."""
         return f"{entity}-ds-v{version}"
 
     def at_entity(self, write: WriteSpec, store: str, entity: str) -> WriteSpec:
-        """The schemas stay those of the public topic."""
+        """A write spec for another topic, with the schemas of the public topic."""
         return replace(write, entity=f"{store}.{entity}", options={**write.options, "topic": PropertyValue(entity)})
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The broker stamps records of topics we create; topics of changelogs are compacted."""
+        """Plan of a topic. The broker stamps records of topics that we create, and compacts topics of changelogs,
+        unless the declaration sets this otherwise."""
         written = {
             name.removeprefix(SETTINGS_PREFIX): str(value.value)
             for name, value in relation.properties.items()
@@ -225,8 +226,8 @@ class Kafka:
 
 
 def _start(topic: str, options: ReadOptions, facts: EntityFacts | None) -> Mapping[str, str | int]:
-    """Where Spark's source begins; partitions without a record since that time are read from their end. Spark wants an
-    offset for each partition there is."""
+    """Options for the start of Spark's source. With a timestamp, partitions without a record since then are read from
+    their end. With offsets, Spark requires an offset for each partition: others begin at the oldest record."""
     if options.starting_offsets:
         partitions = 0 if facts is None else facts.counts["topic.partitions"]
         offsets = {**dict.fromkeys(range(partitions), OLDEST), **dict(options.starting_offsets)}
@@ -237,7 +238,8 @@ def _start(topic: str, options: ReadOptions, facts: EntityFacts | None) -> Mappi
 
 
 def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthority:
-    """Who stamps records: the topic's setting; offline the declared one, else the broker for topics of our queries."""
+    """Who stamps records: the topic's setting; without a connection, the declared setting, else the broker for topics
+    of our queries and the producer for declared ones."""
     if facts is not None and facts.record_time is not None:
         return facts.record_time
     written = relation.properties.get(f"{SETTINGS_PREFIX}message.timestamp.type")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FETCH_SECONDS = 5.0
 POLL_SECONDS = 0.2
 FETCH_BYTES = 65_536
-"""Of one partition: a broker sends at least one batch of records whatever this says."""
+"""Most bytes of one partition in a fetch; a broker sends at least one batch of records, even if it is larger."""
 CONSUMER: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -52,7 +52,8 @@ def watermarks(consumer: Any, part: TopicPartition, seconds: float) -> tuple[int
 
 
 def begins_since(consumer: Any, parts: Sequence[TopicPartition], since: int, seconds: float) -> Mapping[int, int]:
-    """Partition → offset of its first record written at or after a moment (epoch ms); none where there is no such."""
+    """Partition → offset of its first record written at or after a moment (epoch ms); without partitions that have no
+    such record."""
     from confluent_kafka import TopicPartition
 
     moments = [TopicPartition(part.topic, part.partition, since) for part in parts]
@@ -65,7 +66,7 @@ def _has_no_leader(problem: BaseException) -> bool:
 
 
 def lag_of(consumer: Any, topic: str, ends: Mapping[int, tuple[int, int]], positions: Mapping[str, int]) -> SourceLag:
-    """Records between the positions and the ends, and the timestamp of the oldest one.
+    """Number of records between the positions and the ends, and the timestamp (epoch ms) of the oldest of them.
 
     Offsets of transaction markers and of records that were compacted away count as records.
     """
@@ -78,9 +79,9 @@ def lag_of(consumer: Any, topic: str, ends: Mapping[int, tuple[int, int]], posit
 
 
 def _oldest(consumer: Any, parts: list[TopicPartition], ends: Mapping[int, tuple[int, int]]) -> int | None:
-    """Least timestamp of the first record of each partition after its offset; None when there is none in time.
+    """Least timestamp of the first records after the offsets; None if no record comes within :data:`FETCH_SECONDS`.
 
-    Partitions that hold only markers behind their offset end without a record. Errors of the connection are reported by
+    Partitions that have only markers after their offset end without a record. Errors of the connection are reported by
     the requests around this one.
     """
     if not parts:

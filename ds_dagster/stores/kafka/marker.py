@@ -1,4 +1,4 @@
-"""The last batch that a job has committed into a topic, as its transactional sink notes it: see ``Marker.java``."""
+"""The last batch that a job has committed to a topic, as its transactional sink stores it: see ``Marker.java``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ds_dagster.catalog.ledger import Tip, ends_text
 from ds_dagster.errors import error
 
 METADATA_BYTES = 4096
-"""What a broker takes (``offset.metadata.max.bytes``)."""
+"""Most bytes of metadata that a broker accepts by default (``offset.metadata.max.bytes``)."""
 ATTEMPTS = 10
-"""How often it is asked for while the client gives bytes that are no text, see :func:`_tip`."""
+"""Most requests while the client gives bytes that are not text, see :func:`_tip`."""
 
 
 def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | None:
@@ -20,12 +20,12 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
 
     Args:
         admin: client of librdkafka.
-        group: of the job and its checkpoint version.
-        topic: that it writes.
-        seconds: bound of the request.
+        group: consumer group of the job and its checkpoint version.
+        topic: the topic that the job writes.
+        seconds: timeout of the request.
 
     Raises:
-        KafkaException: the brokers cannot be asked, or a transaction of the group is not decided yet.
+        KafkaException: the request fails, or a transaction of the group is not decided yet.
         ExternalError: KAFKA_MARKER_UNREADABLE.
     """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -44,14 +44,14 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
 
 
 def write_marker(admin: Any, group: str, topic: str, tip: Tip, seconds: float) -> None:
-    """Note a batch as the offset of a consumer group without members, in the form of ``Marker.java``.
+    """Store a batch as the offset of a consumer group without members, in the form of ``Marker.java``.
 
     Args:
-        admin, group, topic, seconds: as above.
-        tip: with its ``ends``, which are left out where they do not fit.
+        admin, group, topic, seconds: as in :func:`read_marker`.
+        tip: with its ``ends``, which are left out if they exceed :data:`METADATA_BYTES`.
 
     Raises:
-        KafkaException: the brokers refuse it.
+        KafkaException: the brokers refuse the request.
     """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
@@ -66,7 +66,8 @@ def write_marker(admin: Any, group: str, topic: str, tip: Tip, seconds: float) -
 
 
 def _tip(batch: int, metadata: str) -> Tip:
-    """Of JSON with anything after it: the client ends the text at the next zero byte in memory, not where it ends."""
+    """The batch in JSON that other characters may follow: the client reads the text up to the next zero byte in memory,
+    not to its end."""
     if not metadata:
         return Tip(batch)
     try:

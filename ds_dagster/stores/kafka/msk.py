@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK: a signed request in disguise, made by botocore; no library of AWS's is needed.
+"""Tokens for Amazon MSK, signed by botocore; no other library of AWS is needed.
 
 The token is the URL of a presigned ``kafka-cluster:Connect`` request, base64 without padding (source of the rule:
 aws-msk-iam-sasl-signer-python).
@@ -18,12 +18,12 @@ SERVICE = "kafka-cluster"
 SESSION_NAME = "ds-dagster"
 USER_AGENT = "ds-dagster"
 PASSING = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure")
-"""Codes of STS that may pass by themselves; all others are the user's to correct."""
+"""Transient error codes of STS; the user has to correct all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class MskSigner:
-    """Answers librdkafka's question for a token: (token, epoch seconds of its end)."""
+    """Callback of librdkafka that gives a token: (token, epoch seconds of its end)."""
 
     store: str
     region: str
@@ -38,7 +38,7 @@ class MskSigner:
         return msk_token(self.region, self.credentials()), time.time() + TOKEN_SECONDS
 
     def credentials(self) -> Any:
-        """Of the process (environment, profile, instance), or of the role it assumes.
+        """Credentials of the process (environment, profile, instance), or of the role it assumes.
 
         Raises:
             UserError: STORE_CREDENTIALS_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED (throttled).
@@ -52,7 +52,7 @@ class MskSigner:
             if not self.role:
                 credentials = session.get_credentials()
                 if credentials is None:
-                    raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason="none were found")
+                    raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason="there are none")
                 return credentials.get_frozen_credentials()
             return self._assumed(session.create_client("sts", region_name=self.region))
         except ClientError as problem:
@@ -77,7 +77,7 @@ class MskSigner:
 
 
 def msk_token(region: str, credentials: Any) -> str:
-    """The token of one signature, good for fifteen minutes."""
+    """A signed token, valid for fifteen minutes."""
     from botocore.auth import SigV4QueryAuth
     from botocore.awsrequest import AWSRequest
 

@@ -1,5 +1,5 @@
-"""What the well-known services want of their clients, so that a store need not say it: the login that belongs to a
-port, and TLS. Whatever is written wins; a login by password is meant only where a user is written.
+"""Default properties for well-known services: TLS, and the login that belongs to a port. Written properties win; a
+login by password is added only if the store has a user.
 
 Ports of Amazon MSK: "Port information" in its developer guide. Confluent Cloud takes API keys as PLAIN over TLS,
 Redpanda Cloud SCRAM-SHA-256 over TLS (connection pages of both).
@@ -29,8 +29,8 @@ class Profile:
     """A service.
 
     Attributes:
-        defaults: property of the store → its value where none is written.
-        ports: the same by the port of the first broker, where that decides; ``defaults`` count for all others.
+        defaults: (property of the store, its default value).
+        ports: port of the first broker → defaults for it; other ports have ``defaults``.
     """
 
     defaults: Defaults = ()
@@ -77,7 +77,7 @@ def profiled(store: StoreDefinition) -> StoreDefinition:
 
 
 def _first_port(store: StoreDefinition) -> int:
-    """0 where it is not known."""
+    """Port of the first broker, 0 if it is not known."""
     if not is_literal(store.properties.get("uris")):
         return 0
     port = word(store, "uris").partition(",")[0].strip().rpartition(":")[2]

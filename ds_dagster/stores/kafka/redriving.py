@@ -1,8 +1,8 @@
-"""Repaired records go back into a topic in one transaction with the notes that say which ones they were.
+"""Writes repaired records back into a topic, in one transaction with notes that identify them.
 
-The notes are in a compacted topic ``<topic>_redriven``. Whoever sends takes the transactional id first: that fences an
-earlier sender and aborts what it left open, so the notes that are read afterwards are all there will ever be. Notes
-about records of another store are kept in the same way, without the records.
+The notes are in a compacted topic ``<topic>_redriven``. A sender takes the transactional id first: this fences an
+earlier sender and aborts its open transaction, so the notes read afterwards are complete. Notes about records of
+another store are stored in the same way, without the records.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class KafkaNotes:
             raise self._admin._failure(problem.args[0], action) from problem
 
     def close(self) -> None:
-        """An open transaction ends with the id's next owner."""
+        """Release the producer; the next owner of the id aborts an open transaction."""
         self._producer.flush(0)
 
 

@@ -1,4 +1,4 @@
-"""How clients of a Kafka store log in and encrypt: one declaration, spelled for Java clients (Spark's source, our sink,
+"""Login and encryption of a Kafka store's clients: one declaration, spelled for Java clients (Spark's source, our sink,
 the engine's clock) and for librdkafka (control, ``ds print``, a user's own assets)."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Login:
         module_options: (option of the module, property of the store).
         required: properties that a login needs.
         allowed: further properties that belong to it.
-        handler: (Java client option, class) of its callback handler; empty where the client's own does.
+        handler: (Java client option, class) of its callback handler; empty to use the client's own.
     """
 
     mechanism: str
@@ -83,7 +83,7 @@ CERTIFICATES: Mapping[str, str] = MappingProxyType(
         "tls.client.key_file": "tls.client.key",
     }
 )
-"""Property with a file → property with the same as text."""
+"""Property with a file → property with its content as text."""
 TLS_PROPERTIES = (
     *CERTIFICATES,
     *CERTIFICATES.values(),
@@ -108,12 +108,12 @@ CIPHER_SUITES: Mapping[str, str] = MappingProxyType(
         "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384": "DHE-RSA-AES256-GCM-SHA384",
     }
 )
-"""Registered name (Java) → OpenSSL's name; empty for those of TLS 1.3, which OpenSSL always offers (RFC 8446 B.4)."""
+"""Registered name (Java) → OpenSSL's name; empty for suites of TLS 1.3, which OpenSSL always offers (RFC 8446 B.4)."""
 
 
 def security_protocol(store: StoreDefinition) -> str:
-    """TLS is on where something of it is configured or a login is sent, unless ``tls.disabled`` says otherwise: a
-    password never travels in the clear unasked. Who writes Kafka's own word has asked."""
+    """Kafka's ``security.protocol``: the written one, else with TLS if a property of TLS or a login is given, unless
+    ``tls.disabled`` is true. So a password is never sent unencrypted by default."""
     if PROTOCOL in store.properties:
         return word(store, PROTOCOL).upper()
     login = word(store, HASH_FUNCTION) in LOGINS
@@ -127,7 +127,7 @@ def security_protocol(store: StoreDefinition) -> str:
 
 
 def check_security(store: StoreDefinition) -> Iterator[Diagnostic]:
-    """Login complete, nothing of another login, TLS not contradictory."""
+    """Check that the login is complete, has no property of another login, and TLS is not contradictory."""
     for check in (_protocol, _login_complete, _login_alone, _tls_wanted, _certificates, _words):
         yield from check(store)
 
@@ -153,7 +153,7 @@ def _protocol(store: StoreDefinition) -> Iterator[Diagnostic]:
         yield contradiction(store, PROTOCOL, HASH_FUNCTION, "it has no login", fix)
     disabled, tls = flag(store, "tls.disabled"), protocol.endswith("ssl")
     if disabled is tls:
-        yield contradiction(store, PROTOCOL, "tls.disabled", "one of them says TLS", "remove one of the two")
+        yield contradiction(store, PROTOCOL, "tls.disabled", "only one of them turns TLS on", "remove one of the two")
     for name in TLS_PROPERTIES if not tls else ():
         if name in store.properties:
             yield contradiction(store, PROTOCOL, name, "TLS is off", "remove one of the two")
@@ -274,7 +274,7 @@ def _java_login(store: StoreDefinition) -> Mapping[str, PropertyValue | str | No
 
 
 def _jaas(store: StoreDefinition, login: Login) -> PropertyValue:
-    """The one login line Java clients take; values are put in where it is resolved."""
+    """The login line of Java clients; values are inserted when it is resolved."""
     entries = [(name, store.properties[prop]) for name, prop in login.module_options if prop in store.properties]
     if OAUTH_EXTENSIONS in store.properties:
         pairs = _pairs(store.properties[OAUTH_EXTENSIONS])
@@ -290,8 +290,8 @@ def _jaas(store: StoreDefinition, login: Login) -> PropertyValue:
 
 
 def client_connection(store: StoreDefinition) -> Options:
-    """The same as librdkafka spells it. MSK's tokens come from a callback (``kafka_msk.py``), not from here; TLS
-    versions cannot be chosen in librdkafka."""
+    """Connection options as librdkafka spells them. MSK's tokens come from a callback (``msk.py``); librdkafka has no
+    option for TLS versions."""
     properties = store.properties
     login = LOGINS.get(word(store, HASH_FUNCTION))
     suites = [CIPHER_SUITES.get(name.strip(), "") for name in split_names(properties.get("tls.cipher_suites"))]
@@ -320,7 +320,7 @@ def client_connection(store: StoreDefinition) -> Options:
 
 
 _CLIENT_MECHANISMS: Mapping[str, str] = MappingProxyType({"AWS_MSK_IAM": "OAUTHBEARER"})
-"""MSK takes the same signed token under another mechanism from clients without its own Java library."""
+"""Login mechanism → mechanism of librdkafka: MSK accepts the same signed token as OAUTHBEARER."""
 
 
 def _client_oauth(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
@@ -339,7 +339,7 @@ def _client_oauth(store: StoreDefinition) -> Mapping[str, PropertyValue | str | 
 
 
 def msk_region(store: StoreDefinition) -> str:
-    """``kafka.msk.aws_region``, else the one in ``access_region`` or in MSK's own host names, else empty."""
+    """``kafka.msk.aws_region``, else the region in ``access_region`` or in MSK's own host names, else empty."""
     written = word(store, "kafka.msk.aws_region") or word(store, "access_region").rpartition(" ")[2]
     if written:
         return written
@@ -349,12 +349,12 @@ def msk_region(store: StoreDefinition) -> str:
 
 
 def _given(store: StoreDefinition, file: str) -> PropertyValue | None:
-    """A certificate or key, written as a file or as text."""
+    """The property with a certificate or key, as a file or as text; None without one."""
     return store.properties.get(file) or store.properties.get(CERTIFICATES[file])
 
 
 def _content(store: StoreDefinition, file: str, *, secret: bool = False) -> PropertyValue | None:
-    """The text of a certificate or key, read from its file where it is resolved."""
+    """The text of a certificate or key; a file is read when the value is resolved."""
     path = store.properties.get(file)
     if path is not None:
         return PropertyValue("", secret=secret, file=str(path.value))

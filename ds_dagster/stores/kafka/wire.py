@@ -59,7 +59,7 @@ def _shakes_hands(context: ssl.SSLContext, host: str, port: int) -> bool:
 
 
 def _received(connection: socket.socket, count: int) -> bytes:
-    """So many bytes, fewer when the other side closes."""
+    """``count`` bytes, fewer if the other side closes the connection."""
     data = b""
     while len(data) < count:
         more = connection.recv(count - len(data))
@@ -70,7 +70,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _answered(answer: bytes) -> tuple[str, ...] | None:
-    """Of SaslHandshakeResponse version 1: correlation, error code, array of names."""
+    """The names in a SaslHandshakeResponse version 1: correlation, error code, array of names."""
     correlation, _error, count = struct.unpack_from(">ihi", answer)
     if correlation != CORRELATION:
         return None

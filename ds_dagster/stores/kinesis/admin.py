@@ -34,7 +34,8 @@ REFUSAL_CODES = ("ValidationException", "InvalidArgumentException", "InvalidPara
 
 
 class KinesisAdmin:
-    """See ``catalog.store.StoreAdmin``. Calls are tried three times and end within half a minute.
+    """See ``catalog.store.StoreAdmin``. A request is tried up to three times, each with timeouts of 5 s to connect and
+    10 s to read.
 
     Args:
         store: name, for messages.
@@ -52,11 +53,11 @@ class KinesisAdmin:
 
     @property
     def address(self) -> str:
-        """Endpoint, or the region's own."""
+        """The store's endpoint, or the region's."""
         return self._settings.get("endpoint_url") or f"kinesis.{self._settings['region_name']}.amazonaws.com"
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
+        """Whether Kinesis answers and accepts the login."""
 
         def attempt() -> str:
             self._call("list streams", "list_streams", Limit=1)
@@ -65,7 +66,7 @@ class KinesisAdmin:
         return probed(attempt)
 
     def skew(self, entities: Sequence[str]) -> ClockSkew | None:  # noqa: ARG002, Kinesis stamps all of them
-        """See ``catalog.skew.TellsTime``: by the header ``Date`` of an answer, which is cut to seconds."""
+        """See ``catalog.reading.skew.TellsTime``: from the header ``Date`` of an answer, which has whole seconds."""
         began = time.time()
         answer = self._call("list streams", "list_streams", Limit=1)
         ended = time.time()
@@ -77,7 +78,7 @@ class KinesisAdmin:
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Open shards, mode and retention of a stream, None when it does not exist. Kinesis stamps records on arrival;
-        a stream differs from a later one of its name by the time of its creation."""
+        the stream's identity is the time of its creation."""
         summary = self._summary(entity)
         if summary is None:
             return None
@@ -93,11 +94,11 @@ class KinesisAdmin:
 
     def parts(self, entity: str) -> Sequence[str]:
         """See ``catalog.reading.parts.NamesParts``."""
-        there = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
-        return [shard["ShardId"] for shard in there]
+        shards = [] if self._summary(entity) is None else self._shards(entity, only_open=False)
+        return [shard["ShardId"] for shard in shards]
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """Make sure a stream exists with these shards and is active.
+        """Make sure that a stream exists, is active, and has the stated shards, mode and retention.
 
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_REFUSED. ExternalError: STORE_CALL_FAILED.
@@ -115,7 +116,7 @@ class KinesisAdmin:
         return stream
 
     def _check_stated(self, plan: EntityPlan, stream: EntityFacts) -> None:
-        """Compare with the declaration. AWS changes the number of shards of an on-demand stream at any time."""
+        """Compare with the declaration, except shards of an on-demand stream, which AWS changes at any time."""
         mode = stream.settings.get(MODE, PROVISIONED)
         compared: list[tuple[str, str | int, str | int]] = []
         if MODE in plan.stated:
@@ -172,7 +173,7 @@ class KinesisAdmin:
             raise self._unreachable(problem, action) from None
 
     def _keep(self, entity: str, hours: int) -> None:
-        """The retention of a new stream, once it is there."""
+        """Set the retention of a new stream when it is active, if it is longer than the default."""
         if hours > DEFAULT_HOURS:
             self._await_active(entity)
             action = f"keep records of {entity} for {hours} hours"
@@ -206,8 +207,8 @@ class KinesisAdmin:
         stopped: Callable[[], bool],
         since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Records shard by shard as they arrive; with a limit and from the beginning also ends where every shard is
-        read.
+        """Records shard by shard as they arrive. With a limit, and from the beginning, also ends when every shard is
+        read to its present end.
 
         Raises:
             UserError: ENTITY_ABSENT.
@@ -244,8 +245,8 @@ class KinesisAdmin:
         }
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Records behind these sequence numbers, counted by reading (Kinesis has no offsets to subtract); at most
-        10,000 a shard."""
+        """Records after these sequence numbers, counted by reading (Kinesis has no offsets to subtract), from one
+        request of at most 10,000 records per shard."""
         behind = 0
         for shard in self._shards(entity, only_open=False):
             name = shard["ShardId"]
@@ -272,7 +273,7 @@ class KinesisAdmin:
         self._made = {}
 
     def _client(self, attempts: int = ATTEMPTS) -> Any:
-        """A client that makes a call so often at most."""
+        """A client that sends a request at most ``attempts`` times."""
         if attempts not in self._made:
             try:
                 from botocore.config import Config
@@ -323,7 +324,7 @@ class KinesisAdmin:
         return [s for s in shards if not only_open or "EndingSequenceNumber" not in s["SequenceNumberRange"]]
 
     def _refusal(self, problem: Any, action: str) -> DsError:
-        """The service answered with an error."""
+        """The condition for an error that the service has answered."""
         code = problem.response["Error"]["Code"]
         detail = f"{code}: {problem.response['Error'].get('Message', '')}"
         user = self._login.user
@@ -336,7 +337,7 @@ class KinesisAdmin:
         return error("STORE_CALL_FAILED", store=self.store, action=action, detail=detail)
 
     def _unreachable(self, problem: Exception, action: str) -> DsError:
-        """No answer, or no credentials."""
+        """The condition for a missing answer, or missing credentials."""
         name, detail = type(problem).__name__, str(problem)
         if "Credentials" in name:
             return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user="(no user)", detail=detail)
@@ -354,7 +355,7 @@ class KinesisAdmin:
 
 
 def _settings(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What differs from a stream as the service makes it."""
+    """Mode and retention of a stream, where they differ from the service's defaults."""
     mode = str(summary.get("StreamModeDetails", {}).get("StreamMode", PROVISIONED)).lower()
     hours = int(summary.get("RetentionPeriodHours") or DEFAULT_HOURS)
     settings = {} if mode == PROVISIONED else {MODE: mode}
@@ -373,7 +374,7 @@ def _without(iterators: Mapping[str, str], shard: str) -> dict[str, str]:
 
 
 def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRecord]:
-    """The records inside an aggregate one by one, without a check that the aggregate is in its shard."""
+    """Records of an answer, with the records inside an aggregate one by one; does not check their shard."""
     for raw in answer:
         inside = open_aggregate(raw["Data"])
         if inside is None:
@@ -383,7 +384,7 @@ def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRec
 
 
 def _record(shard: str, raw: Mapping[str, Any], position: str, key: str, data: bytes) -> RawRecord:
-    """An empty record is a delete: its value is shown as none."""
+    """A raw record; an empty record is a delete: its value is None."""
     return RawRecord(
         partition=shard,
         position=position,

@@ -29,8 +29,8 @@ POLL_SECONDS = 0.25
 
 
 class KinesisEntities:
-    """See ``catalog.entity_operations.EntityOperations``. Streams have no levels. Kinesis tells neither how many
-    records a stream holds nor its newest sequence number."""
+    """See ``catalog.entity_operations.EntityOperations``. Streams have no levels. Kinesis reports neither the number of
+    records in a stream nor its newest sequence number."""
 
     follows = True
 
@@ -67,14 +67,14 @@ class KinesisEntities:
         return EntityDescription((stream,), "stream", replace(facts, settings=MappingProxyType(settings)))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """A new stream with the shards that are written; active when this returns."""
+        """Create a stream with the given shards; it is active when this returns."""
         stream = self._stream(path)
         if self._admin.describe(stream) is not None:
             raise error("ENTITY_EXISTS", store=self.store, entity=shown_path(path))
         self._admin.ensure(replace(plan, name=stream, used_by=plan.used_by or "CREATE ENTITY"))
 
     def update(self, path: EntityPath, plan: EntityPlan) -> None:
-        """Another number of shards, split or merged evenly by the service."""
+        """Change the number of shards; the service splits or merges them evenly."""
         stream = self._existing(path)
         wanted = plan.counts.get(SHARDS)
         if wanted is not None:
@@ -94,7 +94,7 @@ class KinesisEntities:
         raise error("STORE_CALL_FAILED", store=self.store, action=action)
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One record; without a key its own hash spreads it. Returns ``shard/sequence number``."""
+        """Write one record; without a key, its hash is the partition key. Returns ``shard/sequence number``."""
         stream = self._existing(path)
         if record.value is None and record.key is None:
             raise record_invalid(path, "NULL deletes a key, and there is none: write WITH ('key' = '…')")
@@ -109,7 +109,7 @@ class KinesisEntities:
         return f"{answer['ShardId']}/{answer['SequenceNumber']}"
 
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
-        """The oldest records that are kept: Kinesis cannot be read from its end."""
+        """The oldest retained records: Kinesis cannot be read backwards from its end."""
         stream = self._existing(path)
         records = self._admin.records(stream, from_beginning=True, limit=limit, stopped=lambda: False)
         return list(records)[:limit]
@@ -132,7 +132,7 @@ class KinesisEntities:
         return redriving.find(self._admin, self._existing((entity,)), places)
 
     def close(self) -> None:
-        """The admin closes."""
+        """Does nothing: the admin closes its clients."""
 
     def _stream(self, path: EntityPath) -> str:
         if not path:

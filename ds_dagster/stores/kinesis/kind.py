@@ -1,4 +1,4 @@
-"""Amazon Kinesis Data Streams: our own Spark data source and sink, control through boto3 (``kinesis_admin.py``)."""
+"""Amazon Kinesis Data Streams: our own Spark data source and sink, control through boto3 (``admin.py``)."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -92,13 +92,14 @@ class Kinesis:
     relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS, MODE, RETENTION, "kinesis.read.mode")
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """A region or an endpoint; a key and its secret together."""
+        """Check that a region or an endpoint is given, a key comes with its secret and without a profile, an external
+        id with a role, and the endpoint has a scheme."""
         problems: list[Diagnostic] = []
         if "uris" not in store.properties and "access_region" not in store.properties:
             problems.append(missing(store, "access_region", "the region of the streams", "'us-east-2'"))
         for name, other in ((KEY, SECRET), (SECRET, KEY)):
             if name in store.properties and other not in store.properties:
-                problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+                problems.append(missing(store, other, f"{name} is not valid without it", "'${NAME}'"))
         if KEY in store.properties and PROFILE in store.properties and not store.overlaid:
             allowed = f"{PROFILE} or {KEY}, not both"
             problem = error(
@@ -106,7 +107,7 @@ class Kinesis:
             )
             problems.append(problem.diagnostic())
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} belongs to a role", "'arn:aws:iam::…:role/…'"))
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is not valid without it", "'arn:aws:iam::…:role/…'"))
         address = store.properties.get("uris")
         if is_literal(address) and "://" not in str(address and address.value):
             problems.append(
@@ -115,7 +116,7 @@ class Kinesis:
         return problems
 
     def check_relation(self, relation: Relation) -> Iterator[Diagnostic]:
-        """KEY_OF_BYTES: a partition key is Unicode."""
+        """KEY_OF_BYTES for a key of bytes: a partition key is Unicode."""
         key = relation.key
         types = [key.type, *(column.type for column in relation.columns if column.name in key.columns)]
         if key.format == "primitive" and any(isinstance(t, Scalar) and t.name == "VARBINARY" for t in types):
@@ -153,7 +154,7 @@ class Kinesis:
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Our sink: at least once. Changelogs are still right: a repeated record sets its key to the same value."""
+        """Our sink: at least once. Changelogs are still correct: a repeated record sets its key to the same value."""
         return WriteSpec(
             kind="stream",
             entity=f"{store.name}.{relation.entity}",
@@ -166,7 +167,7 @@ class Kinesis:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The number of shards, or that the service finds it.
+        """Plan of a stream: shards (none in mode on_demand, where the service chooses them), mode, retention.
 
         Raises:
             UserError: PROPERTY_INVALID for shards of a stream on demand, and for a retention over a year.
@@ -176,7 +177,7 @@ class Kinesis:
         settings = {name: str(properties[name].value) for name in (MODE, RETENTION) if name in properties}
         stated = frozenset(name for name in (*counts, *settings) if properties[name].span is not None)
         if settings.get(MODE) == ON_DEMAND:
-            _check_absent(relation, COUNTS, stated, "no number: a stream on demand finds its own")
+            _check_absent(relation, COUNTS, stated, "no number: the service chooses it for a stream on demand")
             counts = {}
         if int(settings.get(RETENTION, 0)) > MOST_HOURS:
             _check_absent(relation, (RETENTION,), stated, f"24 to {MOST_HOURS}")
@@ -211,7 +212,7 @@ def _check_absent(relation: Relation, names: Sequence[str], stated: frozenset[st
 
 
 def region_of(store: StoreDefinition) -> str:
-    """The written region (``AWS us-east-1`` is accepted), else the one in an AWS endpoint, else ``us-east-1``."""
+    """The written region (``AWS us-east-1`` is accepted), else the region in an AWS endpoint, else ``us-east-1``."""
     written = word(store, "access_region")
     if written:
         region = written.split()[-1]
@@ -222,8 +223,8 @@ def region_of(store: StoreDefinition) -> str:
 
 
 def connection(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
-    """Options of source, sink and client; without a key the machine's own credentials are found by botocore. A local
-    server knows no roles: while one stands in for the store, its key is used as it is."""
+    """Options of source, sink and client; without a key, botocore looks for the machine's own credentials. A local
+    server has no roles: under its overlay, profile and role are left out."""
     roles = {"profile": PROFILE, "role_arn": ROLE, "external_id": EXTERNAL_ID, "sts_endpoint_url": STS}
     return {
         "region": region_of(store),

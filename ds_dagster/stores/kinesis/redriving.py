@@ -1,4 +1,5 @@
-"""Repaired records go back into a stream, a request at a time that is never repeated; records by their place."""
+"""Writes repaired records back into a stream, in single requests that are never retried; finds records by their
+place."""
 
 from __future__ import annotations
 
@@ -17,17 +18,18 @@ if TYPE_CHECKING:
     from ds_dagster.stores.kinesis.admin import KinesisAdmin
 
 REQUEST_RECORDS, REQUEST_BYTES = 500, 4 << 20
-"""Of PutRecords; https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html allows 5 MiB."""
+"""Our limits of one PutRecords; https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html allows 500
+records and 5 MiB."""
 MAX_KEY_CHARACTERS = 256
-"""Of a partition key; https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html."""
+"""Longest partition key; https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html."""
 SERVER_FAULT = 500
 THROTTLING = ("ProvisionedThroughputExceededException", "LimitExceededException", "KMSThrottlingException")
 NEVER_SENT = ("EndpointConnectionError", "ConnectTimeoutError", "NoCredentialsError", "PartialCredentialsError")
-"""Failures of a client before it has sent anything."""
+"""Exceptions of a client that has sent nothing."""
 EMPTY_PAGES = 5
-"""Pages without a wanted record, until the next one is looked up."""
+"""Pages without a wanted record after which the next record is looked up by its number."""
 GONE = ("InvalidArgumentException", "ResourceNotFoundException")
-"""What Kinesis says of a place that is not in a stream."""
+"""Errors of Kinesis for a place that is not in a stream."""
 
 
 def put(admin: KinesisAdmin, stream: str, records: Sequence[RepairedRecord]) -> Put:
@@ -72,7 +74,7 @@ def portions(stream: str, records: Sequence[RepairedRecord]) -> Iterator[Sequenc
 
 
 def _key(stream: str, record: RepairedRecord) -> bytes:
-    """The partition key as it was; without one the record's own hash."""
+    """The record's partition key; without one, its hash."""
     if record.key is None:
         return hashlib.sha256(record.value or b"").hexdigest().encode()
     try:
@@ -99,7 +101,7 @@ def find(admin: KinesisAdmin, stream: str, places: Sequence[tuple[str, str]]) ->
 def _in_shard(
     admin: KinesisAdmin, stream: str, shard: str, positions: Sequence[str]
 ) -> Iterator[tuple[str, RawRecord]]:
-    """Looks up the first place, reads on as long as wanted records come, and looks up the next one."""
+    """Look up the first place, read on as long as wanted records come, then look up the next place."""
     from ds_dagster.stores.kinesis.admin import _records
 
     wanted = sorted({int(position.partition(".")[0]) for position in positions})
@@ -112,11 +114,12 @@ def _in_shard(
                 yield from ((position, r) for position in positions if (r := _at(inside, number, position)))
             wanted[:] = [later for later in wanted if later > number]
         if wanted and wanted[0] == first:
-            del wanted[0]  # it is gone, and nothing after it came
+            del wanted[0]  # neither it nor a later record was read: it is gone
 
 
 def _from(admin: KinesisAdmin, stream: str, shard: str, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """Records from the first wanted one on, until none is wanted, the shard ends, or pages have none of them."""
+    """Records from the first wanted one, until no more are wanted, the shard ends, or :data:`EMPTY_PAGES` pages had no
+    wanted record."""
     iterator, empty = _iterator(admin, stream, shard, wanted[0]), 0
     while iterator and wanted and empty < EMPTY_PAGES:
         count = len(wanted)
@@ -128,7 +131,7 @@ def _from(admin: KinesisAdmin, stream: str, shard: str, wanted: Sequence[int]) -
 
 
 def _iterator(admin: KinesisAdmin, stream: str, shard: str, number: int) -> Any:
-    """None where the stream has no such place."""
+    """An iterator at a sequence number, None if the stream has no such place."""
     place = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number)}
     try:
         answer = admin._call(f"read {stream}", "get_shard_iterator", StreamName=stream, ShardId=shard, **place)
@@ -140,7 +143,7 @@ def _iterator(admin: KinesisAdmin, stream: str, shard: str, number: int) -> Any:
 
 
 def _at(inside: Sequence[RawRecord], number: int, position: str) -> RawRecord | None:
-    """The record at a position, of those of one sequence number."""
+    """The record at a position, if the position has this sequence number; ``inside``: records of that number."""
     sequence, _, sub = position.partition(".")
     place = int(sub or 0)
     return inside[place] if int(sequence) == number and place < len(inside) else None

@@ -1,4 +1,4 @@
-"""Another number of shards: UpdateShardCount, and splits and merges one by one where an API does not know it."""
+"""Changes the number of shards: by UpdateShardCount, or by single splits and merges if an API does not have that."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Shard = Mapping[str, Any]
 
 
 def set_shards(admin: KinesisAdmin, stream: str, wanted: int) -> None:
-    """Split or merge evenly until a stream has so many open shards; the service's own way returns before it is done.
+    """Split or merge evenly until a stream has ``wanted`` open shards; UpdateShardCount returns before it is done.
 
     Raises:
-        UserError, ExternalError: as other calls of the admin.
+        UserError, ExternalError: as other calls of the admin. STORE_CALL_FAILED if a single step takes over a minute.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -49,7 +49,7 @@ def _one_by_one(admin: KinesisAdmin, stream: str, wanted: int, action: str) -> N
 
 
 def _split(admin: KinesisAdmin, stream: str, shards: Sequence[Shard], action: str) -> None:
-    """The widest one in its middle."""
+    """Split the widest shard in its middle."""
     widest = max(shards, key=_width)
     begin, end = _range(widest)
     middle = str((begin + end) // 2 + 1)
@@ -57,7 +57,7 @@ def _split(admin: KinesisAdmin, stream: str, shards: Sequence[Shard], action: st
 
 
 def _merge(admin: KinesisAdmin, stream: str, shards: Sequence[Shard], action: str) -> None:
-    """The two neighbours that are narrowest together."""
+    """Merge the two neighbors with the smallest range together."""
     left, right = min(pairwise(shards), key=lambda pair: _width(pair[0]) + _width(pair[1]))
     ids = {"ShardToMerge": left["ShardId"], "AdjacentShardToMerge": right["ShardId"]}
     admin._call(action, "merge_shards", StreamName=stream, **ids)

@@ -1,7 +1,6 @@
 """The in-memory store of SQL test cases: topics and tables in a registry of this process.
 
-Its read format ``memory`` is provided by the test runner; what queries write into tables and views lands in
-``memory_loader.py``.
+The test runner provides its read format ``memory``; ``loader.py`` holds the rows of tables and views.
 """
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
@@ -31,7 +30,7 @@ ENVELOPE = Envelope(key="key", value="value", timestamp="timestamp", partition="
 
 
 class Memory:
-    """Everything in memory; for test cases only."""
+    """Store in memory; for test cases only."""
 
     name = "MEMORY"
     aliases: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ class Memory:
         return ()
 
     def native_type(self, type_: DataType) -> str | None:
-        """Every type as it is."""
+        """Our own type, as text."""
         return str(type_)
 
     def read_spec(
@@ -92,7 +91,7 @@ class Memory:
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Streams and changelogs as records of a topic, tables and views by the loader."""
+        """Write streams and changelogs as records of a topic, tables and views by the loader."""
         guarantee = delivery(relation.kind, relation.properties, self)
         entity = f"{store.name}.{relation.entity}"
         chosen = make_options({"topic": relation.entity, "store": store.name})
@@ -103,7 +102,7 @@ class Memory:
         return WriteSpec("batch", entity, guarantee, options=chosen, loader=LOADER, table=table)
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """Nothing but the name: a topic exists as soon as it is used."""
+        """Only the name: a topic exists as soon as it is used."""
         return EntityPlan(name=relation.entity, counts=MappingProxyType({}), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:

@@ -1,4 +1,4 @@
-"""Tables, views and topics of test cases, in this process. Loads are exactly once like those of the real stores."""
+"""Tables and views of test cases, in this process. Batches are loaded exactly once, as by real stores."""
 
 # ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
 
@@ -34,10 +34,10 @@ class MemoryTable:
     history: list[Row] = field(default_factory=list)
     ledger: dict[tuple[str, int, int], tuple[Tip, int]] = field(default_factory=dict)
     changed: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    """When each row was written (epoch milliseconds), of views whose rows go by their age."""
+    """When each row was written (epoch milliseconds), for views with a retention."""
 
     def kept(self, now: int) -> dict[tuple[Any, ...], Row]:
-        """Rows that are not too old."""
+        """Rows within the retention; ``now`` in epoch milliseconds."""
         if not self.target.retention_millis:
             return self.rows
         oldest = now - self.target.retention_millis
@@ -45,7 +45,7 @@ class MemoryTable:
 
 
 _HELD: dict[str, int] = {}
-"""Store → epoch milliseconds at which its clock is held; the others go with the machine's."""
+"""Store → epoch milliseconds at which its clock is held; other stores use the machine's clock."""
 TABLES: dict[tuple[str, str], MemoryTable] = {}
 """(store, entity) → table; process-wide because a loader is opened by import path."""
 NEW: dict[tuple[str, str, str], MemoryTable] = {}
@@ -54,18 +54,18 @@ _LOCK = threading.RLock()
 
 
 def now(store: str) -> int:
-    """The clock by which rows of a store age, epoch milliseconds."""
+    """The present time of a store, by which its rows age, in epoch milliseconds."""
     return _HELD.get(store) or int(time.time() * 1000)
 
 
 def hold(store: str, later: int = 0) -> None:
-    """Hold the clock of a store, ``later`` milliseconds after its present time: a case lets time pass without waiting,
-    and a slow machine adds none."""
+    """Stop the clock of a store, ``later`` milliseconds after its present time: a case can let time pass without
+    waiting, and the result does not depend on the machine's speed."""
     _HELD[store] = now(store) + later
 
 
 def table_rows(store: str, entity: str) -> list[dict[str, Any]]:
-    """Rows of a table or view as they are now; empty when nothing was written."""
+    """The present rows of a table or view; empty if nothing was written."""
     with _LOCK:
         table = TABLES.get((store, entity))
         return [dict(row) for row in table.kept(now(store)).values()] if table else []
@@ -79,7 +79,7 @@ def table_history(store: str, entity: str) -> list[dict[str, Any]]:
 
 
 def clear(store: str | None = None) -> None:
-    """Forget the tables of a store, or of all."""
+    """Delete the tables and the clock of a store, or of all stores."""
     with _LOCK:
         for key in [key for key in TABLES if store is None or key[0] == store]:
             del TABLES[key]
@@ -119,7 +119,7 @@ class MemoryLoader(TableSink):
 
     @property
     def _written(self) -> MemoryTable | None:
-        """The table batches go to: the target, or the new table of a full refresh."""
+        """The table that batches are written into: the target, or the new table of a full refresh."""
         return NEW.get(self._new) if self.is_full else TABLES.get(self.place)
 
     def _look(self, work: Any) -> TargetState:
@@ -205,11 +205,11 @@ class MemoryAdmin(WithoutRecords):
         self.store = store
 
     def probe(self) -> ProbeResult:
-        """Always there."""
+        """Always ok."""
         return ProbeResult(True, "in memory")
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """Every entity exists; its records are stamped by whoever sends them."""
+        """Every entity exists; producers stamp its records."""
         rows = table_rows(self.store, entity)
         return EntityFacts(entity, record_time="producer", size=len(rows))
 

@@ -1,4 +1,4 @@
-"""Tables of test cases as lookups see them: the rows the runner wrote into a file before it feeds a query."""
+"""Tables of test cases for lookups: rows that the runner has written into a file before it feeds a query."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def read_table(
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows; ``wanted`` is ignored."""
     return sum(batch.num_rows for batch in read_table(options, path, (), wanted))

@@ -40,18 +40,18 @@ class PostgresAdmin(WithoutRecords):
         return f"PostgresAdmin({self.address.store}, {self.address.shown})"
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
+        """Whether the server answers and accepts the login."""
         version = "SELECT current_setting('server_version')"
         return probed(lambda: f"Postgres {self._query(version, {})[0][0]} at {self.address.shown}")
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """A table by ``schema.table``; its size is the server's estimate."""
+        """A table by ``schema.table``, None if it does not exist; its size is the server's estimate of rows."""
         schema, _, table = entity.rpartition(".")
         rows = self._query(TABLES_QUERY, {"schema": schema or "public", "table": table})
         return EntityFacts(rows[0][0], size=int(rows[0][1])) if rows else None
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The loader makes the table; here only the login is tried."""
+        """Looks for the table, which tests the login; the loader creates it."""
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:
@@ -108,7 +108,7 @@ class PostgresAdmin(WithoutRecords):
         return bool(answer[0][0])
 
     def newest(self, path: Sequence[str]) -> float | None:
-        """When a batch was last loaded into a table (seconds since the epoch), None without one."""
+        """When a batch was last loaded into a table (seconds since the epoch), None without a batch."""
         from psycopg2 import sql
 
         ledger = sql.Identifier(path[0], LEDGER)

@@ -34,7 +34,7 @@ SOURCE_ONLY = (
     SLOT,
     LIST,
 )
-"""Properties of relations that are read; a table or view that is loaded has none of them."""
+"""Properties of relations that are read; a table or view that is loaded may not have them."""
 ENVELOPE = Envelope(
     key="CAST(NULL AS BINARY)",
     value="CAST(NULL AS BINARY)",
@@ -49,7 +49,7 @@ SCALARS: Mapping[str, tuple[str, ...]] = MappingProxyType({"op": ("VARCHAR",), "
 """Column of an envelope → types it may have."""
 ROW_COLUMNS = ("before", "after")
 SOURCE_COLUMNS = ("source", "system")
-"""The documentation of the dialect says ``system``, all its programs say ``source``."""
+"""The documentation of the dialect has ``system``, all its programs have ``source``."""
 SOURCE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "db": ("VARCHAR",),
@@ -66,12 +66,13 @@ SOURCE_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def is_cdc(relation: Relation) -> bool:
-    """Whether the relation reads changes (the others are loaded)."""
+    """Whether the relation reads changes (streams and changelogs; tables and views are loaded)."""
     return relation.kind in ("stream", "changelog")
 
 
 def tables_of(relation: Relation) -> tuple[tuple[str, str], ...]:
-    """(schema, table) pairs a relation reads, in order; in a list the schema is what is before the first point."""
+    """(schema, table) pairs that a relation reads, in order; in a list, the schema ends at the first dot, and is
+    ``public`` without a dot."""
     listed = relation.option(LIST)
     if listed is not None:
         names = [name if "." in name else f"{DEFAULT_SCHEMA}.{name}" for name in str(listed).split(",")]
@@ -81,8 +82,8 @@ def tables_of(relation: Relation) -> tuple[tuple[str, str], ...]:
 
 
 def declared_columns(relation: Relation) -> tuple[Column, ...]:
-    """Columns of its tables that a relation declares: a changelog's own, a stream's in ``before`` and ``after``; none
-    where those are JSON."""
+    """Columns of its tables that a relation declares: a changelog's columns, or the fields of a stream's ``before`` and
+    ``after``; none if these are JSON."""
     if relation.kind == "changelog":
         return relation.columns
     rows = [c.type for c in relation.columns if c.name in ROW_COLUMNS and isinstance(c.type, StructType)]
@@ -91,7 +92,7 @@ def declared_columns(relation: Relation) -> tuple[Column, ...]:
 
 
 def read_spec(store: StoreDefinition, connection: Options, relation: Relation, options: ReadOptions) -> ReadSpec:
-    """Our data source; the server stamps commits, so its clock tells how far the input is complete."""
+    """Read spec of our data source; the server stamps commits, so event time follows its clock."""
     return ReadSpec(
         format=FORMAT,
         provider=PROVIDER,
@@ -118,7 +119,7 @@ def read_spec(store: StoreDefinition, connection: Options, relation: Relation, o
 
 
 def problems(relation: Relation) -> Sequence[Diagnostic]:
-    """What is wrong with a relation of the store; needs no server."""
+    """Mistakes in the declaration of a relation of the store; needs no server."""
     errors = _cdc_problems(relation) if is_cdc(relation) else _load_problems(relation)
     return [problem.diagnostic() for problem in errors]
 

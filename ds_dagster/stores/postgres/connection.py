@@ -1,4 +1,4 @@
-"""Connections to Postgres (psycopg2 for statements, ADBC for Arrow in bulk) and what their failures mean."""
+"""Connections to Postgres (psycopg2 for statements, ADBC for Arrow in bulk), and their exceptions as conditions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ds_dagster.stores.options import host_part
 
 CONNECT_SECONDS = 10
 CALL_MILLIS = 600_000
-"""Bound of one statement of a load; control calls set a shorter one."""
+"""Timeout of one statement of a load; control calls set a shorter one."""
 CONTROL_MILLIS = 10_000
 LOCK_MILLIS = 60_000
-"""Bound of one wait for a lock."""
+"""Longest wait for a lock."""
 _KEEPALIVE = {"tcp_user_timeout": 60_000, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """Parameters of libpq, in seconds (``tcp_user_timeout`` in milliseconds): a network that drops packets without a word
 ends a call after a minute, not after the two hours of the system's own limit."""
@@ -36,7 +36,7 @@ class PostgresAddress:
 
     @classmethod
     def of(cls, store: str, settings: Mapping[str, str]) -> PostgresAddress:
-        """From resolved options; other options are left alone."""
+        """The address in resolved options; ignores other options."""
         return cls(store, **{name: settings[name] for name in _SETTINGS if name in settings})
 
     @property
@@ -45,7 +45,8 @@ class PostgresAddress:
         return host_part(self.url)
 
     def dsn(self, millis: int = CALL_MILLIS) -> str:
-        """Connection text for libpq, password in it."""
+        """Connection text for libpq, including the password. ``millis``: timeout of statements, and of locks up to
+        :data:`LOCK_MILLIS`."""
         from psycopg2.extensions import make_dsn
 
         return str(
@@ -140,26 +141,27 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("does not exist in target table", "TARGET_CHANGED"),
     ('ERROR:  relation "', "TARGET_CHANGED"),
 )
-"""libpq gives no code when it cannot connect, and ADBC none when it compares columns itself."""
+"""Part of a message → condition: libpq gives no code if it cannot connect, ADBC none if it compares columns itself.
+Other messages without a code are STORE_UNREACHABLE."""
 
 
 CONFLICTS = ("40001", "40P01")
-"""Serialization failure, deadlock: the transaction was rolled back for others' sake and may simply be repeated.
+"""Serialization failure, deadlock: the server rolled the transaction back in favor of others, and it can be repeated.
 Source: https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html."""
 
 
 def is_conflict(problem: BaseException) -> bool:
-    """Whether a driver's exception says that the same transaction may go through when it is repeated."""
+    """Whether a driver's exception is one of :data:`CONFLICTS`: the same transaction may succeed when repeated."""
     return _code(problem) in CONFLICTS
 
 
 def _code(problem: BaseException) -> str:
-    """The SQLSTATE, empty where the driver has none."""
+    """The SQLSTATE, empty if the exception has none."""
     return getattr(problem, "pgcode", None) or getattr(problem, "sqlstate", None) or ""
 
 
 def primary_text(problem: Exception) -> str:
-    """The first sentence only: the rest of the server's message may quote rows."""
+    """The first sentence of a message, without secrets: the rest of the server's message may quote rows."""
     diagnosis = getattr(problem, "diag", None)
     primary = getattr(diagnosis, "message_primary", None)
     text = primary or str(problem).split("\nQuery was:")[0].split("\nDETAIL:")[0].strip()

@@ -65,7 +65,7 @@ COLUMNS_QUERY = """
 
 
 def column_type(native: str) -> DataType:
-    """The type to declare a column with. Every type has a text: enumerations, ranges and types of the user are VARCHAR.
+    """The type to declare a column with; VARCHAR for enumerations, ranges, users' types and others we do not have.
 
     Args:
         native: as ``format_type`` writes it.
@@ -88,24 +88,25 @@ class PostgresEntities(TableOperations):
         self.store = address.store
 
     def path_of(self, relation: Relation) -> EntityPath:
-        """Its database (the store's own where it names none), schema and table."""
+        """The relation's database (the store's by default), schema and table."""
         schema, _, table = relation.entity.partition(".")
         return (str(relation.option("postgresql.db.name") or self.path_of_database()), schema, table)
 
     def tables_read(self, relation: Relation) -> Mapping[str, tuple[Column, ...]]:
-        """Those whose changes it reads, with the columns that it declares of them."""
+        """Tables (``schema.table``) whose changes a relation reads → the columns that it declares; empty for a relation
+        that is loaded."""
         if not is_cdc(relation):
             return {}
         return {".".join(table): declared_columns(relation) for table in tables_of(relation)}
 
     def columns_of(self, relation: Relation, table: str) -> Sequence[EntityColumn]:
-        """The columns of one of these tables, as the server has them now."""
+        """The present columns of one of :meth:`tables_read`; empty if the table does not exist."""
         schema, _, name = table.partition(".")
         described = self.describe((self.path_of(relation)[0], schema, name))
         return () if described is None else described.columns
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """Databases, then schemas, then tables and views."""
+        """Databases, the schemas of one, or the tables and views of a schema."""
         if len(path) >= TABLE:
             raise path_invalid(self.store, path, '"database" or "database"."schema"')
         if not path:
@@ -121,7 +122,8 @@ class PostgresEntities(TableOperations):
         return [EntityNode((*path, name), KINDS[kind]) for name, kind in self._query(path[0], TABLES_QUERY, path[1:])]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns and primary key; size is the server's estimate of rows, bytes count indexes in."""
+        """Columns and primary key; size is the server's estimate of rows, bytes include indexes. None if there is no
+        such table."""
         self._check_table(path)
         if path[0] not in self._databases():
             return None
@@ -149,12 +151,12 @@ class PostgresEntities(TableOperations):
         self._run(self._inside(path), sql.SQL(form).format(sql.Identifier(path[-1])), f"create {shown_path(path)}")
 
     def drop(self, path: EntityPath) -> None:
-        """A table or view, or a schema that holds nothing."""
+        """Drop a table, a view, or an empty schema."""
         from psycopg2 import sql
 
         if len(path) == DATABASE:
             fix = "use DROP DATABASE of the server itself"
-            raise refused(self.kind, self.store, "DROP ENTITY", "a whole database is not dropped from here", fix)
+            raise refused(self.kind, self.store, "DROP ENTITY", "it does not drop databases", fix)
         if len(path) == SCHEMA:
             self.children(path)
             statement = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(path[1]))
@@ -165,7 +167,7 @@ class PostgresEntities(TableOperations):
         self._run(path[0], statement, f"drop {shown_path(path)}")
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One row; the server converts JSON values to the columns' types."""
+        """Insert one row; the server converts JSON values to the columns' types. Returns an empty text."""
         from psycopg2 import sql
 
         entity = self._existing(path)
@@ -179,7 +181,7 @@ class PostgresEntities(TableOperations):
         return ""
 
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
-        """Some rows; the server's order, which means nothing."""
+        """Up to ``limit`` rows, in no defined order."""
         from psycopg2 import sql
 
         self._existing(path)
@@ -225,7 +227,7 @@ class PostgresEntities(TableOperations):
         return path[0] if len(path) > DATABASE else ""
 
     def _open(self, database: str) -> Any:
-        """The connection to a database (empty: the store's own); in autocommit, since CREATE DATABASE knows no
+        """The connection to a database (empty: the store's own); in autocommit, since CREATE DATABASE cannot run in a
         transaction."""
         if database not in self._connections:
             address = replace(self._address, database=database) if database else self._address
@@ -261,7 +263,7 @@ class PostgresEntities(TableOperations):
             if connection.closed:
                 self.close()
             if problem.pgcode == STILL_NEEDED:
-                fix = "drop what it holds first: tables, views, types, and what depends on them"
+                fix = "first drop its tables, views and types, and the objects that depend on them"
                 raise refused(self.kind, self.store, "DROP ENTITY", f"to {action}, it has to be empty", fix) from None
             if into and failure.condition == "TARGET_REJECTS_ROWS":
                 raise record_invalid(into, failure.detail) from None

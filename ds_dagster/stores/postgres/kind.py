@@ -1,5 +1,5 @@
-"""Postgres: sink of CREATE TABLE … AS, store of materialized views, source of its tables' changes
-(``postgres_cdc.py``). Loads through ``postgres_loader.py``, control through ``postgres_admin.py``."""
+"""Postgres: sink of CREATE TABLE … AS, store of materialized views, source of its tables' changes (``cdc.py``). Loads
+through ``loader.py``, control through ``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -70,7 +70,7 @@ CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
 
 
 NAME_RULE = NameRule("names in PostgreSQL are up to 63 bytes, longer ones would be cut off", bytes=63)
-"""NAMEDATALEN of PostgreSQL's own builds, less the byte that ends a name."""
+"""NAMEDATALEN of PostgreSQL's own builds (64) less the byte that ends a name."""
 COLUMN_RULE = replace(
     NAME_RULE,
     words="names in PostgreSQL are up to 63 bytes, and not one of its system columns (ctid, xmin, tableoid, …)",
@@ -114,14 +114,14 @@ class Postgres:
     )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Address without login, user there, TLS not contradictory."""
+        """Check that the address has no password, a user is given, and TLS is not contradictory."""
         problems: list[Diagnostic] = []
         if "uris" not in store.properties:
             problems.append(missing(store, "uris", "the database", "'postgresql://host:5432/database'"))
         elif is_literal(store.properties["uris"]):
             address = urlsplit(word(store, "uris"))
             if address.scheme not in ("postgresql", "postgres") or not address.hostname or address.password:
-                problems.append(invalid_address(store, "postgresql://host:port/database, user and password apart"))
+                problems.append(invalid_address(store, "postgresql://host:port/database, without a password"))
         if "postgres.username" not in store.properties:
             problems.append(missing(store, "postgres.username", "the user to log in as", "'${NAME}'"))
         mode = word(store, "postgres.sslmode")
@@ -140,7 +140,7 @@ class Postgres:
         return problems
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column type; None for STRUCT, MAP and arrays of them, which are kept as ``jsonb``."""
+        """The column type; None for STRUCT, MAP and arrays of them, which are stored as ``jsonb``."""
         if isinstance(type_, ArrayType):
             element = self.native_type(type_.element) if isinstance(type_.element, Scalar) else None
             return f"{element}[]" if element else None
@@ -159,11 +159,12 @@ class Postgres:
         return postgres_cdc.read_spec(store, connection(store), relation, options)
 
     def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
-        """Check the columns and properties of a relation over changes, and that other relations have none of them."""
+        """Check the columns and properties of a relation that reads changes; other relations may not have these
+        properties."""
         return postgres_cdc.problems(relation)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Each batch in one transaction with its ledger row."""
+        """Write spec of the loader: each batch in one transaction with its ledger row."""
         path = self._path(relation)
         return WriteSpec(
             kind="batch",
@@ -182,43 +183,43 @@ class Postgres:
         )
 
     def version_path(self, path: tuple[str, ...], version: int) -> tuple[str, ...]:
-        """A table beside the view's."""
+        """The table of a version, next to the view's."""
         from ds_dagster.stores.postgres.versions import version_table
 
         return (*path[:-1], version_table(path[-1], version))
 
     def count_version(self, write: WriteSpec, resolve: Resolver, version: int) -> int:
-        """Rows of its table."""
+        """Number of rows in the version's table."""
         from ds_dagster.stores.postgres.versions import count
 
         return count(write, resolve, version)
 
     def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
-        """Both tables are renamed in one transaction."""
+        """Rename both tables in one transaction."""
         from ds_dagster.stores.postgres.versions import serve
 
         serve(write, resolve, former, version)
 
     def drop_version(self, write: WriteSpec, resolve: Resolver, version: int) -> None:
-        """Its table goes, with its rows of the ledger."""
+        """Drop the version's table and delete its rows in the ledger."""
         from ds_dagster.stores.postgres.versions import drop
 
         drop(write, resolve, version)
 
     def why_not_renamed(self, old: WriteSpec, new: WriteSpec) -> str:
-        """A table stays in its schema, whose ledger says what was written into it."""
+        """A table can be renamed only within its schema, whose ledger has its batches."""
         assert old.table is not None and new.table is not None
         is_near = old.options == new.options and old.table.path[:-1] == new.table.path[:-1]
         return "" if is_near else "its table would be in another database or schema"
 
     def rename_table(self, old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
-        """The table and its rows of the ledger, in one transaction."""
+        """Rename the table, and the table in its rows of the ledger, in one transaction."""
         from ds_dagster.stores.postgres.versions import rename
 
         rename(old, new, resolve)
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the table."""
+        """Only the name: the loader creates the table."""
         return EntityPlan(name=".".join(self._path(relation)), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -247,7 +248,7 @@ class Postgres:
         return postgres_slots.find_slots(store.name, settings, prefix)
 
     def drop_slot(self, store: StoreDefinition, resolve: Resolver, slot: Slot) -> None:
-        """Drop one of :meth:`find_slots` with its publication."""
+        """Drop a slot of :meth:`find_slots` and its publication."""
         postgres_slots.drop_slot(slot, {name: resolve(value) for name, value in connection(store).items()})
 
     def _path(self, relation: Relation) -> tuple[str, str]:
@@ -258,7 +259,7 @@ class Postgres:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What connects: address, user, password, TLS."""
+    """Connection options: address, user, password, TLS."""
     mode = word(store, "postgres.sslmode") or None
     if flag(store, "tls.disabled"):
         mode = "disable"

@@ -1,11 +1,11 @@
 """Loads batches into a Postgres table: rows and ledger row in one transaction on one ADBC connection.
 
-Appends whose Arrow types are the table's go straight in by binary COPY; everything else goes through a temporary
-table and is cast while it is published. A full refresh loads a new table; when its run is complete, that takes the
-place of the old one where nothing hangs on the old one, else the old one is filled from it.
+Appends whose Arrow types equal the table's are written directly by binary COPY; other batches go through a temporary
+table and are cast on the way. A full refresh loads a new table. When its run is complete, the new table replaces the
+old one, or the old one is filled from it if other objects depend on the old one.
 
-Temporary conflicts with other sessions (deadlocks, serialization failures) are retried here; for a lock that times out
-or a server that is down the engine waits.
+Conflicts with other sessions (deadlocks, serialization failures) are retried here. If a lock times out or the server is
+down, the engine retries later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ R = TypeVar("R")
 CONFLICT_ATTEMPTS = 4
 CONFLICT_PAUSE_SECONDS = 1.0
 PUBLISH_LOCK_MILLIS = 5_000
-"""How long a publication queues for the target: new readers wait after it."""
+"""How long a publication waits for its lock on the target: new readers queue after it."""
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> PostgresLoader:
@@ -53,7 +53,7 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> P
 
 
 class PostgresLoader(TableSink):
-    """See :class:`TableSink`. Preparing and publishing work on one connection, batches on another."""
+    """See :class:`TableSink`. Preparing and publishing use one connection, batches another."""
 
     is_restorable: ClassVar[bool] = True
 
@@ -113,7 +113,7 @@ class PostgresLoader(TableSink):
         self._bulk = self._control = self._made = None
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
-        """A transaction, as often as other transactions break it; every failure ends the sessions."""
+        """Run a transaction, up to :data:`CONFLICT_ATTEMPTS` times in conflicts; every failure ends the sessions."""
         import adbc_driver_manager
         import psycopg2
 
@@ -130,7 +130,7 @@ class PostgresLoader(TableSink):
             raise self.address.failure(problem, action, self.table, epoch) from None
 
     def _statements(self) -> TableStatements:
-        """Composed on the control connection, opened at the first use."""
+        """The statements, composed on the control connection; opens that at the first use."""
         if self._made is None:
             self._control = self.address.control()
             self._made = TableStatements(self._control, self.target, self.identity, self._casts)
@@ -138,7 +138,8 @@ class PostgresLoader(TableSink):
 
     @contextmanager
     def _preparation(self) -> Iterator[Any]:
-        """On the control connection, one preparation at a time; with the ledger, extended if it is an older one."""
+        """A transaction on the control connection; one preparation at a time. Creates the ledger, or adds missing
+        columns to an older one."""
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
@@ -169,13 +170,14 @@ class PostgresLoader(TableSink):
         return replace(state, facts=facts, difference=difference, target=existing)
 
     def _keeps(self, existing: ExistingTable | None) -> str:
-        """Why the rows of an earlier version may not be replaced."""
+        """Condition if the rows of an earlier version may not be replaced, else empty."""
         if self.is_full or existing is None:
             return ""
         return "TARGET_SHARED_RESET" if self.shared else "TARGET_REFERENCED" if existing.referenced else ""
 
     def _is_replaceable(self, cursor: Any, existing: ExistingTable | None) -> bool:
-        """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
+        """Whether a full refresh may change the shape of a table: an earlier refresh of the job wrote it, and no other
+        object depends on it."""
         cursor.execute(self._statements().has_earlier())
         has_earlier = self.is_full and cursor.fetchone()[0]
         return bool(existing is not None and has_earlier and not is_kept(cursor, existing, self.target))
@@ -204,7 +206,7 @@ class PostgresLoader(TableSink):
             cursor.execute(statements.drop_stamp())
 
     def _ledger(self, cursor: Any, below: int | None = None) -> TargetState:
-        """What the ledger says of this job; ``below``: of batches before that one."""
+        """The ledger's state of this job; ``below``: only of batches before that one."""
         statements = self._statements()
         cursor.execute(statements.text(statements.newest(below)))
         newest, batch, offsets, ends, rows, published = cursor.fetchone()
@@ -213,14 +215,14 @@ class PostgresLoader(TableSink):
         return TargetState(facts, rows=int(rows or 0), published=int(published) if is_published else None)
 
     def _written_as(self, existing: ExistingTable | None) -> None:
-        """Batches go into a table that is there, or into one of ours."""
+        """Choose casts for the table that batches are written into; None: the table that we create."""
         self._casts = casts(existing, self.target)
         self._is_exact = existing is None or _same_types(existing, self.target)
         if self._made is not None:
             self._made.casts = self._casts
 
     def _has_others(self, cursor: Any) -> bool:
-        """Whether rows another job has loaded would be doubled."""
+        """Whether the table has rows that another job has loaded."""
         statements = self._statements()
         query = statements.sql.SQL("SELECT EXISTS (SELECT 1 FROM {} WHERE target = %s) AND EXISTS (SELECT 1 FROM {})")
         cursor.execute(query.format(statements.ledger, statements.target_name), (self.target.path[1],))
@@ -235,7 +237,7 @@ class PostgresLoader(TableSink):
         return {name for (name,) in cursor.fetchall()}
 
     def _make_new(self, cursor: Any, state: TargetState) -> None:
-        """Create the new table of this run and drop those of earlier runs of this job."""
+        """Create the new table of this run and drop the new tables of earlier runs of this job."""
         statements = self._statements()
         names = self._new_tables(cursor, new_prefix(self.target.path[1], self.identity.job))
         for name in names - {statements.new}:
@@ -246,7 +248,7 @@ class PostgresLoader(TableSink):
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Of a batch."""
+        """The transaction of a batch, on the bulk connection."""
         if self._bulk is None:
             self._bulk = self.address.bulk()
         with undone_on_failure(self._bulk.rollback):
@@ -258,7 +260,7 @@ class PostgresLoader(TableSink):
         return _storable(rows, self.target)
 
     def _state(self, cursor: Any, batch: Tip, rows: int) -> TargetState:
-        """The ledger row is taken first: a second writer waits for it, and then sees what the first has committed."""
+        """Insert the ledger row first: a second writer waits for it, and then sees what the first has committed."""
         statements = self._statements()
         cursor.execute(statements.text(statements.claim(batch, rows)))
         is_ours = cursor.fetchone() is not None
@@ -289,7 +291,7 @@ class PostgresLoader(TableSink):
         cursor.execute(statements.text(statements.drop_stage()))
 
     def _publish(self) -> int:
-        """What hangs on the target stays where it is."""
+        """Objects that depend on the target remain."""
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", (f"{PUBLISH_LOCK_MILLIS}ms",))
@@ -308,7 +310,7 @@ class PostgresLoader(TableSink):
             return rows
 
     def _published_by(self, cursor: Any, statements: TableStatements, existing: ExistingTable | None) -> Sequence[Any]:
-        """The statements that fit the target as it is now."""
+        """Statements that publish into the present target: swap, refill, or merge by key."""
         if existing is None:
             return statements.swap(replaces=False)
         fits = not shape_difference(existing, self.target)
@@ -319,12 +321,13 @@ class PostgresLoader(TableSink):
 
 
 def _same_types(existing: ExistingTable, target: TableTarget) -> bool:
-    """Whether Arrow's types equal the table's, so that COPY can write them."""
+    """Whether the table has our column types, so that COPY can write Arrow's values."""
     return all(existing.columns[column.name].type == column.native_type for column in target.columns)
 
 
 def _storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
-    """The target's columns in order (and ``__deleted``); one-byte integers as the two-byte ones Postgres has."""
+    """The target's columns in order (and ``__deleted`` for upserts); one-byte integers as two-byte ones, since Postgres
+    has none."""
     import pyarrow
     import pyarrow.compute as compute
 

@@ -1,4 +1,4 @@
-"""Tables in Postgres as lookups see them: one statement, so one consistent state, read in bulk."""
+"""Tables in Postgres for lookups, read in bulk by one statement, so in one consistent state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 AS_TEXT = ("VARCHAR", "DECIMAL")
-"""Types the driver gives in a form of its own (DECIMAL) or of several (texts of any kind, uuid, enum)."""
+"""Types that are cast to text, since the driver gives them in its own form (DECIMAL) or in several (text, uuid,
+enum)."""
 
 
 def read_table(
@@ -30,7 +31,7 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store.
+    """See ``catalog.io_spec.TableReader``. Options: connection of the store; for a view its name and retention.
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED, LOOKUP_VIEW_MISSING.
@@ -40,7 +41,7 @@ def read_table(
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows that match ``wanted``."""
     return sum(int(batch.column(0)[0].as_py()) for batch in _batches(options, path, counting(), wanted))
 
 
@@ -62,7 +63,7 @@ def _batches(
 
 
 def _check_view(options: Mapping[str, str], path: tuple[str, ...]) -> None:
-    """A view is made by its query, which may not have begun."""
+    """Raise LOOKUP_VIEW_MISSING if the query of a view has not created it yet."""
     if VIEW not in options:
         return
     with closing(PostgresAdmin(options["store"], options)) as admin:
@@ -71,7 +72,7 @@ def _check_view(options: Mapping[str, str], path: tuple[str, ...]) -> None:
 
 
 def _retention(options: Mapping[str, str], path: tuple[str, ...]) -> int:
-    """How long rows of a view stay (milliseconds), 0 for ever, and where its query has not run with that yet."""
+    """Retention of a view's rows in milliseconds; 0 without one, or if its query has not run with a retention yet."""
     if RETENTION not in options:
         return 0
     with closing(PostgresAdmin(options["store"], options)) as admin:

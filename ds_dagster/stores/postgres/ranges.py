@@ -1,5 +1,5 @@
-"""Rows of a range of time are replaced: they are staged in a table of the session, batch by batch, and take the place
-of the old ones in one short transaction. A session that ends takes its staged rows with it."""
+"""Replaces the rows of a range of time: new rows are staged batch by batch in a temporary table, and replace the old
+rows in one short transaction. The staged rows are lost if the session ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RangeStatements:
         self.staged = table.sql.Identifier("pg_temp", STAGED)
 
     def create(self) -> tuple[Composable, ...]:
-        """An empty table of the session with the columns that are written, in the target's types."""
+        """An empty temporary table with the written columns, in the target's types."""
         names = self.table._names([column.name for column in self.table.target.columns])
         new = self.sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
             self.sql.Identifier(STAGED), names, self.table.target_name
@@ -36,15 +36,15 @@ class RangeStatements:
         return self.sql.SQL("DROP TABLE IF EXISTS {}").format(self.staged), new
 
     def stage(self) -> Composable:
-        """Rows of one batch, cast to the target's types."""
+        """Insert one batch into the temporary table, cast to the target's types."""
         return self.table._insert(self.staged, self.table.stage, self.table.casts)
 
     def lock(self) -> Composable:
-        """Whoever writes the target waits, readers do not."""
+        """Lock the target: writers wait, readers do not."""
         return self.sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(self.table.target_name)
 
     def ledger_rows(self, tip: Tip) -> Composable:
-        """How many ledger rows say that this job has written a batch into the table that has this name now."""
+        """Count the ledger rows of a batch of this job in the table that has this name now."""
         sql, own = self.sql, self.table.identity
         values = {"job": own.job, "version": own.version, "epoch": tip.batch, "target": self.table.target.path[1]}
         same = sql.SQL(" AND ").join(
@@ -53,20 +53,21 @@ class RangeStatements:
         return sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self.table.ledger, same)
 
     def delete(self) -> Composable:
-        """The rows of the range; gives their number."""
+        """Delete the rows of the range; gives their number."""
         return self.sql.SQL("WITH gone AS (DELETE FROM {} WHERE {} RETURNING 1) SELECT count(*) FROM gone").format(
             self.table.target_name, self._within()
         )
 
     def insert(self) -> Composable:
-        """The staged rows of the range into the target; gives their number."""
+        """Insert the staged rows of the range into the target; gives their number."""
         rows = self.table._insert(self.table.target_name, self.staged, {})
         return self.sql.SQL("WITH new AS ({} WHERE {} RETURNING 1) SELECT count(*) FROM new").format(
             rows, self._within()
         )
 
     def _within(self) -> Composable:
-        """The same for rows that go and rows that come: a time is compared as it is stored, rounded and converted."""
+        """The condition of the range, the same for deleted and inserted rows: times are compared in the column's type,
+        after rounding and conversion."""
         type_ = next(c.native_type for c in self.table.target.columns if c.name == self.span.column)
         has_zone = "tz" in type_ or "with time zone" in type_
         begin, end = (m if has_zone else m.replace(tzinfo=None) for m in (self.span.begin, self.span.end))
@@ -101,7 +102,8 @@ def replace_range(loader: PostgresLoader, span: TimeRange, batches: Iterable[pya
 
 
 def _exchanged(loader: PostgresLoader, statements: RangeStatements, tip: Tip) -> Replaced:
-    """Between the lock and the commit nobody writes the table: its ledger says what the rows have to be of."""
+    """Replace the rows in one transaction. Under its lock nobody writes the table, so the ledger's newest batch must
+    still be ``tip``."""
     text = statements.table.text
     with loader._transaction() as bulk:
         bulk.execute(text(statements.lock()))
@@ -114,10 +116,10 @@ def _exchanged(loader: PostgresLoader, statements: RangeStatements, tip: Tip) ->
 
 
 def _check_newest(loader: PostgresLoader, statements: RangeStatements, cursor: Any, tip: Tip) -> None:
-    """A batch since, a reset, and another version that was promoted to the table's name are all seen in the ledger.
+    """Check in the ledger that ``tip`` is still the newest batch of the table.
 
     Raises:
-        UserError: BACKFILL_OVERTAKEN.
+        UserError: BACKFILL_OVERTAKEN, after a newer batch, a reset, or the promotion of another version.
     """
     facts = loader._ledger(cursor).facts
     cursor.execute(statements.table.text(statements.ledger_rows(tip)))

@@ -18,10 +18,10 @@ SLOTS_QUERY = """
 
 
 def find_slots(store: str, settings: Mapping[str, str], prefix: str) -> Sequence[Slot]:
-    """Slots whose names have a prefix.
+    """Slots whose names have a prefix, by name.
 
     Raises:
-        DsError: what :class:`PostgresAddress` refuses.
+        DsError: conditions of :class:`PostgresAddress`.
     """
     address = PostgresAddress.of(store, settings)
     rows = _run(address, "look at its replication slots", SLOTS_QUERY, (prefix,))
@@ -32,7 +32,7 @@ def drop_slot(slot: Slot, settings: Mapping[str, str]) -> None:
     """Drop a slot and the publication of its name; does nothing if they do not exist.
 
     Raises:
-        DsError: what :class:`PostgresAddress` refuses; a slot in use cannot be dropped.
+        DsError: conditions of :class:`PostgresAddress`; a slot in use cannot be dropped.
     """
     from psycopg2 import sql
 

@@ -27,8 +27,8 @@ _NO_CASTS: Mapping[str, str] = MappingProxyType({})
 
 
 class TableStatements:
-    """SQL of one target, composed once. ``table`` is the target, or the new table of a full refresh; ``casts``: see
-    :func:`ds_dagster.stores.postgres.shapes.casts`, of that table."""
+    """SQL of one target, composed once. ``table`` is the target, or the new table of a full refresh; ``casts``: casts
+    for that table, see :func:`ds_dagster.stores.postgres.shapes.casts`."""
 
     def __init__(
         self, connection: Any, target: TableTarget, identity: SinkIdentity, casts: Mapping[str, str] = _NO_CASTS
@@ -50,7 +50,7 @@ class TableStatements:
         self.table = sql.Identifier(schema, self.written)
 
     def text(self, statement: Composable) -> str:
-        """Printed for a driver that takes text only."""
+        """A statement as text, for a driver that takes only text."""
         return str(statement.as_string(self.connection))
 
     def create_ledger(self) -> Composable:
@@ -63,7 +63,7 @@ class TableStatements:
         ).format(self.ledger)
 
     def create_table(self) -> Composable:
-        """The target, or the new table of a full refresh."""
+        """Create the target, or the new table of a full refresh."""
         sql = self.sql
         nulls = [c.name for c in self.target.columns if c.nullable and c.name in self.target.primary_key]
         parts = [
@@ -79,8 +79,8 @@ class TableStatements:
         return sql.SQL("CREATE TABLE {} ({})").format(self.table, sql.SQL(", ").join(parts))
 
     def add_stamp(self) -> Composable:
-        """When a row was written last, of views whose rows go by their age; rows that are there begin to age now. The
-        index finds old rows without looking at the others."""
+        """Add the hidden column for a retention: when a row was last written; existing rows count as written now. Its
+        index finds old rows without a scan."""
         stamp = self.sql.Identifier(CHANGED_AT)
         return self.sql.SQL(
             "ALTER TABLE {table} ADD COLUMN {stamp} timestamptz NOT NULL DEFAULT now(); "
@@ -88,7 +88,7 @@ class TableStatements:
         ).format(table=self.table, stamp=stamp, mark=self.sql.Literal(STAMP_COMMENT))
 
     def has_stamp(self) -> Composable:
-        """Whether the target has the column of :meth:`add_stamp`; a user's own of that name is not ours."""
+        """Whether the target has the column of :meth:`add_stamp`; a user's column of this name does not count."""
         query = (
             "SELECT EXISTS (SELECT 1 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = {} "
@@ -98,12 +98,12 @@ class TableStatements:
         return self.sql.SQL(query).format(*(self.sql.Literal(part) for part in parts))
 
     def drop_stamp(self) -> Composable:
-        """Rows have no age any more."""
+        """Drop the column of :meth:`add_stamp`."""
         return self.sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(self.table, self.sql.Identifier(CHANGED_AT))
 
     def expire(self) -> Composable:
-        """Rows that are too old, by the server's clock. Those another transaction writes at this moment are left to
-        the next time, so that no two wait for each other."""
+        """Delete rows older than the retention, by the server's clock. Rows that another transaction is writing are
+        skipped until the next time, so that there are no deadlocks."""
         sql = self.sql
         return sql.SQL(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} "
@@ -117,17 +117,17 @@ class TableStatements:
         )
 
     def add_column(self, name: str) -> Composable:
-        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        """Add one of :data:`ADDED_COLUMNS` to an older ledger."""
         return self.sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} text NOT NULL DEFAULT ''").format(
             self.ledger, self.sql.Identifier(name)
         )
 
     def claim(self, batch: Tip, rows: int) -> Composable:
-        """The ledger row of a batch; yields nothing when it was there. Taken first: a second writer waits for it."""
+        """Insert the ledger row of a batch; returns no row if it exists. Done first: a second writer waits for it."""
         return self.sql.SQL("{} ON CONFLICT DO NOTHING RETURNING epoch").format(self._note(batch.batch, rows, batch))
 
     def publication(self, rows: int) -> Composable:
-        """The ledger row that says a full refresh was published."""
+        """Insert the ledger row of a published full refresh, with the number of its rows."""
         return self._note(PUBLISHED, rows, None)
 
     def _note(self, epoch: int, rows: int, batch: Tip | None) -> Composable:
@@ -145,8 +145,8 @@ class TableStatements:
         )
 
     def newest(self, below: int | None) -> Composable:
-        """Newest version of the job; newest batch of this version (before ``below``), its offsets, their text and its
-        rows; rows that were published. Each NULL for none."""
+        """Newest version of the job; newest batch of this version (before ``below``), the digest and text of its
+        offsets, its number of rows; number of rows published. NULL for each that does not exist."""
         sql = self.sql
         until = sql.SQL("" if below is None else " AND epoch < {}").format(sql.Literal(below))
         return sql.SQL(
@@ -166,13 +166,13 @@ class TableStatements:
         )
 
     def has_earlier(self) -> Composable:
-        """Whether an earlier version of the job has written here."""
+        """Whether the ledger has an earlier version of the job."""
         return self.sql.SQL("SELECT EXISTS (SELECT 1 FROM {} WHERE job = {} AND version < {})").format(
             self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version))
         )
 
     def prune(self, epoch: int) -> Composable:
-        """Forget epochs that can no longer be replayed."""
+        """Delete ledger rows up to an epoch, which can no longer be replayed."""
         return self.sql.SQL("DELETE FROM {} WHERE job = {} AND version = {} AND epoch BETWEEN 0 AND {}").format(
             self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version, epoch))
         )
@@ -182,15 +182,15 @@ class TableStatements:
         return self.sql.SQL("TRUNCATE TABLE {}").format(self.target_name)
 
     def insert_staged(self) -> Composable:
-        """Staged rows into the table; upserts by key."""
+        """Insert staged rows into the table, or upsert them by key."""
         statement = self._insert(self.table, self.stage, self.casts)
         if self.target.mode != "upsert":
             return statement
         return self.sql.SQL("{} WHERE NOT {} {}").format(statement, self.sql.Identifier(DELETED), self._on_conflict())
 
     def delete_staged(self, *, nulls: bool) -> Composable:
-        """Rows whose key is staged as deleted. ``nulls``: those with a NULL in the key, which an index cannot find by
-        ``=``."""
+        """Delete rows whose key is staged as deleted. ``nulls``: rows with a NULL in the key, which an index cannot
+        find by ``=``."""
         sql = self.sql
         matches = self._same_key(self.casts, "IS NOT DISTINCT FROM" if nulls else "=")
         empty = sql.SQL(" OR ").join(sql.SQL("s.{} IS NULL").format(sql.Identifier(n)) for n in self.target.primary_key)
@@ -200,24 +200,25 @@ class TableStatements:
         )
 
     def drop_stage(self) -> Composable:
-        """The staging table of this transaction."""
+        """Drop the staging table of this transaction."""
         return self.sql.SQL("DROP TABLE {}").format(self.stage)
 
     # --- a full refresh ----------------------------------------------------------------------------------------------
 
     def swap(self, *, replaces: bool) -> tuple[Composable, ...]:
-        """The new table takes the target's name. DROP without CASCADE fails if something was hung on it just now."""
+        """Give the new table the target's name. DROP without CASCADE fails if an object was made that depends on it."""
         rename = self.sql.SQL("ALTER TABLE {} RENAME TO {}")
         renamed = rename.format(self.new_name, self.sql.Identifier(self.target.path[1]))
         return (self.sql.SQL("DROP TABLE {}").format(self.target_name), renamed) if replaces else (renamed,)
 
     def refill(self, casts: Mapping[str, str]) -> tuple[Composable, ...]:
-        """The new table's rows instead of the target's: readers wait for the transaction; what hangs on the target
-        stays. ``casts``: of the target."""
+        """Replace the target's rows by the new table's: readers wait for the transaction, objects that depend on the
+        target remain. ``casts``: for the target."""
         return self.clear(), self._insert(self.target_name, self.new_name, casts), self._drop_new()
 
     def merge(self, casts: Mapping[str, str]) -> tuple[Composable, ...]:
-        """The same by key, for a target that may not be emptied: rows that stay keep what refers to them."""
+        """As :meth:`refill`, but row by row by key, for a target with foreign keys on it: rows that remain keep their
+        references."""
         sql = self.sql
         gone = sql.SQL("DELETE FROM {} t WHERE NOT EXISTS (SELECT 1 FROM {} s WHERE {})").format(
             self.target_name, self.new_name, self._same_key(casts, "IS NOT DISTINCT FROM")
@@ -226,7 +227,7 @@ class TableStatements:
         return gone, rows, self._drop_new()
 
     def total(self) -> Composable:
-        """Rows of all batches of this version."""
+        """Number of rows of all batches of this version."""
         return self.sql.SQL(
             "SELECT coalesce(sum(rows), 0) FROM {} WHERE job = {} AND version = {} AND epoch >= 0"
         ).format(self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version)))
@@ -253,7 +254,7 @@ class TableStatements:
         return sql.SQL("ON CONFLICT ({}) DO {}").format(self._names(self.target.primary_key), action)
 
     def _same_key(self, casts: Mapping[str, str], operator: str) -> Composable:
-        """``t`` and ``s`` have one key."""
+        """Condition that ``t`` and ``s`` have the same key."""
         sql = self.sql
         return sql.SQL(" AND ").join(
             sql.SQL("t.{} {} {}").format(

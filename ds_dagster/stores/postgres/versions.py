@@ -1,5 +1,5 @@
-"""Versions of a view beside each other: a table each. The one that serves has the public name; two renames in one
-transaction give it to another one, with the grants."""
+"""Versions of a view, a table each. The version that serves has the public name; two renames in one transaction give
+the name to another version, with the grants."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ds_dagster.stores.table_sink import opened
 
 NAME_BYTES = 63
 COUNT_MILLIS = 60_000
-"""How long the rows of a version may be counted."""
+"""Timeout for counting the rows of a version."""
 GRANTS_QUERY = """
     SELECT CASE WHEN a.grantee <> 0 THEN pg_get_userbyid(a.grantee) END, a.privilege_type, a.is_grantable
     FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = %s AND a.grantee <> c.relowner
 """
-"""Role (NULL for PUBLIC), privilege, whether it may be granted on."""
+"""Role (NULL for PUBLIC), privilege, whether it has the grant option."""
 Statements = Callable[[Any], None]
 
 
 def version_table(table: str, version: int) -> str:
-    """Name of the table of a version that does not serve, within Postgres' 63 bytes."""
+    """Name of the table of a version that does not serve, in at most 63 bytes (Postgres' limit)."""
     end = f"__ds_v{version}"
     if len((table + end).encode()) <= NAME_BYTES:
         return table + end
@@ -100,7 +100,7 @@ def rename(old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
 
 
 def _exchange(cursor: Any, target: TableTarget, public: str, former: str, new: str) -> None:
-    """Nothing to do where the new table is gone: it has the public name already."""
+    """Give the public name to the new table. If the new table does not exist, it has the public name already."""
     from psycopg2 import sql
 
     schema = target.path[0]
@@ -121,7 +121,7 @@ def _exchange(cursor: Any, target: TableTarget, public: str, former: str, new: s
 
 
 def _copy_grants(cursor: Any, oid: int, table: Any) -> None:
-    """What others may do with the public table."""
+    """Grant on the new table what others may do with the public one."""
     from psycopg2 import sql
 
     cursor.execute(GRANTS_QUERY, (oid,))

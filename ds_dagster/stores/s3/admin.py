@@ -20,7 +20,7 @@ LOOK_SECONDS = 1.0
 FORMATS: Mapping[str, str] = MappingProxyType(
     {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 )
-"""What a name has in it → format of the rows that are printed; other files are passed over."""
+"""Suffix in a file's name → format of its rows; other files are skipped."""
 
 
 class S3Admin:
@@ -34,7 +34,7 @@ class S3Admin:
         return f"S3Admin({self.address.store}, {self.address.url})"
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we look into it."""
+        """Whether the folder or bucket can be reached and listed."""
 
         def attempt() -> str:
             self.store.check_root()
@@ -43,13 +43,13 @@ class S3Admin:
         return probed(attempt)
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """A folder with files, None without any; its settings are how many files and bytes there are, and the newest
-        modification time (epoch ms)."""
+        """A folder with files, None if it has none; its settings: number of files, number of bytes, newest modification
+        time (epoch ms)."""
         facts = self.ensured(entity)
         return facts if facts.settings else None
 
     def ensured(self, entity: str) -> EntityFacts:
-        """The same for a folder that is there, be it empty."""
+        """As :meth:`describe`, without settings for a folder without files."""
         files = list(self.store.listed(self.address.place(entity)))
         if not files:
             return EntityFacts(entity, record_time="producer")
@@ -61,8 +61,7 @@ class S3Admin:
         return EntityFacts(entity, settings=MappingProxyType(settings), record_time="producer")
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The place can be reached and the folder is there; a local one is made, one in a bucket comes with its first
-        file.
+        """Check that the place can be reached; create a local folder. A folder in a bucket exists with its first file.
 
         Raises:
             UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, STORE_PERMISSION_DENIED.
@@ -85,7 +84,8 @@ class S3Admin:
         stopped: Callable[[], bool],
         since: int | None = None,
     ) -> Iterator[RawRecord]:
-        """Rows as JSON, oldest file first, then the rows of new files until ``stopped``."""
+        """Rows as JSON, oldest file first, then the rows of new files until ``stopped`` or ``limit``; ``since`` is
+        ignored."""
         place = self.address.place(entity)
         old_paths = set() if from_beginning else {file.path for file in self.store.listed(place)}
         count = 0
@@ -104,7 +104,7 @@ class S3Admin:
             _wait(stopped)
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
-        """Rows that were not read cannot be counted without reading them."""
+        """Always 0: unread rows cannot be counted without reading them."""
         return 0
 
     def operations(self) -> EntityOperations:

@@ -45,7 +45,7 @@ class FilesEntities:
         return tuple(relation.entity.split("/"))
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """Folders; one with files, or with folders of columns (``region=EU``), is an entity."""
+        """Folders; a folder that has files, or folders of columns (``region=EU``), is an entity, others are levels."""
         parts = self._parts(path)
         if parts and not self._files.is_folder(self._place(parts)):
             raise not_found(self._name, path, self._files.folders(self._place(parts[:-1])))
@@ -58,7 +58,7 @@ class FilesEntities:
         return nodes
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """How many files and bytes there are, and when the newest one was written (epoch ms)."""
+        """Number of files and bytes, and when the newest file was written (epoch ms); None without a folder."""
         parts = self._parts(path, needed=True)
         if not self._files.is_folder(self._place(parts)):
             return None
@@ -68,7 +68,7 @@ class FilesEntities:
         return EntityDescription(parts, "folder", facts, bytes=size, newest=MappingProxyType(newest))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
-        """An empty folder."""
+        """Create an empty folder."""
         parts = self._parts(path, needed=True)
         self._check_plan(plan, "CREATE ENTITY")
         if self._files.is_folder(self._place(parts)):
@@ -87,7 +87,7 @@ class FilesEntities:
         self._files.delete_folder(self._place(parts))
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One file of one row, as JSON; returns its name."""
+        """Write a file with one row, as JSON; returns its name."""
         parts = self._existing(path)
         if record.value is None or record.key is not None:
             raise record_invalid(path, "files hold whole rows: no key, no delete")
@@ -101,7 +101,7 @@ class FilesEntities:
         return name
 
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
-        """Rows of the newest files."""
+        """Up to ``limit`` rows of the newest files."""
         parts = self._existing(path)
         place = self._place(parts)
         records: list[RawRecord] = []

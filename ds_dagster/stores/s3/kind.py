@@ -1,5 +1,5 @@
 """Plain files in a folder or in S3: source of streams (new files become rows) and sink of streams (a file per batch).
-Read by ``spark/files/``, written by ``s3_loader.py``, control through ``s3_admin.py``."""
+Read by ``spark/files/``, written by ``loader.py``, control through ``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -49,10 +49,11 @@ ENVELOPE = Envelope(
     order="CONCAT(DATE_FORMAT(`timestamp`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"), ' ', file, ' ', "
     "LPAD(CAST(row AS STRING), 12, '0'))",
 )
-"""The folder is one ordered part: by modification time, name of the file and row in it."""
+"""The folder is one partition, ordered by modification time, name of the file, and row in it."""
 ROLE, EXTERNAL_ID = "aws.iam_role_arn", "aws.iam_external_id"
 LOOK_MILLIS: Mapping[bool, int] = MappingProxyType({True: 1_000, False: 10_000})
-"""Whether it is a local folder → pause between looks for new files; a look at a bucket costs a request per 1000."""
+"""Whether it is a local folder → milliseconds between looks for new files; a look at a bucket costs a request per 1000
+files."""
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "BOOLEAN": "boolean",
@@ -65,9 +66,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "DECIMAL": "number",
     }
 )
-"""Scalar → how a text in a cell or a path is read; others are text."""
+"""Scalar → how a text in a cell or a path is parsed; others are text."""
 PARTITION_TYPES = ("VARCHAR", "BOOLEAN", "DATE", "TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-"""Types whose values have one spelling, so that a folder's name gives them back."""
+"""Types whose values have one spelling, so that they can be read back from a folder's name."""
 
 
 class S3:
@@ -101,18 +102,19 @@ class S3:
     )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """A folder or a bucket, without a login in it; a key and its secret together; a role for an external id."""
+        """Check that the address is a folder or a bucket without a login, a key comes with its secret, and an external
+        id with a role."""
         problems: list[Diagnostic] = []
         if "uris" not in store.properties:
             problems.append(missing(store, "uris", "the folder of its files", ALLOWED_URIS))
         elif is_literal(store.properties["uris"]) and not is_lake_url(word(store, "uris")):
             problems.append(invalid_address(store, ALLOWED_URIS))
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is useless alone", "'arn:aws:iam::…:role/…'"))
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is not valid without it", "'arn:aws:iam::…:role/…'"))
         return [*problems, *check_keys(store)]
 
     def native_type(self, type_: DataType) -> str | None:
-        """Files have no column types that a table could be given."""
+        """None: files have no column types."""
         return None
 
     def read_spec(
@@ -174,7 +176,7 @@ class S3:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """Nothing but the name: the folder is created with its first file."""
+        """Only the name: the folder is created with its first file."""
         return EntityPlan(name=relation.entity, used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -196,7 +198,7 @@ class S3:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What reaches the files: address, region, keys, role."""
+    """Connection options: address, region, keys, role."""
     return make_options(
         {
             "store": store.name,
@@ -213,12 +215,12 @@ def connection(store: StoreDefinition) -> Options:
 
 
 def family(type_: DataType) -> Family:
-    """How a text of a column is read."""
+    """How a text is parsed for a column of this type."""
     return FAMILIES.get(type_.name, "text") if isinstance(type_, Scalar) else "nested"
 
 
 def delimiter(relation: Relation) -> str:
-    """Sign between the cells."""
+    """Sign between the cells of CSV; a comma by default."""
     written = str(relation.option("csv.delimiter") or ",")
     return "\t" if written == "tab" else written
 
@@ -238,7 +240,8 @@ def _compression(relation: Relation) -> str:
 
 
 def _check_partitions(relation: Relation) -> None:
-    """Columns of folders have one spelling, and something is left for the files.
+    """Check that columns that become folders have one of :data:`PARTITION_TYPES`, and that a column is left for the
+    files.
 
     Raises:
         UserError: FILES_PARTITION_TYPE, VALUE_COLUMNS_ALL_EXCLUDED.
@@ -258,7 +261,7 @@ def _check_partitions(relation: Relation) -> None:
 
 
 def _target(relation: Relation) -> TableTarget:
-    """JSON is written as texts that Spark makes; CSV has no nested cells, they are JSON text."""
+    """The columns of the files. Spark makes the text of JSON rows; in CSV, nested values are JSON text."""
     columns = tuple(
         TableColumn(c.name, c.type, str(c.type), c.nullable, _as_json(relation, c.type)) for c in relation.columns
     )

@@ -1,10 +1,10 @@
 """Writes batches as files, exactly once.
 
-A file appears as a whole or not at all, under a name made of job, checkpoint version and batch, so a batch that is run
-again meets its own files. Beside the entities lies the ledger of the job: before the first file of a batch is written
-it names them all, after the last one it says that the batch is done. A batch that is done is never written again; one
-that was cut off is written again, and files that its second attempt does not write are removed. Readers of the plain
-files need not know of it: a batch of one file shows all at once, one of several files file by file.
+A file appears as a whole or not at all. Its name is made of job, checkpoint version and batch, so a repeated batch
+writes the same files. The ledger of the job is next to the entities: it lists all files of a batch before the first one
+is written, and marks the batch as done after the last one. A batch that is done is never written again. An interrupted
+batch is written again, and files that the second attempt does not write are removed. Readers of the files need not know
+the ledger: a batch of one file appears at once, a batch of several files file by file.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ TIME_PATTERNS: Mapping[str, str] = MappingProxyType({"sql": "%Y-%m-%d %H:%M:%S",
 
 @dataclass(frozen=True, slots=True)
 class WrittenFormat:
-    """How rows are written.
+    """The format of the written files.
 
     Attributes:
         name: json (lines), csv or parquet.
-        compression: none, gzip, zstd; of Parquet also snappy.
-        header, delimiter: of CSV.
-        timestamps: sql or iso8601, of CSV.
+        compression: none, gzip, zstd; for Parquet also snappy.
+        header, delimiter: for CSV.
+        timestamps: sql or iso8601, for CSV.
         partitions: columns that become folders.
     """
 
@@ -54,10 +54,18 @@ class WrittenFormat:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a job has written last. ``offsets``: digest of what the batch read, None in ledgers of earlier versions of
-    the package, which did not note batches without rows; ``files``: of that batch; ``done``: all of them are there;
-    ``before``, ``ends_before``: digest and text of the end offsets of the batch before one that is not done; ``ends``:
-    text of this one's."""
+    """The last batch that a job has written or begun.
+
+    Attributes:
+        version, epoch: of the batch.
+        offsets: digest of its end offsets; None in ledgers of earlier versions of the package, which did not store
+            batches without rows.
+        done: whether all its files are written.
+        rows: number of its rows.
+        files: paths of its files.
+        before, ends_before: digest and text of the end offsets of the batch before, while this one is not done.
+        ends: text of its end offsets.
+    """
 
     version: int
     epoch: int
@@ -85,7 +93,7 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> F
 
 
 class FilesLoader(TableSink):
-    """See :class:`TableSink`; appends only. Files may leave the folder once they are there; the ledger may not."""
+    """See :class:`TableSink`; appends only. Written files may be moved out of the folder, the ledger may not."""
 
     def __init__(
         self, store: FileStore, folder: str, target: TableTarget, format_: WrittenFormat, identity: SinkIdentity
@@ -113,7 +121,7 @@ class FilesLoader(TableSink):
         super()._prepare(tip)
 
     def _transaction(self) -> AbstractContextManager[Ledger | None]:
-        """What the job has written last, by any driver."""
+        """Reads the ledger again, since another driver may have written it; there are no transactions."""
         return nullcontext(self._ledger())
 
     def _look(self, ledger: Ledger | None) -> TargetState:
@@ -123,7 +131,7 @@ class FilesLoader(TableSink):
         """Does nothing: folders are created with their files."""
 
     def _state(self, ledger: Ledger | None, *_: Any) -> TargetState:
-        """A batch that was cut off does not count: it is written again."""
+        """The state in the ledger. An interrupted batch does not count, since it is written again."""
         if ledger is None:
             return TargetState(SinkFacts(exists=False))
         if ledger.version != self.identity.version:
@@ -133,8 +141,8 @@ class FilesLoader(TableSink):
         return TargetState(SinkFacts(tip, ledger.version), rows=ledger.rows)
 
     def _apply(self, ledger: Ledger | None, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
-        """Ledger, files, ledger. Files that an attempt which was cut off may have left go, or are written again; a file
-        that is whole stays, since readers may have begun with it."""
+        """Write the ledger, the files, and the ledger again. Files of an interrupted attempt are deleted or written
+        again; a complete file remains, since readers may have begun with it."""
         version, rows = self.identity.version, staged.num_rows
         left: tuple[str, ...] = ()
         is_same = ledger is not None and ledger.offsets == batch.offsets
@@ -175,7 +183,7 @@ class FilesLoader(TableSink):
         return self.store.address.place(self.folder, path)
 
     def _ledger(self) -> Ledger | None:
-        """What the job has written last, None without one.
+        """The ledger of the job, None without one.
 
         Raises:
             UserError: FILES_LEDGER_INVALID.
@@ -208,13 +216,13 @@ class FilesLoader(TableSink):
 
 
 def _json(rows: pyarrow.Table, format_: WrittenFormat) -> pyarrow.Buffer:
-    """The texts Spark has made are the rows."""
+    """JSON lines, from the texts that Spark has made."""
     lines = "\n".join(rows.column(rows.num_columns - 1).to_pylist())
     return _compressed(f"{lines}\n".encode(), format_.compression)
 
 
 def _csv(rows: pyarrow.Table, format_: WrittenFormat) -> pyarrow.Buffer:
-    """Texts in quotes, NULL as nothing at all: an empty text stays one."""
+    """CSV with texts in quotes, and NULL as an empty cell, so that an empty text differs from NULL."""
     import pyarrow
     from pyarrow import csv
 
@@ -226,7 +234,8 @@ def _csv(rows: pyarrow.Table, format_: WrittenFormat) -> pyarrow.Buffer:
 
 
 def _cells(column: pyarrow.ChunkedArray, format_: WrittenFormat) -> Any:
-    """Values as Arrow's writer takes them: times as the relation spells them, bytes as base64."""
+    """Values for Arrow's CSV writer: times in the relation's format, bytes as base64, NaN and infinities as in
+    Spark."""
     import pyarrow
     import pyarrow.compute as compute
 

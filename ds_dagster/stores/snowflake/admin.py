@@ -1,4 +1,5 @@
-"""Control of a Snowflake account: probe, describe tables, list them. Nothing here wakes the warehouse."""
+"""Control of a Snowflake account: probe, describe tables, list them. Only :meth:`SnowflakeAdmin.select` wakes the
+warehouse."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from ds_dagster.stores.without_records import WithoutRecords
 
 OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 OWN_DATABASES = ("SNOWFLAKE", "SNOWFLAKE_SAMPLE_DATA")
-"""Of Snowflake itself."""
+"""Databases of Snowflake itself."""
 PATH_PARTS = 3
 QUESTION_SECONDS = 300
-"""How long one answer may take."""
+"""Timeout of one answer."""
 
 
 class SnowflakeAdmin(WithoutRecords):
@@ -39,7 +40,7 @@ class SnowflakeAdmin(WithoutRecords):
         return f"SnowflakeAdmin({self.address.store}, {self.address.shown})"
 
     def probe(self) -> ProbeResult:
-        """Does it answer, may we log in with that role, may the role use the warehouse."""
+        """Whether the account answers, accepts the login with its role, and the role sees the warehouse."""
 
         def attempt() -> str:
             version = self._query("SELECT CURRENT_VERSION() AS VERSION")[0]["version"]
@@ -49,8 +50,8 @@ class SnowflakeAdmin(WithoutRecords):
         return probed(attempt)
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """A table by ``database.schema.table`` as Snowflake's SQL writes it; its size is what Snowflake keeps count
-        of."""
+        """A table by ``database.schema.table`` as Snowflake's SQL writes it, None if there is none; its size is
+        Snowflake's own count of rows."""
         path = split_path(entity)
         if len(path) != PATH_PARTS:
             return None
@@ -60,11 +61,12 @@ class SnowflakeAdmin(WithoutRecords):
         return next((facts for facts in tables if facts.name == shown_path(path)), None)
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The loader makes the table; here only the login is tried."""
+        """Looks for the table, which tests the login; the loader creates it."""
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:
-        """Tables the role may see (at most 10,000, Snowflake's limit of one answer), without those of loads."""
+        """Tables that the role may see (at most 10,000, Snowflake's limit of one answer), without the loader's own
+        tables."""
         tables = self._tables(sqlglot.parse_one("SHOW OBJECTS IN ACCOUNT", dialect=DIALECT))
         return sorted((facts for facts in tables if not is_ours(facts.name)), key=lambda facts: facts.name)
 
@@ -112,7 +114,7 @@ class SnowflakeAdmin(WithoutRecords):
                 connection.close(retry=False)
 
     def _check_warehouse(self) -> None:
-        """The warehouse is one the role sees.
+        """Check that the role sees the warehouse.
 
         Raises:
             UserError: STORE_WAREHOUSE_MISSING.

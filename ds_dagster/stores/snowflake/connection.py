@@ -1,4 +1,4 @@
-"""Connections to Snowflake (snowflake-connector-python) and what their failures mean."""
+"""Connections to Snowflake (snowflake-connector-python), and their exceptions as conditions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ds_dagster.stores.snowflake.names import account_name
 DOMAIN = "snowflakecomputing.com"
 LOGIN_SECONDS = 20
 CALL_SECONDS = 900
-"""How long one statement may run, and how long the connector repeats it when the network or the service fails: the
-connector has one number for both."""
+"""How long one statement may run, and how long the connector retries it when the network or the service fails: the
+connector has one setting for both."""
 CONTROL_SECONDS = 10
 LONG_SECONDS = 6 * 3600
-"""Bound of the statement that publishes a full refresh, and of any statement on the server's side."""
+"""Timeout of the statement that publishes a full refresh, and the server's timeout of every statement."""
 LOCK_SECONDS = 30
-"""Longest wait for another transaction before a job says so and tries again. One whose client is gone is ended by
-Snowflake after five minutes, if it blocks somebody (https://docs.snowflake.com/en/sql-reference/transactions)."""
+"""Longest wait for another transaction before a job reports it and retries. Snowflake ends a transaction whose client
+is gone after five minutes, if it blocks others (https://docs.snowflake.com/en/sql-reference/transactions)."""
 DETAIL_CHARACTERS = 400
 APPLICATION = "ds_dagster"
 
@@ -52,22 +52,22 @@ class SnowflakeAddress:
 
     @classmethod
     def of(cls, store: str, settings: Mapping[str, str]) -> SnowflakeAddress:
-        """From resolved options; other options are left alone."""
+        """The address in resolved options; ignores other options."""
         options: dict[str, Any] = {name: settings[name] for name in _SETTINGS if name in settings}
         return cls(store, **options)
 
     @property
     def account(self) -> str:
-        """Arguments of the connector."""
+        """Name of the account for the connector, see :func:`account_name`."""
         return account_name(self.account_id, self.region)
 
     @property
     def shown(self) -> str:
-        """Host, and port where it was given."""
+        """Host, and port if the address has one."""
         return urlsplit(self.url).netloc.rpartition("@")[2] or f"{self.account}.{DOMAIN}"
 
     def client_arguments(self) -> dict[str, Any]:
-        """Arguments of ``snowflake.connector.connect``, secrets in them.
+        """Arguments of ``snowflake.connector.connect``, including secrets.
 
         Raises:
             UserError: STORE_KEY_INVALID.
@@ -86,7 +86,7 @@ class SnowflakeAddress:
 
         Args:
             tag: QUERY_TAG of its statements, seen in the account's query history.
-            seconds: instead of ``call_seconds``.
+            seconds: timeout, if it is shorter than ``call_seconds``.
 
         Raises:
             ExternalError: STORE_UNREACHABLE.
@@ -199,8 +199,8 @@ RANGES: tuple[tuple[int, int, str], ...] = (
     (290000, 290999, "STORE_UNREACHABLE"),
     (580000, 580999, "STORE_UNREACHABLE"),
 )
-"""Numbers that belong together, the first range that holds one counts; others are STORE_CALL_FAILED. 390103 to 390115:
-the session is over, a new one can be had."""
+"""Ranges of error numbers → condition, the first matching range counts; others are STORE_CALL_FAILED. 390103 to 390115:
+the session has ended, a new one can be opened."""
 TEXTS: tuple[tuple[str, str], ...] = (
     ("Verify the account name is correct", "STORE_ACCOUNT_UNKNOWN"),
     ("specified in the connect string does not exist or not authorized", "STORE_ROLE_REFUSED"),
@@ -208,7 +208,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("JWT token is invalid", "STORE_LOGIN_REFUSED"),
     ("No active warehouse selected", "STORE_WAREHOUSE_MISSING"),
 )
-"""Parts of messages that say more than the error number."""
+"""Part of a message → condition, before the error number, which is less precise."""
 _VALUES = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -241,7 +241,7 @@ def load_key(store: str, file: str, passphrase: str = "") -> bytes:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    reason = "it holds no RSA key"
+    reason = "it is not an RSA key"
     try:
         data = Path(file).expanduser().read_bytes()
         key = serialization.load_pem_private_key(data, passphrase.encode() or None)
@@ -259,6 +259,6 @@ def load_key(store: str, file: str, passphrase: str = "") -> bytes:
 
 
 def _driver_message(problem: Exception) -> str:
-    """What the driver says, on one line."""
+    """The driver's message on one line, without secrets."""
     text = str(getattr(problem, "raw_msg", None) or getattr(problem, "msg", None) or problem)
     return redact(" ".join(text.split()))[:DETAIL_CHARACTERS]

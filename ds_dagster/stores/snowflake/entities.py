@@ -1,5 +1,5 @@
 """Entity statements of a Snowflake store: databases, schemas, tables. Names fold as everywhere in Snowflake stores: a
-plain lower-case part is the upper-case name there (``snowflake_names``)."""
+plain lower-case part is the upper-case name there (``names.py``)."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -41,7 +41,7 @@ SHAPE = '"database"."schema"."table"'
 DATABASE, SCHEMA, TABLE = 1, 2, 3
 OWN_SCHEMA, OWN_DATABASES = "INFORMATION_SCHEMA", ("SNOWFLAKE", "SNOWFLAKE_SAMPLE_DATA")
 WHOLE_NUMBER = "NUMBER(38,0)"
-"""What Snowflake makes of every whole number type: BIGINT here."""
+"""Snowflake's type for every type of whole numbers; BIGINT for us."""
 SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 
 
@@ -58,7 +58,7 @@ LEVELS = (_Level("DATABASES", "", "database"), _Level("SCHEMAS", "DATABASE", "sc
 
 
 class SnowflakeEntities(TableOperations):
-    """See ``catalog.entity_operations.EntityOperations``. Looking around does not wake a warehouse; inserting and
+    """See ``catalog.entity_operations.EntityOperations``. Listing and describing do not wake a warehouse; inserting and
     sampling do."""
 
     kind = "SNOWFLAKE"
@@ -68,11 +68,12 @@ class SnowflakeEntities(TableOperations):
         self.store = admin.address.store
 
     def path_of(self, relation: Relation) -> EntityPath:
-        """Database, schema, table, as stored there."""
+        """Database, schema and table, as Snowflake stores their names."""
         return split_path(relation.entity)
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
-        """Databases, then schemas, then tables and views; at most 10,000, Snowflake's limit of one answer."""
+        """Databases, the schemas of one, or the tables and views of a schema; at most 10,000, Snowflake's limit of one
+        answer."""
         place = self._place(path)
         if len(place) >= TABLE:
             raise path_invalid(self.store, path, '"database" or "database"."schema"')
@@ -83,7 +84,7 @@ class SnowflakeEntities(TableOperations):
         return [EntityNode((*place, name), kind, is_level=bool(level.kind)) for name, kind in shown]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
-        """Columns; rows and bytes as Snowflake keeps count of them."""
+        """Columns; rows and bytes by Snowflake's own count. None if there is no such table."""
         place = self._table_place(path)
         if not self._has_levels(place[:-1]):
             return None
@@ -109,11 +110,11 @@ class SnowflakeEntities(TableOperations):
         self._query(exp.Create(this=_level(place), kind=kind))
 
     def drop(self, path: EntityPath) -> None:
-        """A table or view, or a schema that holds nothing."""
+        """Drop a table, a view, or an empty schema."""
         place = self._place(path)
         if len(place) == DATABASE:
             fix = "use DROP DATABASE of Snowflake itself"
-            raise refused(self.kind, self.store, "DROP ENTITY", "a whole database is not dropped from here", fix)
+            raise refused(self.kind, self.store, "DROP ENTITY", "it does not drop databases", fix)
         if len(place) == SCHEMA:
             if self.children(place):
                 fix = "drop its tables first"
@@ -124,7 +125,7 @@ class SnowflakeEntities(TableOperations):
         self._query(exp.Drop(tables=[table(place)], kind=entity.kind.upper()))
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
-        """One row; nested values go through ``PARSE_JSON``."""
+        """Insert one row; nested values go through ``PARSE_JSON``. Returns an empty text."""
         entity = self._existing(self._table_place(path))
         columns = {column.name: column for column in entity.columns}
         written = row_values(path, _folded(path, record), list(columns))
@@ -196,7 +197,7 @@ def _type(native: str) -> DataType | None:
 
 
 def _folded(path: EntityPath, record: NewRecord) -> NewRecord:
-    """Column names as they are stored."""
+    """The record with column names as Snowflake stores them."""
     if record.value is None:
         return record
     try:

@@ -1,5 +1,5 @@
-"""Snowflake: sink of CREATE TABLE … AS and of INSERT INTO a table. Loads through ``snowflake_loader.py``, control
-through ``snowflake_admin.py``."""
+"""Snowflake: sink of CREATE TABLE … AS and of INSERT INTO a table. Loads through ``loader.py``, control through
+``admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -45,8 +45,9 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
         "VARBINARY": "BINARY",
     }
 )
-"""What Snowflake itself makes of these names (https://docs.snowflake.com/en/sql-reference/intro-summary-data-types), so
-that a table made by hand has the same columns."""
+"""Scalar → type that Snowflake itself makes of this name
+(https://docs.snowflake.com/en/sql-reference/intro-summary-data-types), so that a table made by hand has the same
+columns."""
 
 LOGINS: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +104,8 @@ class Snowflake:
     )
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
-        """Account, warehouse and user there, exactly one way to log in, no login without TLS by accident."""
+        """Check that account, warehouse and user are given, with exactly one way to log in, and that TLS is off only
+        with ``tls.disabled``."""
         problems = [
             missing(store, name, reason, example)
             for name, reason, example in (
@@ -116,7 +118,7 @@ class Snowflake:
         return [*problems, *_check_login(store), *_check_address(store)]
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column type; None for ARRAY, MAP and STRUCT, which are kept as ``VARIANT``."""
+        """The column type; None for ARRAY, MAP and STRUCT, which are stored as ``VARIANT``."""
         if not isinstance(type_, Scalar):
             return None
         if type_.name == "VARCHAR":
@@ -132,7 +134,7 @@ class Snowflake:
         raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
-        """Each batch in one transaction with its ledger row.
+        """Write spec of the loader: each batch in one transaction with its ledger row.
 
         Raises:
             UserError: TARGET_COLUMNS_CLASH.
@@ -150,7 +152,7 @@ class Snowflake:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the table."""
+        """Only the name: the loader creates the table."""
         return EntityPlan(name=shown_path(self._path(relation)), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -169,7 +171,7 @@ class Snowflake:
         return SnowflakeAddress.of(store.name, settings).client_arguments()
 
     def _path(self, relation: Relation) -> tuple[str, str, str]:
-        """Database, schema and table, as Snowflake keeps their names."""
+        """Database, schema and table, as Snowflake stores their names."""
         database = relation.option("snowflake.db.name") or relation.name.database
         schema = relation.option("snowflake.schema.name") or DEFAULT_SCHEMA
         table = relation.option("snowflake.table.name") or relation.name.name
@@ -177,7 +179,7 @@ class Snowflake:
 
 
 def connection(store: StoreDefinition) -> Options:
-    """What connects: account, address, user, warehouse, role, login."""
+    """Connection options: account, address, user, warehouse, role, login."""
     properties = store.properties
     return make_options(
         {
@@ -198,20 +200,20 @@ def _has_oauth(store: StoreDefinition) -> bool:
 
 
 def _check_login(store: StoreDefinition) -> list[Diagnostic]:
-    """One way to log in, and a passphrase only with a key."""
+    """Check that there is one way to log in, and a passphrase only with a key file."""
     written = [name for name in LOGINS if name in store.properties]
     if not written:
         others = ", ".join(name for name in LOGINS if name != "snowflake.client.key_file")
         return [missing(store, "snowflake.client.key_file", f"a way to log in (or {others})", "'@keys/loader.p8'")]
-    problems = [_contradiction(store, written[0], other, "a user logs in in one way") for other in written[1:]]
+    problems = [_contradiction(store, written[0], other, "a store has one login") for other in written[1:]]
     if "snowflake.client.key_passphrase" in store.properties and "snowflake.client.key_file" not in written:
-        reason = "a passphrase opens a key file"
+        reason = "a passphrase needs a key file"
         problems.append(_contradiction(store, "snowflake.client.key_passphrase", written[0], reason))
     return problems
 
 
 def _check_address(store: StoreDefinition) -> list[Diagnostic]:
-    """``uris`` is a URL without login; without TLS only where that is written."""
+    """Check that ``uris`` is a URL without a login, and without TLS only if ``tls.disabled`` is set."""
     if not is_literal(store.properties.get("uris")):
         return []
     try:
@@ -221,7 +223,7 @@ def _check_address(store: StoreDefinition) -> list[Diagnostic]:
     except ValueError:
         valid = False
     if not valid:
-        return [invalid_address(store, "https://host or https://host:port, the login apart")]
+        return [invalid_address(store, "https://host or https://host:port, without a login")]
     if address.scheme == "http" and not flag(store, "tls.disabled"):
         return [invalid_address(store, "https://…, or write 'tls.disabled' = TRUE for a local server")]
     return []

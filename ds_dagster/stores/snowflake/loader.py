@@ -1,12 +1,12 @@
 """Loads batches into a Snowflake table: rows and ledger row in one transaction.
 
-A batch is written as Parquet files, which are put on a stage of the session before the transaction begins; then COPY
-brings them into the table, or into a load table from which deletes, upserts and JSON are applied. A full refresh
-collects its rows in a new table and replaces those of the old one, in one transaction too, when its run is complete:
-views, grants and comments on the target stay.
+A batch is written as Parquet files, which are uploaded to a stage of the session before the transaction begins. Then
+COPY loads them into the table, or into a load table from which deletes, upserts and JSON are applied. A full refresh
+collects its rows in a new table. When its run is complete, they replace the rows of the old table in one transaction:
+views, grants and comments on the target remain.
 
-The warehouse runs for a few statements per batch and for none between them; uploads, transactions, looks at what
-exists and DDL do not need it.
+The warehouse runs for a few statements per batch, and for none between batches; uploads, transactions, SHOW, DESCRIBE
+and DDL do not need it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 ROWS_PER_FILE = 1_000_000
-"""COPY reads files side by side; https://docs.snowflake.com/en/user-guide/data-load-considerations-prepare."""
+"""COPY reads files in parallel; https://docs.snowflake.com/en/user-guide/data-load-considerations-prepare."""
 DISK_FULL_CODES = (28, 122)
 NOT_THERE_CODES = (2003, 2043)
 """SQL compilation errors: does not exist or not authorized."""
@@ -77,7 +77,7 @@ class SnowflakeLoader(TableSink):
         self._has_load_table = False
 
     def close(self) -> None:
-        """Drop the load table and end the session, with it its stage."""
+        """Drop the load table and end the session, which drops its stage."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -88,7 +88,8 @@ class SnowflakeLoader(TableSink):
             connection.close(retry=False)
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
-        """Failures as conditions. The session is closed at once, which rolls back an open transaction."""
+        """Run a step; exceptions become conditions. A failure closes the session at once, which rolls back an open
+        transaction."""
         errors = driver().errors
         try:
             return step()
@@ -106,14 +107,15 @@ class SnowflakeLoader(TableSink):
             raise
 
     def _leave(self) -> None:
-        """End a session that failed; its load table is found again by the next one."""
+        """End a session that failed; the next session replaces its load table."""
         self._has_load_table = False
         self.close()
 
     # --- the session --------------------------------------------------------------------------------------------------
 
     def _cursor(self) -> Any:
-        """A cursor of the session, which is opened at the first use: in the schema of the target, with a stage."""
+        """A cursor of the session. The first call opens the session in the target's schema, with a stage, and with a
+        load table if needed."""
         if self._connection is None:
             self._connection = self.address.connect(tag=f"ds-dagster {self.identity.ledger}")
             cursor = self._connection.cursor()
@@ -138,7 +140,7 @@ class SnowflakeLoader(TableSink):
 
     @contextmanager
     def _preparation(self) -> Iterator[Any]:
-        """Without a transaction: it makes things."""
+        """A cursor without a transaction, since preparation runs DDL."""
         yield self._cursor()
 
     def _look(self, cursor: Any) -> TargetState:
@@ -191,7 +193,7 @@ class SnowflakeLoader(TableSink):
         return {row[places["name"]]: row[places["kind"]] for row in cursor.fetchall()}
 
     def _has_others(self, cursor: Any) -> bool:
-        """Whether rows another job has loaded would be doubled."""
+        """Whether a job has loaded batches into the table, and the table has rows."""
         return all(
             cursor.execute(statement).fetchone() is not None
             for statement in (self.statements.any_batch(), self.statements.any_row())
@@ -206,7 +208,7 @@ class SnowflakeLoader(TableSink):
     # --- a batch ------------------------------------------------------------------------------------------------------
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Put files on the stage before the transaction, so that no other session waits for the upload."""
+        """Upload files to the stage before the transaction, so that no other session waits for the upload."""
         if rows.num_rows:
             self._upload(self._cursor(), rows, batch.batch)
         return rows
@@ -219,8 +221,8 @@ class SnowflakeLoader(TableSink):
             yield cursor
 
     def _lock(self, cursor: Any) -> None:
-        """First statement of a transaction. The session has just answered, so a statement that does not end waits for
-        somebody's transaction, which may be the one of a driver that died.
+        """First statement of a transaction. The session has just answered, so if this statement does not end, it waits
+        for another transaction, possibly that of a dead driver.
 
         Raises:
             ExternalError: TARGET_LOCKED.
@@ -243,7 +245,7 @@ class SnowflakeLoader(TableSink):
         return TargetState(SinkFacts(tip_of(batch, offsets, ends), newest), rows=int(rows), published=published)
 
     def _upload(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> None:
-        """One file per million rows."""
+        """Upload a batch, in files of :data:`ROWS_PER_FILE` rows."""
         import pyarrow.parquet
 
         shaped = _storable(rows, self.target, direct=self.statements.direct)
@@ -278,7 +280,8 @@ class SnowflakeLoader(TableSink):
     # --- the end of a full refresh ------------------------------------------------------------------------------------
 
     def _publish(self) -> int:
-        """Rows of another shape replace the table, by one statement of DDL; other rows replace the old rows."""
+        """See :class:`TableSink`. If the shape differs, one DDL statement replaces the table, else one transaction
+        replaces its rows."""
         cursor, statements = self._cursor(), self.statements
         state = self._look(cursor)
         if state.published is not None:
@@ -303,7 +306,8 @@ class SnowflakeLoader(TableSink):
 
 @contextmanager
 def transaction(cursor: Any) -> Iterator[None]:
-    """BEGIN … COMMIT, ROLLBACK on any failure: after a failed statement COMMIT may report success and keep nothing."""
+    """BEGIN … COMMIT, ROLLBACK on any failure: after a failed statement, COMMIT may report success and store
+    nothing."""
     cursor.execute("BEGIN TRANSACTION")
     with undone_on_failure(lambda: cursor.execute("ROLLBACK")):
         yield
@@ -311,7 +315,8 @@ def transaction(cursor: Any) -> Iterator[None]:
 
 
 def _storable(rows: pyarrow.Table, target: TableTarget, *, direct: bool) -> pyarrow.Table:
-    """Columns of a file: the target's under their own names, or under neutral ones with the delete marks behind."""
+    """Columns of a file: the target's columns under their own names, or under neutral names and followed by the marks
+    of deletes."""
     import pyarrow
     import pyarrow.compute as compute
 

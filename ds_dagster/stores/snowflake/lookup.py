@@ -1,4 +1,4 @@
-"""Tables in Snowflake as lookups see them: one statement, so one consistent state. It wakes the warehouse."""
+"""Tables in Snowflake for lookups, read by one statement, so in one consistent state. It wakes the warehouse."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store.
+    """See ``catalog.io_spec.TableReader``. Options: connection of the store.
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED. UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED
-            (also a table that is not there: Snowflake does not tell them apart), STORE_WAREHOUSE_MISSING,
+            (also for a missing table: Snowflake does not tell them apart), STORE_WAREHOUSE_MISSING,
             LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
     """
     yield from as_batches(_rows(options, path, [_column(name) for name, _ in columns], wanted), columns)
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows that match ``wanted``."""
     return int(_rows(options, path, counting(), wanted)[0][0])
 
 

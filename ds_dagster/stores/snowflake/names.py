@@ -1,8 +1,9 @@
 """Names in Snowflake: the identifier for a name in SQL or in a property.
 
-Snowflake folds identifiers to upper case unless they are quoted (https://docs.snowflake.com/en/sql-reference/identifiers-syntax),
-our dialect to lower case. A plain name on our side is a plain name there, so that nobody has to quote; a name that was
-quoted here because of its case or its signs is kept to the letter.
+Snowflake folds identifiers to upper case unless they are quoted
+(https://docs.snowflake.com/en/sql-reference/identifiers-syntax), our dialect to lower case. A plain name in our dialect
+becomes a plain name in Snowflake, so that users need not quote; a name that is quoted in our dialect because of its
+case or its signs is not changed.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ PLAIN_REGIONS = MappingProxyType(
 
 
 def stored_name(text: str) -> str:
-    """A name written in a property: plain → upper case, in double quotes → what they hold, else to the letter."""
+    """A name written in a property: plain → upper case, in double quotes → the text inside, else unchanged."""
     if _PLAIN.fullmatch(text):
         return text.upper()
     return text[1:-1].replace('""', '"') if _QUOTED.fullmatch(text) else text
 
 
 def column_name(name: str) -> str:
-    """A column of ours (folded to lower case unless it was quoted) → its name in Snowflake."""
+    """Our column name (in lower case unless it was quoted) → its name in Snowflake."""
     return name.upper() if _PLAIN.fullmatch(name) and name == name.lower() else name
 
 
 def check_columns(relation: Relation, store: str) -> None:
-    """No two columns become one.
+    """Check that no two columns get the same name in Snowflake.
 
     Raises:
         UserError: TARGET_COLUMNS_CLASH.
@@ -75,7 +76,7 @@ def table(path: Sequence[str], alias: str = "") -> exp.Table:
 
 
 def shown_path(path: Sequence[str]) -> str:
-    """Parts of a name with dots between them, quoted where they need it; :func:`split_path` reads it."""
+    """Parts of a name joined with dots, quoted if necessary; the inverse of :func:`split_path`."""
     return ".".join(
         part if _PLAIN.fullmatch(part) and part == part.upper() else '"' + part.replace('"', '""') + '"'
         for part in path

@@ -1,8 +1,8 @@
 """SQL of one Snowflake target: built as trees, printed once.
 
 Nothing in a transaction is DDL, which would commit it (https://docs.snowflake.com/en/sql-reference/transactions).
-Upserts are DELETE and INSERT, which say the same as MERGE in two statements that any engine behind the connector runs
-inside a transaction.
+Upserts are DELETE and INSERT instead of MERGE: two statements that every engine behind the connector can run in a
+transaction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ds_dagster.stores.table_sink import PUBLISHED
 
 DIALECT = "snowflake"
 LOCK = -2
-"""Epoch of the one row that is updated to keep a second writer waiting."""
+"""Epoch of the ledger row that every transaction updates first, so that a second writer waits."""
 DELETED_COLUMN = "DELETED"
 TEXT_ONLY = ("TIME",)
-"""Types that travel as text and are cast by the column they go into: Parquet's own is not read as such."""
+"""Types that are text in the files, and are cast to the column's type: COPY does not read Parquet's own type."""
 
 LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
     {"JOB": "VARCHAR", "VERSION": "NUMBER(38,0)", "EPOCH": "NUMBER(38,0)", "LOADED": "NUMBER(38,0)"}
@@ -36,8 +36,8 @@ COPY_OPTIONS = (
     "COPY INTO t FROM @s FILE_FORMAT = (TYPE=PARQUET USE_LOGICAL_TYPE=TRUE BINARY_AS_TEXT=FALSE) "
     "MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT FORCE = TRUE PURGE = TRUE"
 )
-"""FORCE: the ledger decides what was loaded, not COPY's memory of file names. PURGE: a batch that is repeated is put
-again. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."""
+"""FORCE: the ledger decides what was loaded, not COPY's memory of file names. PURGE deletes loaded files: a repeated
+batch is uploaded again. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."""
 PUT_OPTIONS = "PUT 'file' @s AUTO_COMPRESS=FALSE OVERWRITE=TRUE"
 
 
@@ -55,36 +55,36 @@ class SnowflakeStatements:
     # --- where -------------------------------------------------------------------------------------------------------
 
     def use_database(self) -> str:
-        """USE DATABASE; fails when there is none or it may not be used."""
+        """USE DATABASE; fails if the database does not exist or the role may not use it."""
         return printed(exp.Use(kind=exp.var("DATABASE"), this=exp.Table(this=quoted(self.target.path[0]))))
 
     def use_schema(self) -> str:
-        """USE SCHEMA, likewise."""
+        """USE SCHEMA; fails as :meth:`use_database`."""
         database, schema, _ = self.target.path
         place = exp.Table(this=quoted(schema), db=quoted(database))
         return printed(exp.Use(kind=exp.var("SCHEMA"), this=place))
 
     def show_objects(self) -> str:
-        """Tables and views whose names begin like the target's (as a pattern, so there may be others)."""
+        """SHOW tables and views whose names match :attr:`Names.pattern`, which may include others."""
         database, schema, _ = self.target.path
         place = exp.Table(this=quoted(schema), db=quoted(database))
         pattern = exp.Literal.string(self.names.pattern)
         return printed(exp.Show(this="OBJECTS", like=pattern, scope=place, scope_kind="SCHEMA"))
 
     def describe(self, name: str) -> str:
-        """Columns of a table."""
+        """DESCRIBE the columns of a table."""
         return printed(exp.Describe(this=self._table(name), kind="TABLE"))
 
     # --- what is made ------------------------------------------------------------------------------------------------
 
     def create_stage(self) -> str:
-        """The stage of this session; Snowflake drops it with its files when the session ends."""
+        """Create the stage of this session; Snowflake drops it with its files when the session ends."""
         statement = sqlglot.parse_one("CREATE OR REPLACE TEMPORARY STAGE s", dialect=DIALECT)
         statement.set("this", exp.Table(this=quoted(self.names.stage)))
         return printed(statement)
 
     def create_ledger(self) -> tuple[str, ...]:
-        """The ledger with its lock row."""
+        """Create a missing ledger, and insert its lock row if it has none."""
         ledger = self._table(self.names.ledger)
         columns = [_column(quoted(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
         columns.append(_column(quoted("AT"), "TIMESTAMP_LTZ(9)", required=False))
@@ -97,12 +97,12 @@ class SnowflakeStatements:
         )
 
     def extend_ledger(self, name: str) -> str:
-        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        """Add one of :data:`ADDED_COLUMNS` to an older ledger."""
         added = _column(quoted(name), "VARCHAR", required=False)
         return printed(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
 
     def create_table(self, name: str) -> str:
-        """The target or the new table of a full refresh, unless it is there."""
+        """Create the target, or the new table of a full refresh, if it does not exist."""
         columns = [
             _column(place, column.native_type, required=not column.nullable)
             for place, column in zip(self._columns, self.target.columns, strict=True)
@@ -110,7 +110,7 @@ class SnowflakeStatements:
         return printed(_create(self._table(name), columns, if_missing=True))
 
     def create_load(self) -> str:
-        """The table batches go through: neutral names, JSON as text."""
+        """Create or replace the load table: neutral names, JSON as text."""
         columns = [
             _column(quoted(neutral(position)), "VARCHAR" if column.as_json else column.native_type, required=False)
             for position, column in enumerate(self.target.columns)
@@ -136,7 +136,8 @@ class SnowflakeStatements:
         return printed(update.where(_equals("EPOCH", LOCK)))
 
     def state(self) -> str:
-        """Newest version of the job, newest batch of this version, rows it published; each NULL if there is none."""
+        """Newest version of the job, newest batch of this version, rows that it published; NULL for each that does not
+        exist."""
         epoch = exp.column(quoted("EPOCH"))
         ours = _equals("VERSION", self.identity.version)
         is_batch = exp.and_(ours, exp.GTE(this=epoch, expression=exp.Literal.number(0)))
@@ -150,59 +151,60 @@ class SnowflakeStatements:
         return printed(query.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
 
     def batch(self, epoch: int) -> str:
-        """Offsets, their text and rows of a batch of this version."""
+        """Digest and text of the offsets, and number of rows, of a batch of this version."""
         query = exp.select(*(exp.column(quoted(name)) for name in (*ADDED_COLUMNS, "LOADED")))
         mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
         return printed(query.from_(self._table(self.names.ledger)).where(mine))
 
     def claim(self, epoch: int, rows: int, batch: Tip | None) -> str:
-        """The ledger row of a batch; None: it is not one of the source."""
+        """Insert the ledger row of a batch. ``batch``: its offsets; None for a row that is not a batch of the
+        source."""
         ends = (batch.offsets, batch.ends) if batch else ("", "")
         values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, *ends)]
         row = exp.select(*values, exp.CurrentTimestamp())
         return printed(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, *ADDED_COLUMNS, "AT"], row))
 
     def total(self) -> str:
-        """Rows of all batches of this version."""
+        """Number of rows of all batches of this version."""
         loaded = exp.func("COALESCE", exp.Sum(this=exp.column(quoted("LOADED"))), exp.Literal.number(0))
         query = exp.select(loaded).from_(self._table(self.names.ledger))
         batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
         return printed(query.where(exp.and_(self._own_version(), batches)))
 
     def prune(self, epoch: int) -> str:
-        """Forget epochs that can no longer be replayed."""
+        """Delete ledger rows up to an epoch, which can no longer be replayed."""
         old = exp.Between(this=exp.column(quoted("EPOCH")), low=exp.Literal.number(0), high=exp.Literal.number(epoch))
         return printed(exp.delete(self._table(self.names.ledger)).where(exp.and_(self._own_version(), old)))
 
     def any_batch(self) -> str:
-        """One row if any job has loaded something."""
+        """Select one row if any job has loaded a batch."""
         query = exp.select(exp.Literal.number(1)).from_(self._table(self.names.ledger))
         batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
         return printed(query.where(batches).limit(1))
 
     def any_row(self) -> str:
-        """One row if the target has any."""
+        """Select one row if the target has rows."""
         return printed(exp.select(exp.Literal.number(1)).from_(self._table(self.names.target)).limit(1))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def put(self, files: str, epoch: int) -> str:
-        """Upload files (a path, ``*`` in it for several) for a batch."""
+        """Upload files of a batch. ``files``: a path, with ``*`` for several files."""
         statement = sqlglot.parse_one(PUT_OPTIONS, dialect=DIALECT)
         statement.set("this", exp.Literal.string(f"file://{files}"))
         statement.set("target", exp.var(self._place(epoch)))
         return printed(statement)
 
     def copy(self, epoch: int) -> str:
-        """Uploaded files into the written table, or into the load table."""
+        """Load uploaded files into the written table, or into the load table."""
         statement = sqlglot.parse_one(COPY_OPTIONS, dialect=DIALECT)
         statement.set("this", self._table(self.written if self.direct else self.names.load))
         statement.set("files", [exp.Table(this=exp.var(self._place(epoch)))])
         return printed(statement)
 
     def delete_loaded(self, *, nulls: bool) -> str:
-        """Rows of the written table whose key is in the batch. ``nulls``: those with a NULL in the key, which ``=``
-        does not find; apart, because only an equality is a hash join."""
+        """Delete rows of the written table whose key is in the batch. ``nulls``: rows with a NULL in the key, which
+        ``=`` does not find; a separate statement, because only ``=`` is a hash join."""
         keys = [
             (self._columns[position].copy(), quoted(neutral(position)))
             for position, column in enumerate(self.target.columns)
@@ -220,7 +222,7 @@ class SnowflakeStatements:
         return printed(statement.where(exp.and_(*matches)))
 
     def insert_loaded(self) -> str:
-        """Rows of the load table that are not deletes."""
+        """Insert the rows of the load table that are not deletes."""
         values = [_value(column, position) for position, column in enumerate(self.target.columns)]
         rows = exp.select(*values).from_(self._table(self.names.load))
         if self.target.mode == "upsert":
@@ -228,17 +230,16 @@ class SnowflakeStatements:
         return printed(self._into(self._table(self.written), self._columns, rows))
 
     def clear(self, name: str) -> str:
-        """All rows of a table; only its metadata is touched."""
+        """Delete all rows of a table, which changes only its metadata."""
         return printed(exp.delete(self._table(name)))
 
     def publish(self) -> str:
-        """Rows of the new table into the target."""
+        """Insert the rows of the new table into the target."""
         rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
         return printed(self._into(self._table(self.names.target), self._columns, rows))
 
     def replace(self) -> str:
-        """The target again with the columns of the new table, and its rows, in one statement; who may read it still
-        may."""
+        """Replace the target by a table with the columns and rows of the new table, in one statement; grants remain."""
         columns = [
             _column(place, column.native_type, required=not column.nullable)
             for place, column in zip(self._columns, self.target.columns, strict=True)
@@ -267,7 +268,7 @@ class SnowflakeStatements:
 
 
 def neutral(position: int) -> str:
-    """Name of a column in the load table and in files that go there."""
+    """Name of a column in the load table and in its files."""
     return f"C{position + 1}"
 
 
@@ -277,7 +278,7 @@ def _value(column: TableColumn, position: int) -> exp.Expr:
 
 
 def _create(place: exp.Table, columns: Sequence[exp.Expr], *, if_missing: bool) -> exp.Create:
-    """CREATE TABLE IF NOT EXISTS (``kept``) or CREATE OR REPLACE TABLE."""
+    """CREATE TABLE IF NOT EXISTS (``if_missing``) or CREATE OR REPLACE TABLE."""
     schema = exp.Schema(this=place.copy(), expressions=list(columns))
     return exp.Create(this=schema, kind="TABLE", exists=if_missing, replace=not if_missing)
 

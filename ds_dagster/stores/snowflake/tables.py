@@ -1,4 +1,4 @@
-"""Shape of tables in Snowflake: the existing, the wanted, the difference."""
+"""Shape of tables in Snowflake: names, existing columns, and their difference from a target."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _TYPE = re.compile(r"(\w+)(?:\((\d+)(?:,\s*(\d+))?\))?")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of everything that belongs to one target, all in its schema.
+    """Names of the objects of one target, all in its schema.
 
     Attributes:
         target: the table.
-        pattern: LIKE of its name and of the others, which are plain whatever signs the table's has (``_`` is any sign).
-        ledger: one row per job, version and batch that is in the table. Each table has a ledger of its own: its lock
-            row is held while a batch is loaded, so loads of different tables never wait for each other.
-        load: transient table a batch goes through; empty outside a transaction.
-        load_prefix: beginning of all such names of the job.
-        new: table that a full refresh of this version is collected in.
-        new_prefix: beginning of all such names of the job.
-        stage: temporary stage of the session that files are put on; plain, since paths on stages take no quotes.
+        pattern: pattern of LIKE that matches all these names; ``_`` replaces special signs of the table's name.
+        ledger: table with one row per job, version and loaded batch. Each table has a ledger of its own: its lock row
+            is held while a batch is loaded, so loads of different tables never wait for each other.
+        load: transient table that a batch goes through; empty outside a transaction.
+        load_prefix: prefix of the load tables of all versions of the job.
+        new: table that collects the rows of a full refresh of this version.
+        new_prefix: prefix of the new tables of all versions of the job.
+        stage: temporary stage of the session; a plain name, since paths on stages cannot be quoted.
     """
 
     target: str
@@ -50,7 +50,7 @@ class Names:
 
     @classmethod
     def of(cls, table: str, identity: SinkIdentity) -> Names:
-        """Names for a table and who writes it."""
+        """Names for a table and the job that writes it."""
         digest = hashlib.sha256(f"{identity.job}/{table}".encode()).hexdigest()[:10].upper()
         head = _UNPLAIN.sub("_", table)[: NAME_CHARACTERS - 60]
         pattern = f"{head}%"
@@ -71,34 +71,34 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ExistingColumns:
-    """A table as it is: columns → (type, NOT NULL)."""
+    """An existing table: column → (type, NOT NULL)."""
 
     columns: Mapping[str, tuple[str, bool]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def is_ours(name: str) -> bool:
-    """Whether it is the name of a ledger, a load table or a new table."""
+    """Whether a name is that of a ledger, a load table or a new table."""
     return any(part in name for part in OURS)
 
 
 def goes_direct(target: TableTarget) -> bool:
-    """Whether files can be copied right into the table: rows are appended, no value has to be parsed, and every name is
-    one that Parquet, COPY and the table spell alike."""
+    """Whether files can be copied directly into the table: rows are appended, no value has to be parsed, and Parquet,
+    COPY and the table spell every name alike."""
     return target.mode == "append" and all(
         not column.as_json and column_name(column.name) == column.name.upper() for column in target.columns
     )
 
 
 def described(cursor: Any) -> ExistingColumns:
-    """What DESCRIBE TABLE answered."""
+    """The columns in the answer of DESCRIBE TABLE."""
     places = {column[0].lower(): position for position, column in enumerate(cursor.description)}
     name, type_, null = places["name"], places["type"], places["null?"]
     return ExistingColumns(MappingProxyType({row[name]: (row[type_], row[null] == "N") for row in cursor.fetchall()}))
 
 
 def shape_difference(existing: ExistingColumns, target: TableTarget) -> str:
-    """What keeps a table from taking the rows of a target, column by column; empty when nothing does. Wider numbers and
-    texts are fine, the order of columns does not matter."""
+    """Why a table cannot take the rows of a target, column by column; empty if it can. Wider numbers and texts are
+    accepted, the order of columns does not matter."""
     wanted = {column_name(column.name): column for column in target.columns}
     types = {
         name: wanted[name].native_type if name in wanted and accepts(type_, wanted[name]) else type_
@@ -115,7 +115,7 @@ def shape_difference(existing: ExistingColumns, target: TableTarget) -> str:
 
 
 def accepts(column_type: str, column: TableColumn) -> bool:
-    """Whether a column of a type (as DESCRIBE prints it) keeps every value of ours."""
+    """Whether a column of a type (as DESCRIBE prints it) can hold every value of our column."""
     name, first, second = _parsed(column_type)
     if column.as_json or not isinstance(column.type, Scalar):
         return name in ("VARIANT",)
@@ -143,13 +143,13 @@ FAMILIES: Mapping[str, Sequence[str]] = MappingProxyType(
         "VARBINARY": ("BINARY", "VARBINARY"),
     }
 )
-"""Scalar → types that keep it. A moment is kept by TIMESTAMP_TZ too: sessions of a load are in UTC."""
+"""Scalar → types that can hold it. TIMESTAMP_TZ can hold TIMESTAMP_LTZ, since sessions of a load are in UTC."""
 LONGEST: Mapping[str, int] = MappingProxyType({"VARCHAR": 16_777_216, "VARBINARY": 8_388_608})
-"""Length of a text or binary column without a length; larger limits of newer accounts are wider still."""
+"""Length of a text or binary column without a length; newer accounts have larger limits, which are accepted, too."""
 
 
 def _parsed(type_: str) -> tuple[str, int, int]:
-    """``NUMBER(38,0)`` → name, first and second number (0 where there is none)."""
+    """``NUMBER(38,0)`` → name, first and second number (0 if missing)."""
     match = _TYPE.fullmatch(type_.strip().upper())
     if match is None:
         return type_, 0, 0

@@ -1,1 +1,1 @@
-"""SQLite, where views are kept."""
+"""SQLite, the embedded store of views."""

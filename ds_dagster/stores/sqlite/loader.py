@@ -58,14 +58,14 @@ NEWEST_BATCH = (
 NOTE = "INSERT INTO ds_ledger (job, version, epoch, rows, at, offsets, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
 PRUNE = "DELETE FROM ds_ledger WHERE job = ? AND version = ? AND epoch < ?"
 OTHERS = -1
-"""Version that the rows of a job of another journal count as: the file is this folder's, so they are replaced."""
+"""Version for rows of a job of another journal: they are replaced, since the file belongs to this state folder."""
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA wal_autocheckpoint=4000",
     "PRAGMA cache_size=-32000",
 )
-"""FULL: a batch is on disk before Spark notes it as done, so a power failure loses nothing."""
+"""FULL: a batch is on disk before Spark commits it, so a power failure loses nothing."""
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> SqliteLoader:
@@ -75,8 +75,8 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> S
 
 
 class SqliteLoader(TableSink):
-    """One view, one file, one writer (see :class:`TableSink`). A new checkpoint version, and a job of another journal,
-    begin with an empty view when their first batch commits."""
+    """One view, one file, one writer (see :class:`TableSink`). The first batch of a new checkpoint version, or of a job
+    of another journal, empties the view when it commits."""
 
     is_restorable: ClassVar[bool] = True
 
@@ -182,10 +182,10 @@ class SqliteLoader(TableSink):
 
     def _state(self, connection: sqlite3.Connection, *_: Any) -> TargetState:
         job, version = self.identity.job, self.identity.version
-        newest, anybody = connection.execute(NEWEST, (job,)).fetchone()
+        newest, batches = connection.execute(NEWEST, (job,)).fetchone()
         row = connection.execute(NEWEST_BATCH, (job, version)).fetchone()
         batch, offsets, ends, rows = row or (None, "", "", 0)
-        earlier = OTHERS if newest is None and anybody else newest
+        earlier = OTHERS if newest is None and batches else newest
         return TargetState(SinkFacts(tip_of(batch, offsets, ends), earlier), rows=rows)
 
     def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
@@ -218,7 +218,7 @@ class SqliteLoader(TableSink):
         connection.executemany(statements.write, self._written(live))
 
     def _written(self, rows: pyarrow.Table) -> Iterable[tuple[Any, ...]]:
-        """Rows as they are written, with the moment where they go by their age."""
+        """Values to insert, with the present time in a view with a retention."""
         row_tuples = _tuples(rows, self.target.columns)
         if not self.target.retention_millis:
             return row_tuples
@@ -230,8 +230,7 @@ class SqliteLoader(TableSink):
         return [by_name[name] for name in self.target.primary_key]
 
     def _with_null_key(self, rows: pyarrow.Table) -> Any:
-        """Mask of rows whose key holds a NULL (a unique index takes no two NULLs for equal), None when there are
-        none."""
+        """Mask of rows whose key has a NULL (NULLs are never equal in a unique index); None without such rows."""
         import pyarrow.compute as compute
 
         nullable = [name for name in self.target.primary_key if rows[name].null_count]
@@ -242,7 +241,7 @@ class SqliteLoader(TableSink):
 
 
 def now_millis() -> int:
-    """The clock by which rows age: this machine's, which also reads the views; epoch milliseconds."""
+    """This machine's clock, by which rows age, in epoch milliseconds; readers of views are on the same machine."""
     return int(time.time() * 1000)
 
 
@@ -272,7 +271,7 @@ def _difference(existing: Sequence[tuple[object, ...]], wanted: Sequence[tuple[o
 
 
 def _tuples(rows: pyarrow.Table, columns: Sequence[TableColumn]) -> Iterable[tuple[Any, ...]]:
-    """Rows in SQLite's types; converted by column, in Arrow."""
+    """Rows in SQLite's types, converted column by column in Arrow."""
     return zip(*(_values(rows[column.name], column) for column in columns), strict=True)
 
 
@@ -298,7 +297,7 @@ def _texts(values: Any, _: TableColumn) -> list[Any]:
 
 
 def _timestamp(values: Any, _: TableColumn) -> list[Any]:
-    """UTC, microseconds, fixed width."""
+    """Times as text in UTC, with microseconds, of fixed width."""
     import pyarrow
     import pyarrow.compute as compute
 
@@ -314,7 +313,7 @@ def _decimal(values: Any, column: TableColumn) -> list[Any]:
 
 
 def _floats(values: Any, _: TableColumn) -> list[Any]:
-    """NaN as text, which is after all numbers and a key like any other: SQLite would store NULL."""
+    """NaN as text, since SQLite would store NULL; a text sorts after all numbers and can be a key."""
     import pyarrow.compute as compute
 
     numbers = list(values.to_pylist())
@@ -339,7 +338,7 @@ CONVERSIONS: Mapping[str, Callable[[Any, TableColumn], list[Any]]] = MappingProx
 
 
 def view_error(problem: Exception, path: Path) -> DsError:
-    """What a failure of SQLite or the file system means."""
+    """A failure of SQLite or the file system as DISK_FULL or VIEW_UNREADABLE."""
     text = str(problem)
     if "disk is full" in text or (isinstance(problem, OSError) and problem.errno in (28, 122)):
         return error("DISK_FULL", what=f"the view {path.name}", detail=text)

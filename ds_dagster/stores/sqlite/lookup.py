@@ -1,4 +1,4 @@
-"""Views in SQLite files as lookups see them: one statement, so whole batches of the job that fills the view."""
+"""Views in SQLite files for lookups, read by one statement, so it sees only whole batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 FETCHED = 1000
-"""Rows that are Python values at once: as many as caches hold; of a million each costs more than twice as much."""
+"""Rows fetched at once as Python values: they fit into the processor's caches; with a million at once, each row costs
+more than twice as much."""
 
 
 def read_table(
@@ -35,7 +36,7 @@ def read_table(
     columns: tuple[tuple[str, str], ...],
     wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """See ``catalog.io_spec.TableReader``. Options: those of the store, the view's name, how long its rows stay.
+    """See ``catalog.io_spec.TableReader``. Options: folder of the views, the view's name, its retention.
 
     Raises:
         ExternalError: LOOKUP_VIEW_MISSING, VIEW_UNREADABLE. UserError: LOOKUP_TABLE_DIFFERS.
@@ -46,7 +47,7 @@ def read_table(
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
-    """How many rows there are."""
+    """Number of rows that match ``wanted``."""
     names = [comparison.column for comparison in wanted.comparisons]
     return int(next(_parts(options, path, names, counting(), wanted))[0][0])
 
@@ -58,7 +59,7 @@ def _parts(
     shown: Sequence[exp.Expr],
     wanted: Wanted,
 ) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """The rows of one statement, :data:`FETCHED` at once."""
+    """The rows of one statement, in parts of :data:`FETCHED`."""
     name, table = path
     file = Path(options[FOLDER]) / name
     if not file.is_file():
@@ -78,7 +79,7 @@ def _parts(
 
 
 def _literal(value: Any, type_: Scalar) -> exp.Expr | None:
-    """Times are texts of fixed width there; a decimal is a number or a text, so it is not compared there."""
+    """A constant for SQLite: times are texts of fixed width; None for a DECIMAL, which is a number or a text there."""
     if type_.name == "DECIMAL":
         return None
     if isinstance(value, datetime):

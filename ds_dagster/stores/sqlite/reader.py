@@ -57,7 +57,7 @@ def view_columns(folder: Path, view: QualifiedName) -> tuple[ViewColumn, ...]:
 
 
 def view_names(folder: Path) -> list[QualifiedName]:
-    """Views that have a file, sorted; not their versions that do not serve."""
+    """Views that have a file, sorted; without versions that do not serve."""
     names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}") if MARK not in path.name)
     return [QualifiedName(*(unquote(part) for part in name.split("."))) for name in names]
 
@@ -67,8 +67,8 @@ def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Conn
 
     Args:
         folder: ``<state>/views``.
-        views: database alias inside the connection → view; the first one is ``main`` whatever its alias. A view's table
-            has the view's own name. SQLite joins up to ten files.
+        views: database alias inside the connection → view; the first one is ``main``, whatever its alias. A view's
+            table has the view's name. SQLite attaches up to ten files.
 
     Raises:
         UserError: VIEW_MISSING. ExternalError: VIEW_UNREADABLE.
@@ -81,7 +81,8 @@ def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Conn
 
 
 def open_files(paths: Mapping[str, Path]) -> sqlite3.Connection:
-    """The same over files that exist, of versions that do not serve too: alias → file, the first one is ``main``.
+    """As :func:`open_views`, over existing files (also of versions that do not serve): alias → file; the first one is
+    ``main``.
 
     Raises:
         ExternalError: VIEW_UNREADABLE.
@@ -101,15 +102,15 @@ def open_files(paths: Mapping[str, Path]) -> sqlite3.Connection:
 def shown_table(
     connection: sqlite3.Connection, schema: str, view: str, columns: Sequence[str], retention_millis: int
 ) -> exp.Table | exp.Subquery:
-    """A view as a source of FROM: the rows that are not too old.
+    """A view as a source of FROM: its rows within the retention.
 
     Args:
         connection: of :func:`open_views`.
-        schema: the alias of its database there.
-        view: its name.
+        schema: the alias of the view's database in the connection.
+        view: name of the view.
         columns: to show.
-        retention_millis: how long rows stay, 0 for ever. A file whose rows have no age (its query has not run with a
-            retention yet) shows all.
+        retention_millis: retention of its rows, 0 for none. If the view's query has not run with a retention yet, all
+            rows are shown.
     """
     table = exp.Table(this=quoted(view), db=quoted(schema))
     if not retention_millis or not has_column(connection, view, CHANGED_AT, schema):
@@ -129,14 +130,14 @@ class SqliteAdmin(WithoutRecords):
         self.folder = folder
 
     def probe(self) -> ProbeResult:
-        """Whether the folder can be written."""
+        """Always ok: the first view creates a missing folder."""
         parent = next(place for place in (self.folder, *self.folder.parents) if place.exists())
         return ProbeResult(
             True, f"views in {self.folder}" if parent == self.folder else f"no views yet in {self.folder}"
         )
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """Rows of a view, None when it has no file yet. ``entity`` is its qualified name."""
+        """Number of rows of a view, None while it has no file. ``entity`` is its qualified name."""
         name = QualifiedName.parse(entity)
         path = view_path(self.folder, name)
         if not path.is_file():
@@ -153,7 +154,7 @@ class SqliteAdmin(WithoutRecords):
         return EntityFacts(entity, size=int(rows))
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The loader makes the file."""
+        """Does nothing but look: the loader creates the file."""
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:

@@ -41,7 +41,7 @@ class SqliteStatements:
 
 
 def written_columns(target: TableTarget) -> list[str]:
-    """Columns a row is written with: those of the query, and when it was written where rows go by their age."""
+    """Columns that are written: the query's, and the time of writing for a view with a retention."""
     names = [column.name for column in target.columns]
     return [*names, CHANGED_AT] if target.retention_millis else names
 
@@ -58,7 +58,7 @@ def _changed(value: exp.Expression) -> exp.EQ:
 
 
 def _stamp() -> exp.ColumnDef:
-    """When a row was written, epoch milliseconds."""
+    """Column with the time a row was written, epoch milliseconds."""
     constraints: list[exp.Expression] = [
         exp.ColumnConstraint(kind=exp.NotNullColumnConstraint()),
         exp.ColumnConstraint(kind=exp.DefaultColumnConstraint(this=exp.Literal.number(0))),
@@ -82,7 +82,7 @@ def _index_name(table: exp.Identifier) -> exp.Identifier:
 
 
 def _index(table: exp.Identifier) -> exp.Create:
-    """Rows that are too old are found without looking at the others."""
+    """An index that finds old rows without a scan."""
     params = exp.IndexParameters(columns=[exp.Ordered(this=exp.Column(this=quoted(CHANGED_AT)), nulls_first=True)])
     index = exp.Index(this=_index_name(table), table=exp.Table(this=table.copy()), params=params)
     return exp.Create(this=index, kind="INDEX", exists=True)
@@ -114,7 +114,7 @@ def _create(target: TableTarget) -> exp.Expression:
 
 
 def _upsert(insert: exp.Insert, target: TableTarget) -> exp.Insert:
-    """``INSERT … ON CONFLICT (key) DO UPDATE``, or DO NOTHING where there is nothing but the key."""
+    """``INSERT … ON CONFLICT (key) DO UPDATE``, or DO NOTHING if the view has only key columns."""
     others = [name for name in written_columns(target) if name not in target.primary_key]
     conflict = exp.OnConflict(
         conflict_keys=[quoted(name) for name in target.primary_key],

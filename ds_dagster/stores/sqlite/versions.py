@@ -1,8 +1,8 @@
-"""Versions of a view beside each other: a file each, and a link that has the public name.
+"""Versions of a view, a file each, and a link with the public name.
 
-SQLite follows the link when it opens the view and keeps its log beside the file itself, so a reader has one version or
-the other, and what belongs to one never meets the other. The first version is the public file itself until another one
-takes over; then it gets a second name, and the link takes the first.
+SQLite follows the link when it opens the view, and writes its log next to the file itself, so a reader sees one version
+or the other, never a mixture. The first version is the public file itself until another version takes over; then the
+file gets a second name, and the link replaces the public one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ds_dagster.stores.sqlite.loader import transaction, view_error
 from ds_dagster.stores.sqlite.views import SUFFIX
 
 MARK = "@"
-"""Between a view's file name and the number of a version; in a name itself it is spelled ``%40``."""
+"""Sign between a view's file name and the number of a version; in a name itself it is spelled ``%40``."""
 READER_SECONDS = 5.0
-"""How long to wait for a reader that is inside a transaction; afterwards the hand-over is tried again."""
+"""How long to wait for a reader inside a transaction; after that the hand-over is retried."""
 BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -68,7 +68,8 @@ def serve(folder: Path, file: str, former: int, version: int) -> None:
 def rename(folder: Path, old: tuple[str, ...], new: tuple[str, ...]) -> None:
     """See ``catalog.versions.RenamesTables.rename_table``. ``old``, ``new``: file and table of the public view.
 
-    The file that a link shows goes first, so that a link never shows nothing for long; last the table in it.
+    Renames the file behind a link first, then makes the new link, so that the time without a valid link is short; last
+    the table in the file.
     """
     before, after = folder / old[0], folder / new[0]
     try:
@@ -92,7 +93,7 @@ def rename(folder: Path, old: tuple[str, ...], new: tuple[str, ...]) -> None:
 
 
 def _move(file: Path, to: Path) -> None:
-    """A file that is gone has its new name already, or was never written."""
+    """Rename a file. A file that does not exist has its new name already, or was never written."""
     if file.is_file():
         _empty_log(file)
         file.replace(to)
@@ -101,7 +102,8 @@ def _move(file: Path, to: Path) -> None:
 
 
 def _rename_inside(file: Path, old: str, new: str) -> None:
-    """The index of a view whose rows go by their age is made again under its new name."""
+    """Rename the table in a file. Drops the index of a view with a retention; the loader makes it again under its new
+    name."""
     with closing(sqlite3.connect(file, timeout=READER_SECONDS, isolation_level=None)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         if old == new or (old,) not in tables:
@@ -127,7 +129,7 @@ def drop(folder: Path, file: str, version: int) -> None:
 
 
 def _name_again(public: Path, path: Path) -> None:
-    """Everything that was written is in the file itself before it has a second name: the log has the first one's."""
+    """Give the public file a second name. Empties its log first, since the log has the first name."""
     _empty_log(public)
     if path.exists() and path.samefile(public):
         return
@@ -140,4 +142,4 @@ def _empty_log(file: Path) -> None:
     with closing(sqlite3.connect(file, timeout=READER_SECONDS, isolation_level=None)) as connection:
         is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:
-        raise error("TARGET_LOCKED", table=file.name, reason="somebody has been reading it for long")
+        raise error("TARGET_LOCKED", table=file.name, reason="a reader has a long transaction on it")

@@ -1,5 +1,5 @@
-"""The embedded view store: one SQLite file per materialized view under ``<state>/views``, written by
-``sqlite_loader.py``, read by any number of processes while the job writes."""
+"""The embedded view store: one SQLite file per materialized view under ``<state>/views``, written by ``loader.py``,
+read by any number of processes while the job writes."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -29,7 +29,7 @@ LOADER = "ds_dagster.stores.sqlite.loader:open_loader"
 FOLDER = "folder"
 SUFFIX = ".db"
 LONGEST_FILE = 240
-"""Characters of a file's name: file systems take 255, SQLite adds `-journal`."""
+"""Most characters of a file's name: file systems take 255, SQLite adds ``-journal``."""
 NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "BOOLEAN": "INTEGER",
@@ -79,7 +79,7 @@ class SqliteViews:
         return ()
 
     def native_type(self, type_: DataType) -> str | None:
-        """The column's storage; None for ARRAY, MAP and STRUCT, which are kept as JSON text."""
+        """The column's storage; None for ARRAY, MAP and STRUCT, which are stored as JSON text."""
         if not isinstance(type_, Scalar):
             return None
         if type_.name == "DECIMAL" and (type_.precision or 0) > MAX_EXACT_DIGITS:
@@ -104,45 +104,45 @@ class SqliteViews:
         )
 
     def version_path(self, path: tuple[str, ...], version: int) -> tuple[str, ...]:
-        """A file beside the view's."""
+        """The file of a version, next to the view's."""
         from ds_dagster.stores.sqlite.versions import version_file
 
         return (version_file(path[0], version), *path[1:])
 
     def count_version(self, write: WriteSpec, resolve: Resolver, version: int) -> int:
-        """Rows of its file."""
+        """Number of rows in the version's file."""
         from ds_dagster.stores.sqlite.versions import count
 
         target, settings = opened(write, resolve)
         return count(Path(settings[FOLDER]), target.path, version)
 
     def serve_version(self, write: WriteSpec, resolve: Resolver, former: int, version: int) -> None:
-        """The link with the view's name shows another file."""
+        """Let the link with the view's name point to the version's file."""
         from ds_dagster.stores.sqlite.versions import serve
 
         target, settings = opened(write, resolve)
         serve(Path(settings[FOLDER]), target.path[0], former, version)
 
     def drop_version(self, write: WriteSpec, resolve: Resolver, version: int) -> None:
-        """Its file goes."""
+        """Delete the version's file."""
         from ds_dagster.stores.sqlite.versions import drop
 
         target, settings = opened(write, resolve)
         drop(Path(settings[FOLDER]), target.path[0], version)
 
     def why_not_renamed(self, old: WriteSpec, new: WriteSpec) -> str:
-        """Any view can."""
+        """Empty: every view can be renamed."""
         return ""
 
     def rename_table(self, old: WriteSpec, new: WriteSpec, resolve: Resolver) -> None:
-        """The file and the table in it."""
+        """Rename the file and the table in it."""
         from ds_dagster.stores.sqlite.versions import rename
 
         (before, settings), (after, _) = opened(old, resolve), opened(new, resolve)
         rename(Path(settings[FOLDER]), before.path, after.path)
 
     def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
-        """The view's file and table can have its name."""
+        """Check that a file and a table can have the view's name."""
         name = relation.name.name
         if len(file_name(relation.name)) <= LONGEST_FILE and not name.lower().startswith("sqlite_"):
             return ()
@@ -154,7 +154,7 @@ class SqliteViews:
         return [error("ENTITY_NAME_INVALID", span=span, entity=name, store=store, allowed=allowed).diagnostic()]
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The loader makes the file."""
+        """Only the name: the loader creates the file."""
         return EntityPlan(name=str(relation.name), used_by=str(relation.name))
 
     def uri(self, store: StoreDefinition, relation: Relation) -> str:
@@ -168,7 +168,7 @@ class SqliteViews:
         return SqliteAdmin(store.name, Path(resolve(store.properties[FOLDER])))
 
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
-        """None: files are opened by their path."""
+        """Empty: files are opened by their path."""
         return {}
 
 

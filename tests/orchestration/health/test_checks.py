@@ -39,7 +39,7 @@ CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
     ("running", status(state="ABSENT", message="the engine does not run"), None, False, "ABSENT: the engine"),
     ("running", status(state="ABSENT"), None, False, "ABSENT"),
     ("running", status(state="STOPPED", desired="STOPPED"), None, False, "stopped on request"),
-    ("running", status(state="RUNNING", desired="STOPPED"), None, False, "a stop was asked for; it is RUNNING"),
+    ("running", status(state="RUNNING", desired="STOPPED"), None, False, "a stop was requested; it is RUNNING"),
     ("running", status(state="STOPPED"), None, False, "STOPPED"),
     ("lag", status(lag_records=0, lag_seconds=900.0), None, True, "nothing waits"),
     ("lag", status(lag_records=5, lag_seconds=10.0), None, True, "5 records, 10 s behind"),

@@ -72,7 +72,7 @@ def verdicts(events: Sequence[Any]) -> dict[tuple[str, str], bool]:
 
 def test_nothing_to_say_before_anything_was_asked_for(sensor: Sensor) -> None:
     assert sensor.tick() == []
-    assert sensor.skip == "no engine, none needed; no queries asked for yet"
+    assert sensor.skip == "no engine, none needed; no queries requested yet"
     assert sensor.bench.launcher.starts == 0
 
 

@@ -77,7 +77,7 @@ def cases(broker: SecuredKafka) -> Mapping[str, tuple[dict[str, str], str, str]]
         "no authority": (without(user, "tls."), "STORE_TLS_FAILED", "tls.ca_cert_file"),
         "another host name": ({**user, "uris": localhost}, "STORE_TLS_FAILED", "tls.verify_server_hostname"),
         "no client certificate": (
-            {"uris": broker.address("mutual"), **tls}, "STORE_TLS_FAILED", "want a client certificate"
+            {"uris": broker.address("mutual"), **tls}, "STORE_TLS_FAILED", "require a client certificate"
         ),
         "a foreign certificate": ({**broker.mutual(), **foreign}, "STORE_TLS_FAILED", "refuse the client's certificate"),
         "no certificate in the file": ({**user, "tls.ca_cert_file": str(key)}, "STORE_TLS_FAILED", "tls.ca_cert_file"),
