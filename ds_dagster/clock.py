@@ -7,7 +7,9 @@ import threading
 import time
 from typing import Protocol
 
-_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
+_DURATION = re.compile(
+    r"\s*(\d+)\s*(?:(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:(?:ou)?rs?)?|(d)(?:ays?)?)\s*", re.IGNORECASE
+)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -50,4 +52,4 @@ class SystemClock:
 def duration_seconds(text: str) -> int | None:
     """``10m``, ``2 hours``: seconds, None when it is not a duration."""
     match = _DURATION.fullmatch(text)
-    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]
+    return None if match is None else int(match[1]) * _SECONDS[match[match.lastindex or 0].lower()]

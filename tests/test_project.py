@@ -16,7 +16,7 @@ import pytest
 from ds_dagster.errors import ProjectError
 from ds_dagster.project import cache as project_cache
 from ds_dagster.project.load import LoadedProject, SliceStatement, compile_slice, compile_texts, load_project, slice_of
-from ds_dagster.settings import Overlay, Settings, load_settings
+from ds_dagster.settings import EngineSettings, Overlay, Settings, load_settings
 from ds_dagster.testing.compiling import case_settings, compile_case
 from ds_dagster.testing.format import load_case
 from tests.plan.conftest import PRELUDE
@@ -277,6 +277,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "a.sql").write_text(PRELUDE + KINDS_OF_SOURCES)
     (tmp_path / "sql" / "b.sql").write_text(SECRETS)
+    (tmp_path / "sql" / "pool.sql").write_text(
+        "CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 4); SELECT url FROM clicks;"
+    )
     return settings_in(tmp_path)
 
 
@@ -295,6 +298,10 @@ def test_what_comes_from_the_cache_is_the_same(kept: Settings, monkeypatch: pyte
     assert second.diagnostics == first.diagnostics and second.broken == first.broken
     assert second.catalog.relations == first.catalog.relations
     assert dict(second.catalog.stores) == dict(first.catalog.stores)
+    assert second.catalog.pools == first.catalog.pools and set(first.catalog.pools or ()) == {"heavy"}
+    assert [asked.body.tree for asked in second.asked if asked.body] == [
+        asked.body.tree for asked in first.asked if asked.body
+    ] != []  # fmt: skip
     assert (second.statements, second.downstream, second.depends_on) == (
         first.statements,
         first.downstream,
@@ -321,7 +328,9 @@ def test_no_secret_in_the_cache(kept: Settings) -> None:
     assert SECRET.encode() not in cache_of(settings).read_bytes()
 
 
-@pytest.mark.parametrize("change", ["text", "overlay", "default", "version", "damaged", "cut", "foreign"])
+@pytest.mark.parametrize(
+    "change", ["text", "overlay", "default", "engine", "spark", "version", "damaged", "cut", "foreign"]
+)
 def test_what_makes_it_compile_anew(change: str, kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     load_project(kept.root, settings=kept)
     settings, path = kept, cache_of(kept)
@@ -331,6 +340,10 @@ def test_what_makes_it_compile_anew(change: str, kept: Settings, monkeypatch: py
         settings = dataclasses.replace(kept, overlay=Overlay(path="x", kinds={"KAFKA": {"uris": "y:1"}}))
     elif change == "default":
         settings = dataclasses.replace(kept, store="k")
+    elif change == "engine":
+        settings = dataclasses.replace(kept, engine=EngineSettings(master="spark://h:7077"))
+    elif change == "spark":
+        settings = dataclasses.replace(kept, spark={"spark.executor.cores": "2"})
     elif change == "version":
         monkeypatch.setattr(project_cache, "__version__", "0.0.0")
     elif change == "damaged":

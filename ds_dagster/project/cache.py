@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.builder import declare
 from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.properties.values import PropertyValue
@@ -54,6 +55,7 @@ from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
     InsertInto,
+    Interactive,
     Origin,
     ParsedFile,
     SelectBody,
@@ -68,9 +70,19 @@ if TYPE_CHECKING:
 WORTH_SECONDS = 0.25
 """A project that compiles in less processor time is not cached."""
 _KEY_LENGTH = 64
+_NOT_IN_KEY = frozenset({"store_values", "source_names", "ordered_state", "pool"})
+"""Settings of one job or one engine, and values of stores, which are read again."""
+_READ_AGAIN = frozenset({"stores", "refused_stores", "secrets", "registries"})
+"""Fields of the catalog that are read again; all others are cached."""
+_GIVEN = frozenset({"settings", "catalog"})
 _UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
 Texts = Sequence[tuple[str, str]]
 StorePlaces = list[tuple[str, int, int]]
+
+
+def _names(kind: type[Any], without: frozenset[str] = frozenset()) -> list[str]:
+    """Fields that the constructor of a record takes, but some."""
+    return [field.name for field in fields(kind) if field.init and field.name not in without]
 
 
 class LazyBody(SelectBody):
@@ -85,7 +97,7 @@ class LazyBody(SelectBody):
         """The SELECT."""
         if self._known is None:
             statement = parse_statement(*self._statement)
-            assert isinstance(statement, CreateAsSelect | InsertInto)
+            assert isinstance(statement, CreateAsSelect | InsertInto | Interactive) and statement.body is not None
             object.__setattr__(self, "_known", statement.body.tree)
         assert self._known is not None
         return self._known
@@ -116,22 +128,21 @@ def cache_key(texts: Texts, settings: Settings) -> str:
     """Hash of everything a compiled project depends on."""
     digest = hashlib.sha256()
     parts = (__version__, importlib.metadata.version("sqlglot"), sys.version, sorted(KINDS))
-    overlay = (settings.overlay.stores, settings.overlay.kinds)
-    plain = (
-        str(settings.root),
-        str(settings.state),
-        settings.database,
-        settings.schema,
-        settings.store,
-        settings.views,
-    )
-    digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
+    chosen = {name: getattr(settings, name) for name in _names(Settings, _NOT_IN_KEY)}
+    digest.update(json.dumps([parts, chosen], default=_plain, sort_keys=True).encode())
     digest.update(recorded_digest(settings.root) + descriptors_digest(settings.root, texts))
     digest.update(functions_digest(settings.root, texts))
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
         digest.update(text.encode())
     return digest.hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Settings as JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {name: getattr(value, name) for name in _names(type(value))} if is_dataclass(value) else str(value)
 
 
 # stores: read again, never cached
@@ -186,7 +197,9 @@ def _node(kind: type[exp.Expression], args: dict[str, Any]) -> exp.Expression:
     return kind(**args)
 
 
-def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], body: tuple[Any, ...]) -> object:
+def _statement(
+    kind: type[CreateAsSelect | InsertInto | Interactive], values: dict[str, Any], body: tuple[Any, ...]
+) -> object:
     """A statement whose SELECT is parsed when it is first used."""
     lazy = object.__new__(LazyBody)
     origin = values["origin"]
@@ -248,7 +261,7 @@ _REDUCERS: dict[Any, Any] = {
     MappingProxyType: _reduce_mapping,
     **dict.fromkeys(BOUND_NODES, _reduce_node),
     **dict.fromkeys(_RECORDS, _reduce_record),
-    **dict.fromkeys((CreateAsSelect, InsertInto), _reduce_statement),
+    **dict.fromkeys((CreateAsSelect, InsertInto, Interactive), _reduce_statement),
 }
 
 
@@ -266,11 +279,8 @@ def _save(path: Path, key: str, project: LoadedProject, texts: Texts, settings: 
     content = {
         "places": places,
         "summary": _summary(_declared_stores(texts, places, settings)),
-        "relations": project.catalog.relations,
-        "schemas": project.catalog.schemas,
-        "descriptors": project.catalog.descriptors,
-        "functions": project.catalog.functions,
-        **{name: getattr(project, name) for name in _KEPT},
+        "catalog": {name: getattr(project.catalog, name) for name in _names(Catalog, _READ_AGAIN)},
+        "project": {name: getattr(project, name) for name in _names(type(project), _GIVEN)},
     }
     buffer = io.BytesIO()
     _Pickler(buffer).dump(content)
@@ -280,9 +290,6 @@ def _save(path: Path, key: str, project: LoadedProject, texts: Texts, settings: 
         with os.fdopen(handle, "wb") as file:
             file.write(key.encode() + buffer.getvalue())
         Path(temporary).replace(path)
-
-
-_KEPT = ("queries", "diagnostics", "broken", "statements", "downstream", "depends_on")
 
 
 def _load(path: Path, key: str, texts: Texts, settings: Settings) -> LoadedProject | None:
@@ -302,8 +309,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> LoadedProje
             declared = _declared_stores(texts, content["places"], settings)
             if _summary(declared) != content["summary"]:
                 return None
-            names = ("relations", "schemas", "descriptors", "functions")
-            catalog = replace(declared.catalog, **{name: content[name] for name in names})
-            return LoadedProject(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
+            catalog = replace(declared.catalog, **content["catalog"])
+            return LoadedProject(settings=settings, catalog=catalog, **content["project"])
     except _UNUSABLE:
         return None

@@ -126,11 +126,13 @@ def test_what_reads_no_records_is_not_previewed(project: LoadedProject) -> None:
     assert "looks up rows of default.public.v" in refused.value.message
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("15 m", 900), ("1H", 3600), ("7d", 604800)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("15 m", 900), ("1H", 3600), ("7d", 604800), ("2 mins", 120), ("3 seconds", 3)]
+)
 def test_durations(text: str, seconds: int) -> None:
     assert duration_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1w", "1.5h"])
+@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1w", "1.5h", "10ms", "10 months", "5 sheep"])
 def test_what_is_no_duration(text: str) -> None:
     assert duration_seconds(text) is None
