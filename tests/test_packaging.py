@@ -117,4 +117,4 @@ def test_a_missing_tier_is_a_mistake() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "tiers.py"), "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "known: unit" in done.stderr
+    assert "known: fast, unit" in done.stderr

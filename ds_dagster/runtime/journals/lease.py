@@ -70,11 +70,10 @@ class Lease:
     def is_over(self, journal: Journal, heard: Heard, places: Places) -> bool:
         """Whether another engine of the project has ended, its JVM too: by its locks where it shares our state folder,
         by its beats otherwise. ``places``: of that engine."""
-        if heard.row is not None and journal.local is None:
-            if heard.is_elsewhere():
-                return False
-            if heard.row.host != self.row.host:
-                return True
+        if self._is_elsewhere(journal, heard):
+            return False
+        if journal.local is None and heard.row is not None and heard.row.host != self.row.host:
+            return True
         return not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock)
 
     def has_neighbour(self, journal: Journal, places: Places) -> bool:
@@ -98,8 +97,13 @@ class Lease:
     def _check_free(self, connection: Connection, journal: Journal) -> None:
         heard = rows.heard(connection, self.row.name, self.clock.now())
         other = heard.row
-        if other is not None and journal.local is None and heard.is_elsewhere():
+        if other is not None and self._is_elsewhere(journal, heard):
             raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
+
+    @staticmethod
+    def _is_elsewhere(journal: Journal, heard: Heard) -> bool:
+        """Whether an engine with another state folder holds the lease: only a journal on a server has several."""
+        return journal.local is None and heard.is_elsewhere()
 
     def renew(self, connection: Connection) -> None:
         """Beat, inside the transaction of a tick: nothing is written without the right to.
