@@ -23,10 +23,6 @@ _SPARK = {
     "spark.shuffle.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.sql.maxToStringFields": "1",
-    # a handful of rows is computed sooner by the expressions themselves than code for them is written and compiled:
-    # an eighth of the time of all cases. The session of an engine, and of this project's Spark tests, generates code
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
