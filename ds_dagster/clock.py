@@ -7,10 +7,14 @@ import threading
 import time
 from typing import Protocol
 
-_DURATION = re.compile(
-    r"\s*(\d+)\s*(?:(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:(?:ou)?rs?)?|(d)(?:ays?)?)\s*", re.IGNORECASE
-)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"\s*(\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
+}
+"""Word of a duration, in lower case → its seconds."""
 
 
 class Clock(Protocol):
@@ -52,4 +56,5 @@ class SystemClock:
 def duration_seconds(text: str) -> int | None:
     """``10m``, ``2 hours``: seconds, None when it is not a duration."""
     match = _DURATION.fullmatch(text)
-    return None if match is None else int(match[1]) * _SECONDS[match[match.lastindex or 0].lower()]
+    unit = None if match is None else _UNITS.get(match[2].lower())
+    return None if match is None or unit is None else int(match[1]) * unit

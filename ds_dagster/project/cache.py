@@ -1,7 +1,7 @@
 """A compiled project in the state folder, used while nothing changed.
 
-The key covers the versions of this package, sqlglot and Python, the settings of folders and default names, the overlay,
-and the text of every file. A cache file with another key is never unpickled, so it never crosses versions.
+The key covers the versions of this package, sqlglot and Python, the project's settings, and the text of every file. A
+cache file with another key is never unpickled, so it never crosses versions.
 
 The file holds no stores and no settings, which may hold secrets. On loading, the CREATE STORE statements are read again
 from the project's files; if their kinds or diagnostics have changed, the project is compiled again. The tree of a
@@ -75,6 +75,7 @@ _NOT_IN_KEY = frozenset({"store_values", "source_names", "ordered_state", "pool"
 _READ_AGAIN = frozenset({"stores", "refused_stores", "secrets", "registries"})
 """Fields of the catalog that are read again; all others are cached."""
 _GIVEN = frozenset({"settings", "catalog"})
+"""Fields of the project that are not cached as they are; all others are."""
 _UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
 Texts = Sequence[tuple[str, str]]
 StorePlaces = list[tuple[str, int, int]]

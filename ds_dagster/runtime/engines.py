@@ -84,8 +84,7 @@ class Engines:
         """Looks at the engine of a pool, at the project's own one without; always the same object."""
         if pool not in self._watches:
             places, listen = self.places_of(engine_name(pool)), partial(self._heard, pool)
-            has_server = self.journal.local is None
-            self._watches[pool] = EngineWatch(places, self.clock, self.shares_host(), listen, has_server)
+            self._watches[pool] = EngineWatch(places, self.clock, self.shares_host(), listen)
         return self._watches[pool]
 
     def shares_host(self) -> bool:

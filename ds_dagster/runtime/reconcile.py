@@ -223,7 +223,7 @@ class Reconciler:
         """Pools whose engines have ended while they had a query of a job that is placed here: pool → its lease."""
         placed = (name for name, job in jobs.items() if placed_in(job, jobs) == self.lease.pool)
         holders = {held for name in placed if (held := held_in(written.get(name))) is not None} - {self.lease.pool}
-        return self.lease.ended(connection, self.journal, self.places, holders)
+        return self.lease.ended(connection, self.places, holders)
 
     def _may_write(self, connection: Connection, decided: Round) -> bool:
         """Whether what was read still holds, where something is decided from it: a job may be placed in another engine

@@ -248,9 +248,14 @@ def bump_revision(connection: Connection) -> None:
 
 def database_now(connection: Connection, fallback: float) -> float:
     """Seconds since the epoch by the server's clock (Postgres), else ``fallback``."""
-    if connection.dialect.name != "postgresql":
+    if not is_on_server(connection):
         return fallback
     return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def is_on_server(connection: Connection) -> bool:
+    """Whether the journal is on a server, which engines of several hosts and state folders may share."""
+    return connection.dialect.name == "postgresql"
 
 
 def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:

@@ -55,7 +55,7 @@ class Lease:
             UserError: ENGINE_LEASE_HELD.
         """
         with journal.write() as connection:
-            self._check_free(connection, journal)
+            self._check_free(connection)
             rows.take_lease(connection, self.row)
 
     def check_free(self, journal: Journal) -> None:
@@ -65,14 +65,14 @@ class Lease:
             UserError: ENGINE_LEASE_HELD.
         """
         with journal.read() as connection:
-            self._check_free(connection, journal)
+            self._check_free(connection)
 
-    def is_over(self, journal: Journal, heard: Heard, places: Places) -> bool:
+    def is_over(self, heard: Heard, places: Places) -> bool:
         """Whether another engine of the project has ended, its JVM too: by its locks where it shares our state folder,
         by its beats otherwise. ``places``: of that engine."""
-        if self._is_elsewhere(journal, heard):
+        if heard.is_elsewhere():
             return False
-        if journal.local is None and heard.row is not None and heard.row.host != self.row.host:
+        if heard.on_server and heard.row is not None and heard.row.host != self.row.host:
             return True
         return not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock)
 
@@ -81,29 +81,22 @@ class Lease:
         with journal.read() as connection:
             names = [name for name in rows.engine_names(connection) if name != self.row.name]
             heard = {name: rows.heard(connection, name, self.clock.now()) for name in names}
-        return not all(self.is_over(journal, heard[name], replace(places, pool=pool_name(name))) for name in names)
+        return not all(self.is_over(heard[name], replace(places, pool=pool_name(name))) for name in names)
 
-    def ended(
-        self, connection: Connection, journal: Journal, places: Places, pools: Iterable[str]
-    ) -> Mapping[str, EngineRow]:
+    def ended(self, connection: Connection, places: Places, pools: Iterable[str]) -> Mapping[str, EngineRow]:
         """Engines of these pools that have ended: pool → its lease. ``places``: of this engine."""
         gone: dict[str, EngineRow] = {}
         for pool in pools:
             heard = rows.heard(connection, engine_name(pool), self.clock.now())
-            if heard.row is not None and self.is_over(journal, heard, replace(places, pool=pool)):
+            if heard.row is not None and self.is_over(heard, replace(places, pool=pool)):
                 gone[pool] = heard.row
         return gone
 
-    def _check_free(self, connection: Connection, journal: Journal) -> None:
+    def _check_free(self, connection: Connection) -> None:
         heard = rows.heard(connection, self.row.name, self.clock.now())
         other = heard.row
-        if other is not None and self._is_elsewhere(journal, heard):
+        if other is not None and heard.is_elsewhere():
             raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
-
-    @staticmethod
-    def _is_elsewhere(journal: Journal, heard: Heard) -> bool:
-        """Whether an engine with another state folder holds the lease: only a journal on a server has several."""
-        return journal.local is None and heard.is_elsewhere()
 
     def renew(self, connection: Connection) -> None:
         """Beat, inside the transaction of a tick: nothing is written without the right to.

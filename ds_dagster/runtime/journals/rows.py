@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 
 from ds_dagster.errors import error
 from ds_dagster.runtime.journals import schema
-from ds_dagster.runtime.journals.journal import database_now
+from ds_dagster.runtime.journals.journal import database_now, is_on_server
 from ds_dagster.runtime.journals.records import (
     EngineRow,
     JobRow,
@@ -257,7 +257,8 @@ def engine_names(connection: Connection) -> Sequence[str]:
 def heard(connection: Connection, name: str, now: float) -> Heard:
     """The engine's row and the age of its last beat, by the server's clock where there is one."""
     row = engine(connection, name)
-    return Heard(row, 0.0 if row is None else database_now(connection, now) - row.beat)
+    age = 0.0 if row is None else database_now(connection, now) - row.beat
+    return Heard(row, age, is_on_server(connection))
 
 
 def take_lease(connection: Connection, row: EngineRow) -> None:

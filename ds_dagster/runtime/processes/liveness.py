@@ -38,35 +38,38 @@ def pool_name(engine: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the journal says about the engine: its row (None: never ran) and the age of its last beat by the journal's
-    clock."""
+    """What the journal says about the engine.
+
+    Attributes:
+        row: None if it never ran.
+        age: of its last beat, in seconds by the journal's clock.
+        on_server: the journal is on a server, so an engine with another state folder may hold the lease.
+    """
 
     row: EngineRow | None
     age: float
+    on_server: bool = False
 
     def is_elsewhere(self) -> bool:
         """Whether an engine with another state folder works: on another host, or in a living process of this one. Asked
-        where the journal is on a server and nobody holds the lock of this state folder."""
+        where nobody holds the lock of this state folder."""
         row = self.row
-        if row is None or row.state == "GONE" or self.age >= SILENT_SECONDS:
+        if not self.on_server or row is None or row.state == "GONE" or self.age >= SILENT_SECONDS:
             return False
         return row.host != socket.gethostname() or ProcessId(row.pid, row.process_started).is_alive()
 
 
 @dataclass(slots=True)
 class EngineWatch:
-    """Judges one engine. Keeps the last counter it saw, so one watch should live as long as its reader.
+    """Judges one engine. ``shares_host``: the engine's locks are files this process can see.
 
-    Attributes:
-        shares_host: the engine's locks are files this process can see.
-        has_server: the journal is on a server, so an engine with another state folder may hold the lease.
+    Keeps the last counter it saw, so one watch should live as long as its reader.
     """
 
     places: Places
     clock: Clock
     shares_host: bool
     listen: Callable[[], Heard]
-    has_server: bool = False
     _beats: tuple[str, int] = field(default=("", -1), init=False)
     _moved: float = field(default=0.0, init=False)
 
@@ -90,7 +93,7 @@ class EngineWatch:
 
     def _by_locks(self, heard: Heard) -> EngineStatus:
         if not locks.is_held(self.places.python_lock):
-            if self.has_server and heard.row is not None and heard.is_elsewhere():
+            if heard.row is not None and heard.is_elsewhere():
                 return self._shown(heard.row, heard.row.state)
             state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
             return replace(self._shown(heard.row, state), token="")  # this lease has no live holder any more

@@ -127,11 +127,11 @@ def test_an_engine_of_another_state_folder_keeps_the_lease_while_its_process_liv
         with pytest.raises(UserError, match="ENGINE_LEASE_HELD") as raised:
             Lease.new(clock).take(control.journal)
         assert f"process {other.pid}" in str(raised.value)
-        watch = EngineWatch(control.places, clock, True, lambda: heard(control, clock), has_server=True)
+        watch = EngineWatch(control.places, clock, True, lambda: heard(control, clock))
         assert (watch.status().state, watch.status().pid) == ("RUNNING", other.pid)
-        assert not Lease.new(clock, "heavy").is_over(control.journal, heard(control, clock), control.places)
+        assert not Lease.new(clock, "heavy").is_over(heard(control, clock), control.places)
     assert watch.status().state == "GONE"
-    assert Lease.new(clock, "heavy").is_over(control.journal, heard(control, clock), control.places)
+    assert Lease.new(clock, "heavy").is_over(heard(control, clock), control.places)
     Lease.new(clock).take(control.journal)
     with pytest.raises(Exception, match="ENGINE_LEASE_LOST"), control.journal.write() as connection:
         lease.renew(connection)
