@@ -1,1 +1,1 @@
-"""Spark's side of the runtime: the host of queries, their start, their figures, and a load in a caller's session."""
+"""Spark's side of the runtime: hosts, starts and measures queries, and runs a load in the caller's Spark session."""

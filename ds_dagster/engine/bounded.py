@@ -1,4 +1,4 @@
-"""Rows of a query for records between offsets, computed in a Spark session of the process that needs them."""
+"""Rows of a query for the records between given offsets, computed in a Spark session of the calling process."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def rows_of_slices(
     skips: Sequence[SkippedRecord],
     session: SparkSession | None = None,
 ) -> Iterator[pyarrow.Table]:
-    """The rows of one slice after the other.
+    """The rows of each slice, one table per slice.
 
     Args:
         project: with the stores.
-        query: without state, of one part and one source; it fills a table.
+        query: a stateless query with one part and one source; it fills a table.
         pieces: slices of the source's topic.
-        span: rows of it are computed, and those about it.
+        span: time range of the rows; see :func:`ds_dagster.spark.queries.bounded.bounded_rows`.
         resolve: gives option values of the source's store.
-        skips: records that the job passes.
-        session: of the caller; a session of its own, which ends with the last slice, by default.
+        skips: records that the job skips.
+        session: the caller's session; by default a new session, which ends after the last slice.
     """
     scan, sink = query.scans[0], query.sink
     source, target = (project.catalog.store(relation.store) for relation in (scan.relation, sink))

@@ -1,8 +1,8 @@
-"""A changelog is handed over: the version that takes over writes what differs into the public entity.
+"""Hand-over of a changelog: the version that takes over writes the difference to the public entity.
 
-Readers stay where they are and see one transaction, in which the values of some keys change, and keys without a value
-go. The version that served keeps a copy of its rows in an entity of its own, to go on from there when it is wanted
-again. Both writes are noted under a name of this hand-over, so that they may be done again after a kill.
+Readers keep their positions and see one transaction, which updates and deletes keys. The former version keeps a copy
+of its rows in its own entity, so that it can take over again. Both writes are recorded under the name of this
+hand-over, so they can be repeated after a kill.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Version:
 
     Attributes:
         job: its definition and order.
-        checkpoint: its place.
-        number: of the version.
+        checkpoint: folder of its checkpoint.
+        number: number of the version; its own entity has this number.
     """
 
     job: Compiled
@@ -53,10 +53,11 @@ class Version:
 
 
 def hand_over(spark: SparkSession, serving: Version, taking: Version) -> None:
-    """Let ``taking`` write the public entity; the one of its own goes. May be done again.
+    """Let ``taking`` write the public entity, and drop its own entity. Can be repeated.
 
     Raises:
-        UserError: STREAM_NOT_HANDED_OVER: it has finished no batch. ExternalError: of the store.
+        UserError: STREAM_NOT_HANDED_OVER, if ``taking`` has finished no batch.
+        ExternalError: the store fails.
     """
     for version in (serving, taking):
         fence(spark, version.job)
@@ -68,12 +69,12 @@ def hand_over(spark: SparkSession, serving: Version, taking: Version) -> None:
     try:
         drop_entity(taking.job, taking.number)
     except DsError as problem:  # the public entity is written, so this is not a reason to give up
-        _LOG.warning("%s: the entity of version %s is left: %s", taking.job.order.name, taking.number, problem)
+        _LOG.warning("%s: the entity of version %s is not dropped: %s", taking.job.order.name, taking.number, problem)
 
 
 def last_written(spark: SparkSession, job: Compiled, place: Path, version: int = 0) -> int | None:
-    """The last batch that is in the entity of a version: the one that was begun, where the marker says so, else the
-    last finished one. None: nothing was written."""
+    """Number of the last batch in the entity of a version: the planned batch if the marker names it, else the last
+    committed one; None if nothing was written."""
     tip = checkpoint_tip(spark, str(place))
     marker = _marker(job, job.order.identity.ledger, entity_of(job, job.query.sink, version))
     if tip.planned is not None and marker is not None and tip.planned.is_same(marker):
@@ -82,7 +83,7 @@ def last_written(spark: SparkSession, job: Compiled, place: Path, version: int =
 
 
 def write_options(spark: SparkSession, job: Compiled, place: Path, version: int = 0) -> Mapping[str, str]:
-    """Of the transactional sink of a version, with its checkpoint."""
+    """Options of the transactional sink of a version, with its checkpoint."""
     sink = job.query.sink
     store, kind, resolver = job.store(sink)
     write = at_entity(job, sink, kind.write_spec(store, sink, "continuous"), version)
@@ -91,10 +92,10 @@ def write_options(spark: SparkSession, job: Compiled, place: Path, version: int 
 
 
 def drop_entity(job: Compiled, version: int) -> None:
-    """Drop the entity of a version that does not serve; does nothing where it is gone.
+    """Drop the entity of a version that does not serve; does nothing if it does not exist.
 
     Raises:
-        DsError: of the store.
+        DsError: the store fails.
     """
     sink = job.query.sink
     store, kind, resolver = job.store(sink)
@@ -107,8 +108,14 @@ def drop_entity(job: Compiled, version: int) -> None:
 
 
 def _move(spark: SparkSession, version: Version, places: tuple[int, int], request: str) -> bool:
-    """Make the entity of the second place like that of the first one, and note there the last batch of the version.
-    Returns whether it has finished a batch."""
+    """Make the rows of the second entity equal to those of the first, and record the version's last batch there.
+
+    Args:
+        places: version numbers of the two entities; 0 is the public one.
+
+    Returns:
+        Whether the version has finished a batch; if not, nothing is written.
+    """
     job, place = version.job, version.checkpoint
     source, target = (write_options(spark, job, place, number) for number in places)
     group = f"{target['marker.group']}-{request}"
@@ -124,7 +131,7 @@ def _move(spark: SparkSession, version: Version, places: tuple[int, int], reques
 
 
 def _ensure_target(spark: SparkSession, job: Compiled, place: Path, entity: str) -> None:
-    """It may be a new one of its name, which the checkpoint knows from now on."""
+    """Create the entity if it is missing, and record its identity in the checkpoint: it may be new under its name."""
     sink = job.query.sink
     facts = ensured(job, replace(sink, entity=entity))
     before = remembered(spark, str(place), TARGETS)
@@ -153,8 +160,8 @@ def _marker(job: Compiled, group: str, entity: str) -> Tip | None:
 
 
 def live_rows(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Key and value of the newest committed record of each key; NULL where it is a tombstone. A key whose partition
-    has changed is in two of them, in order of time."""
+    """Key and value of the newest committed record of each key; the value of a tombstone is NULL. If several partitions
+    have the key (their number has changed), the record with the newest timestamp wins."""
     client = {name: text for name, text in options.items() if name.startswith("kafka.")}
     records = spark.read.format("kafka").options(**client, **READ, subscribe=options["topic"]).load()
     newest = sf.max_by(sf.struct(VALUE, "timestamp"), "offset")
@@ -164,7 +171,7 @@ def live_rows(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def differing(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Records that make the rows of one entity those of another one."""
+    """Records that turn the rows ``before`` into the rows ``after``: updates, and tombstones for missing keys."""
     old, new = before.withColumnRenamed(VALUE, "old"), after.withColumnRenamed(VALUE, "new")
     joined = old.join(new, KEY, "full_outer").where(~sf.col("old").eqNullSafe(sf.col("new")))
     return joined.select(KEY, sf.col("new").alias(VALUE))

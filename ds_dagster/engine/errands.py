@@ -1,7 +1,7 @@
-"""Errands of versions: public names change, a stream is written on by another version, or a version goes.
+"""Errands of versions: rename tables, let a version take over, or drop a version.
 
-A version of a stream goes on where the one before it has stopped: its checkpoint is planned to that point, and the
-batch that leads there is noted as written.
+A new version of a stream continues where the former version stopped: its checkpoint is planned to that point, and the
+batch up to there is recorded as written.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ds_dagster.spark.queries.sink_account import note_written
 
 
 def run_errand(errand: Errand, context: HostContext, spark: SparkSession) -> None:
-    """Let a version take the place of the one that serves, or drop it with its checkpoint.
+    """Rename tables, let a version replace the one that serves, or drop a version with its checkpoint.
 
     Raises:
-        DsError: of the stores, STREAM_NOT_HANDED_OVER.
+        DsError: STREAM_NOT_HANDED_OVER, or a store fails.
     """
     job = compiled(replace(errand.order, progressed=False), context)
     if errand.kind == "rename" and errand.serving is not None:
@@ -78,10 +78,11 @@ def _change_tables(errand: Errand, job: Compiled) -> None:
 
 
 def switch(spark: SparkSession, serving: Compiled, job: Compiled, checkpoints: Checkpoints) -> None:
-    """Let ``job`` go on exactly where ``serving`` stopped; both are stopped. May be done again.
+    """Let ``job`` continue exactly where ``serving`` stopped. Both must be stopped. Can be repeated.
 
     Raises:
-        UserError: STREAM_NOT_HANDED_OVER. ExternalError: of the store.
+        UserError: STREAM_NOT_HANDED_OVER.
+        ExternalError: the store fails.
     """
     close_ended_stores(spark)
     fence(spark, serving)

@@ -1,8 +1,8 @@
-"""One thread per engine that deletes rows of views by their age ('retention.millis'), whether new ones come or not.
+"""One thread per engine that deletes old rows of views ('retention.millis'), even if no new rows arrive.
 
-No query waits long for it: rows that a batch writes at this moment are left to the next round (Postgres), or the
-batch's transaction is waited for (a file). Readers of ours leave out what is too old by themselves; this gives the room
-back, and keeps tables right for those who read them without us.
+No query waits long for it: a round leaves rows that a batch is writing to the next round (Postgres), or it waits for
+the batch's transaction (SQLite file). `ds query` filters old rows by itself; the deletion frees space, and keeps the
+tables right for other readers.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from ds_dagster.engine.rounds import Rounds
 
 ROUND_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
-"""Rows go at most so long after their time, or a tenth of the retention where that is less, but at least a round."""
+"""Longest pause between two rounds of one view; for short retentions the pause is a tenth of the retention."""
 
 
 class ExpiryRounds(Rounds):
     """Deletes old rows of the views that running queries fill.
 
     Args:
-        jobs: those of this engine now.
-        monotonic: seconds.
+        jobs: returns the jobs that this engine runs now.
+        monotonic: returns seconds.
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
-        super().__init__("ds-expiry", ROUND_SECONDS, "old rows of its view stay for now")
+        super().__init__("ds-expiry", ROUND_SECONDS, "old rows of its view are not deleted yet")
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[ExpiringLoader, float] = {}
 
     def round(self) -> None:
-        """Every view that is due, once. One that cannot be reached is reported once; its query is not touched."""
+        """Delete old rows of every view that is due. An unreachable view is logged once; its query is not affected."""
         views = list(self._views())
         for name, loader in views:
             now = self.monotonic()
@@ -55,5 +55,5 @@ class ExpiryRounds(Rounds):
 
 
 def pause_seconds(retention_millis: int) -> float:
-    """Between two rounds of one view."""
+    """Pause between two rounds of one view: a tenth of the retention, from 1 to 60 seconds."""
     return min(max(retention_millis / 10_000, ROUND_SECONDS), LONGEST_SECONDS)

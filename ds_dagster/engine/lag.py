@@ -1,4 +1,4 @@
-"""Lag of a running query: as its sources report it, else as a look at their entities has measured it."""
+"""Lag of a running query: as a recent look at its sources' entities measured it, else as the sources report it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
 
 LOOK_VALID_SECONDS = 30.0
-"""Several rounds of looks: older results count as unknown."""
+"""A look that is older counts as unknown; several rounds of looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,11 @@ class WatchedSource:
     """A source whose entity can be read next to the query, for its lag.
 
     Attributes:
-        entity: as its store spells it; ``shown``: with the store's name.
-        identity: of the entity the query reads; empty if unknown.
+        entity: as its store spells it.
+        shown: with the store's name.
+        identity: identity of the entity that the query reads; empty if unknown.
         connection: equal for sources that can share a connection; holds secrets, never shown.
-        connect: opens it.
+        connect: opens the connection.
     """
 
     entity: str
@@ -34,11 +35,11 @@ class WatchedSource:
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """What was found after the positions one batch had read to.
+    """Result of a look: the lag after the positions that a batch has read.
 
     Attributes:
-        batch: its number.
-        at: when, seconds since the epoch.
+        batch: number of the batch.
+        at: time of the look, seconds since the epoch.
         sources: lag by source name.
     """
 
@@ -61,7 +62,7 @@ class LagLook:
 
 @dataclass(frozen=True, slots=True)
 class LagFigures:
-    """Lag of a query, see :class:`ds_dagster.runtime.status.JobStatus`; ``details`` too."""
+    """Lag of a query; for all fields see :class:`ds_dagster.runtime.status.JobStatus`."""
 
     records: int | None
     seconds: float | None
@@ -72,8 +73,8 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
     """Lag of a query after a batch.
 
     Args:
-        batch: the last one.
-        look: the last one; not believed for longer than :data:`LOOK_VALID_SECONDS`.
+        batch: the last batch.
+        look: the last look; ignored if older than :data:`LOOK_VALID_SECONDS`.
         now: seconds since the epoch.
     """
     if look is not None and now - look.at > LOOK_VALID_SECONDS:
@@ -91,7 +92,7 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
 def _figures(
     source: SourceProgress, look: LagLook | None, batch: int | None, now: float
 ) -> Mapping[str, int | float | str]:
-    """Of one source; what is not known is left out."""
+    """Figures of one source; unknown figures are omitted."""
     records, seconds = (source.lag_records, source.lag_seconds) if look is None else look.of(source, batch, now)
     figures: Mapping[str, int | float | str | None] = {
         "lag_records": records,
@@ -104,11 +105,11 @@ def _figures(
 
 
 def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:
-    """The batch with its sources under their own names: Spark reports them by a description.
+    """The batch with the names of its sources in place of Spark's descriptions.
 
     Args:
         batch: as reported.
-        entities: source name → entity, which is what its offsets begin with. Two sources over one entity cannot be
+        entities: source name → entity, with which the source's offsets begin. Two sources over one entity cannot be
             told apart.
     """
     left = dict(entities)
@@ -122,5 +123,5 @@ def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:
 
 
 def positions_of(source: SourceProgress) -> Mapping[str, int]:
-    """Partition → first position that is not read, of offsets like Kafka's (``entity/partition`` → number)."""
+    """Partition → first unread position, from offsets like Kafka's (``entity/partition`` → number)."""
     return {name.rpartition("/")[2]: end for name, end in source.end.items() if isinstance(end, int)}

@@ -1,4 +1,4 @@
-"""One hosted query: its present state, as figures for the journal."""
+"""One hosted query: its current state, as figures for the journal."""
 
 from __future__ import annotations
 
@@ -20,25 +20,30 @@ from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.progress import BatchProgress, epoch_of, read_progress
 
 WAITING = ("Waiting for data", "Waiting for next trigger")
-"""What Spark says of a query with nothing to do, without and with a time between its batches."""
+"""Beginnings of Spark's status message for an idle query, without and with a trigger interval."""
 POLL_SECONDS = 0.5
-"""Interval at which a running query is observed: a few calls into the JVM each."""
+"""Interval at which a running query is observed; an observation takes a few calls into the JVM."""
 
 RATE_WEIGHT = 0.3
-"""Weight of the newest batches in the shown rate."""
+"""Weight of the newest batch in the moving average of rows per second."""
 
 EXECUTED = "addBatch"
-"""A report has this duration when a batch was run; without, Spark only looked."""
+"""A progress report has this duration if a batch ran; otherwise Spark only looked for new data."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class HostedQuery:
-    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it.
+    """One incarnation in this process. The reconciler's thread observes it, worker threads start and end it.
 
-    ``sources``: those whose lag can be looked at beside the query, by name. ``shapes``: parts of its sources whose
-    shape can change. ``ruin``: why it must not go on.
+    Attributes:
+        rotated: returns the names of secrets that have changed since the job read them.
+        places: the entities that the job reads and writes, for messages.
+        loaded: rows that a finite run published.
+        sources: sources whose lag can be measured outside the query, by name.
+        shapes: schemas and tables of its sources, which can change while it runs.
+        ruin: why the query must be stopped, or None.
     """
 
     order: StartOrder
@@ -65,7 +70,7 @@ class HostedQuery:
     _idle_since: float | None = None
 
     def observation(self) -> Observation:
-        """What it is now."""
+        """The current state, for the reconciler."""
         busy = self.query is not None and self.phase in ("starting", "running") and self._idle_since is None
         looks = tuple(self._looks.values())
         return Observation(
@@ -88,7 +93,7 @@ class HostedQuery:
         return self.query is not None and not self.query.isActive
 
     def look(self) -> None:
-        """Take in the batches since the last look, and whether its sources are read to their end."""
+        """Read the batches since the last look, and whether the query has read its sources to their end."""
         if self.query is None:
             return
         self._looked = self.clock.monotonic()
@@ -126,7 +131,7 @@ class HostedQuery:
         return {scan.source_name: scan.relation.entity for scan in scans}
 
     def unread(self) -> BatchProgress | None:
-        """The last batch, None while nothing waits behind it, or none has finished."""
+        """The last batch; None if the query is idle (all is read), or if no batch has finished."""
         return self._batch if self._idle_since is None else None
 
     def lost(self) -> Mapping[str, str]:
@@ -135,18 +140,18 @@ class HostedQuery:
         return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
 
     def take(self, look: LagLook) -> None:
-        """What a look at the sources found (from another thread)."""
+        """Store the result of a look at the sources (called from another thread)."""
         self._lag = look
 
     def _take_lag(self) -> None:
-        """What the last batch said of what waits, and what the last look beside the query found."""
+        """Update the lag from the last batch's report and from the last look at the sources."""
         if self._batch is None:
             return
         lag = lag_figures(self._batch, self._lag, self.clock.now())
         self.progress = replace(self.progress, lag_records=lag.records, lag_seconds=lag.seconds, details=lag.details)
 
     def look_at(self, watched: WatchedShape, client: Any) -> None:
-        """Look at the shape of a source (from another thread). A change stays until there is another one."""
+        """Look at the shape of a source (called from another thread). A change is shown until the next change."""
         before = self._looks.get(watched.key)
         look = watched.look(client, known_of(self._looks, self.order.shapes, watched.key))
         if look is None:
@@ -156,7 +161,7 @@ class HostedQuery:
         self._looks = {**self._looks, watched.key: look}
 
     def _take_unknown(self) -> None:
-        """Declared columns that the newest shapes do not give: how many, and which by source."""
+        """Update the figures on declared columns missing from the newest shapes: their count, and names by source."""
         looks = self._looks
         if not looks:
             return
@@ -171,15 +176,15 @@ class HostedQuery:
         self.progress = replace(self.progress, unknown_columns=count, details={"sources": sources})
 
     def _take_written(self) -> None:
-        """What loaders have counted since the last look: of that the progress of batches knows nothing."""
+        """Add rows that loaders have written since the last look; Spark's progress does not include them."""
         written = None if self.prepared is None else self.prepared.rows_loaded
         if written is not None:
             more, self._counted = written - self._counted, written
             self.progress = replace(self.progress, rows_written=(self.progress.rows_written or 0) + more)
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
-        """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since
-        Spark looks several times between ours."""
+        """After two looks in a row at a waiting query, everything that existed at the first look is processed:
+        Spark checks its sources several times between two looks."""
         status = query.status
         waits = not status["isTriggerActive"] and not status["isDataAvailable"]
         waits = waits and str(status["message"]).startswith(WAITING)
@@ -193,7 +198,7 @@ class HostedQuery:
         self._idle_since = self.clock.now() if waits else None
 
     def _ask_clock(self) -> None:
-        """Event time of a query the engine's clock drives."""
+        """Update the watermark of a query that the engine's event-time clock drives."""
         if self.prepared is None or not self.prepared.clock:
             return
         snapshot = operators(self.prepared.session).clock_snapshot(self.prepared.job_name)

@@ -1,4 +1,4 @@
-"""A thread of the engine that does one thing again and again beside the queries."""
+"""A thread of the engine that repeats one task next to the queries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class Rounds(ABC):
-    """Calls :meth:`round` in a daemon thread; a class for each thing that is done.
+    """Calls :meth:`round` in a daemon thread; each task is a subclass.
 
     Args:
-        thread: its name.
+        thread: name of the thread.
         seconds: pause between two rounds.
-        lacks: the effect of a failure, to follow the name of what failed.
+        lacks: effect of a failure; the log shows it after the name of the failed step.
     """
 
     def __init__(self, thread: str, seconds: float, lacks: str) -> None:
@@ -37,7 +37,7 @@ class Rounds(ABC):
             self._thread.start()
 
     def close(self) -> None:
-        """End after what is under way; does not wait for it."""
+        """End the thread after the current step; does not wait for it."""
         self._closing.set()
 
     @property
@@ -47,12 +47,13 @@ class Rounds(ABC):
 
     @abstractmethod
     def round(self) -> None:
-        """One round; what is not inside of :meth:`guarded` and raises ends the thread."""
+        """One round. An exception outside of :meth:`guarded` ends the thread."""
 
     @contextmanager
     def guarded(self, name: str) -> Iterator[None]:
-        """The boundary of one step beside a query: a failure is reported once, until a step of this name succeeds; no
-        query is touched, and the round goes on. The text of what is no condition may hold secrets: its type is told."""
+        """The boundary of one step: a failure is logged once, until a step of this name succeeds; queries are not
+        affected, and the round goes on. The text of an exception that is not a condition may hold secrets, so only its
+        type is logged."""
         try:
             yield
         except DsError as problem:

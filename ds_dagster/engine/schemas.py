@@ -1,5 +1,4 @@
-"""What a query asks a schema registry once, before it starts: the newest schemas of what it reads, an id for what it
-writes."""
+"""Requests to a schema registry before a query starts: the newest schemas of its sources, and ids for its sinks."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from ds_dagster.errors import error
 from ds_dagster.stores.schema_registry import SchemaRegistry
 
 Resolvers = Callable[[str], Resolver]
-"""Who needs values → what resolves them."""
+"""Name of the user of values → a resolver for that user."""
 
 
 @contextmanager
@@ -27,11 +26,12 @@ def _connected(registry: RegistrySpec | None, resolvers: Resolvers) -> Iterator[
 
 
 def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
-    """With the ids of the newest schemas, whose defaults and names hold while the query runs, and with the descriptors
-    of the project's files.
+    """The spec with the ids of the newest schemas and with the descriptors of the project's files. The query uses the
+    defaults and names of these schemas while it runs.
 
     Raises:
-        DsError: what :class:`SchemaRegistry` refuses; UserError DESCRIPTOR_FILE_INVALID.
+        DsError: :class:`SchemaRegistry` refuses.
+        UserError: DESCRIPTOR_FILE_INVALID.
     """
 
     def known_part(registry: SchemaRegistry | None, part: SchemaPart | None) -> SchemaPart | None:
@@ -45,13 +45,13 @@ def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
 
 
 def with_schemas(write: WriteSpec, sink: Relation, resolvers: Resolvers) -> WriteSpec:
-    """With the ids of the sink's schemas, each registered if it is new under its subject.
+    """The spec with the ids of the sink's schemas; each schema is registered if it is new under its subject.
 
-    The newest version of a subject is the base of its next one: fields that fit stay as they are written there.
+    The newest version of a subject is the base of the next one: fields that still fit remain unchanged.
 
     Raises:
-        DsError: what :class:`SchemaRegistry` refuses; UserError: what :attr:`SchemaFormat.sink` refuses,
-            DESCRIPTOR_FILE_INVALID.
+        DsError: :class:`SchemaRegistry` refuses.
+        UserError: :attr:`SchemaFormat.sink` refuses; DESCRIPTOR_FILE_INVALID.
     """
     if write.schemas is None:
         return write
@@ -66,7 +66,7 @@ def _registered(registry: SchemaRegistry | None, part: SchemaPart, named: Named)
     format_ = FORMATS[part.format]
     latest = registry.latest(part.subject, format_.type)
     if latest is not None and latest.has_references:
-        detail = "its newest version is made of schemas of other subjects, which can be read but not extended"
+        detail = "its newest version references other subjects; such a schema can be read but not extended"
         raise error("SCHEMA_INVALID", registry=registry.name, subject=part.subject, detail=detail)
     base = latest.schema if latest else ""
     schema = format_.sink(part.subject, *named, base, None)

@@ -1,6 +1,5 @@
-"""One thread per engine that looks once a minute whether the sources of running queries have another shape: a new
-version of the schema of their records, other columns of a table. It never waits for a query, and no query waits for it.
-"""
+"""One thread per engine that checks once a minute whether sources of running queries have a new shape: a new version
+of a record schema, or changed columns of a table. It never waits for a query, and no query waits for it."""
 
 from __future__ import annotations
 
@@ -14,29 +13,28 @@ from ds_dagster.engine.shapes import WatchedShape
 from ds_dagster.errors import DsError
 
 ROUND_SECONDS = 5.0
-"""Pause between rounds: a query is looked at for the first time so soon after it runs."""
+"""Pause between rounds; the first look at a query's sources is at most this long after it runs."""
 PAUSE_SECONDS = 60.0
-"""Pause between two looks at the sources of one query: one request for each."""
+"""Pause between two looks at the sources of one query; a look costs one request for each source."""
 
 
 class ShapeWatch(Rounds):
     """Looks at the shapes of sources.
 
     Args:
-        jobs: those of this engine now.
-        monotonic: seconds.
+        jobs: returns the jobs that this engine runs now.
+        monotonic: returns seconds.
     """
 
     def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
-        super().__init__("ds-shapes", ROUND_SECONDS, "whether it has a new version is not known")
+        super().__init__("ds-shapes", ROUND_SECONDS, "new versions of it are not detected")
         self.jobs = jobs
         self.monotonic = monotonic
         self._due: dict[str, float] = {}
 
     def round(self) -> None:
-        """Look at the sources of every query that is due. A connection that fails is reported once, and is not used
-        again in this round; no query is touched. Connections live for one round: a client of a registry keeps what it
-        was told."""
+        """Look at the sources of every query that is due. A connection that fails is logged once and not used again in
+        this round; queries are not affected. Connections live for one round, since a registry client caches answers."""
         now = self.monotonic()
         running = {job.order.incarnation: job for job in self.jobs() if job.phase == "running" and job.shapes}
         due = [job for incarnation, job in running.items() if now >= self._due.get(incarnation, now)]

@@ -1,4 +1,4 @@
-"""What the sources of a job are outside: the schemas of their records in a registry, the columns of their tables."""
+"""Shapes of a job's sources: the schemas of their records in a registry, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ds_dagster.runtime.host import KnownShape, SourceShape
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry
 
 DIGITS = 12
-"""Of the digest that stands for the version of a table's columns."""
+"""Hexadecimal digits of the digest that identifies a version of a table's columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeLook:
-    """What was found of one subject.
+    """Result of a look at one subject or table.
 
     Attributes:
-        shape: the newest one; ``change`` where it is another one than was known.
-        unknown: declared columns that it does not give.
-        outdated: why the query has to start again to read by it; empty where it need not.
+        shape: the newest shape; its ``change`` is set if it differs from the previous shape.
+        unknown: declared columns that the shape lacks.
+        outdated: why the query must restart to read with this shape; empty if no restart is needed.
     """
 
     shape: SourceShape
@@ -41,9 +41,9 @@ class WatchedShape(Protocol):
     """A part of a source whose shape can change while it is read.
 
     Attributes:
-        source: of the query.
-        key: names it in the history of the job.
-        connection: equal for those that can share a connection.
+        source: name of the source in the query.
+        key: name of the part in the job's history of shapes.
+        connection: equal for parts that can share a connection.
     """
 
     @property
@@ -54,17 +54,17 @@ class WatchedShape(Protocol):
     def connection(self) -> object: ...  # noqa: D102
 
     def connect(self) -> Any:
-        """Open a connection, which is closed by ``close``."""
+        """Open a connection; the caller closes it with ``close``."""
 
     def look(self, client: Any, previous: KnownShape | None) -> ShapeLook | None:
-        """Look once; None where there is nothing.
+        """Look once; None if the subject or the table does not exist.
 
         Args:
             client: the connection.
-            previous: the shape that the job's history knows.
+            previous: the last shape in the job's history.
 
         Raises:
-            DsError: of registries and stores.
+            DsError: the registry or the store fails.
         """
 
 
@@ -73,10 +73,10 @@ class WatchedSubject:
     """Schemas of keys or values in a registry.
 
     Attributes:
-        relation: that declares the columns.
-        read: with the schema that is in force, which the query began with.
-        registry: with the login that the query began with; a secret is not read again, so that a rotated one is noticed
-            where it is used.
+        relation: name of the relation that declares the columns.
+        read: the part with the current schema, with which the query began.
+        registry: with the login of the query's start. Secrets are not read again, so a login with a rotated secret is
+            refused.
         connection: see :class:`WatchedShape`; holds secrets, never shown.
     """
 
@@ -88,16 +88,16 @@ class WatchedSubject:
 
     @property
     def part(self) -> SchemaPart:
-        """Its subject, and what is in force."""
+        """The subject and its current schema."""
         return self.read.part
 
     @property
     def key(self) -> str:
-        """Names it in the history of the job."""
+        """Name in the job's history: ``registry/subject``."""
         return f"{self.registry.name}/{self.part.subject}"
 
     def connect(self) -> SchemaRegistry:
-        """The registry; closed after a round, it connects again in the next one."""
+        """The registry; it is closed after each round and connects again in the next round."""
         return self.registry
 
     def look(self, client: SchemaRegistry, previous: KnownShape | None) -> ShapeLook | None:
@@ -129,7 +129,8 @@ class WatchedSubject:
         return None if old is None else old.schema
 
     def _outdated(self, newest: RegisteredSchema, shape: RecordShape) -> str:
-        """Columns whose rules differ from those in force. An older version than the one in force is a replica's."""
+        """Why the query must restart: columns whose rules differ from the current ones; empty if there are none. A
+        version older than the current one comes from a lagging replica and is ignored."""
         if newest.version <= self.part.version:
             return ""
         rules = self.read.shape(self.part.schema).rules if self.part.schema else {}
@@ -143,8 +144,8 @@ class WatchedTable:
     """Columns of a table whose changes are read.
 
     Attributes:
-        columns: of the table, which the relation declares.
-        open: opens operations on the entities of its store, with the login that the query began with.
+        columns: columns of the table that the relation declares.
+        open: opens operations on the entities of its store, with the login of the query's start.
     """
 
     source: str
@@ -155,12 +156,12 @@ class WatchedTable:
 
     @property
     def key(self) -> str:
-        """Names it in the history of the job."""
+        """Name in the job's history: ``store/table``."""
         return f"{self.relation.store}/{self.table}"
 
     @property
     def connection(self) -> object:
-        """One for each query that reads from the store."""
+        """Equal for the tables that one source of a query reads from the store."""
         return (self.relation.store, self.open)
 
     def connect(self) -> Any:
@@ -194,10 +195,10 @@ def watched_subjects(
     """Subjects of the records of a source.
 
     Args:
-        source: its name in the query.
-        relation: that is read.
-        schemas: of its read spec, with what is in force; None where its format has none.
-        resolve: resolves references of the registry, here and not later.
+        source: name of the source in the query.
+        relation: the relation that is read.
+        schemas: of its read spec, with the current schemas; None if its format has no schemas.
+        resolve: resolves references of the registry; called only here.
     """
     spec = schemas.registry if schemas is not None else None
     if spec is None:
@@ -218,6 +219,6 @@ def watched_tables(source: str, relation: Relation, open_: Callable[[], Any]) ->
 
 
 def known_of(looks: Mapping[str, ShapeLook], history: Mapping[str, KnownShape], key: str) -> KnownShape | None:
-    """The shape that was found last, else the one of the history."""
+    """The shape of the last look, else the shape in the job's history, else None."""
     look = looks.get(key)
     return history.get(key) if look is None else KnownShape(look.shape.version, look.shape.text)

@@ -1,4 +1,4 @@
-"""From a start order to a prepared Spark query: compile the slice, make sure of the entities, resolve references."""
+"""From a start order to a prepared Spark query: compile the slice, create missing entities, resolve references."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from ds_dagster.stores.secret_values import SecretBook
 from ds_dagster.version import __version__
 
 SNAPSHOTS = "snapshots"
-"""Folder below the state folder for what sources copy before they read changes."""
+"""Folder below the state folder for snapshots, which sources copy before they read changes."""
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A start order with its definition bound by today's code."""
+    """A start order with its definition, compiled by the running version of the package."""
 
     order: StartOrder
     project: LoadedProject
@@ -63,12 +63,12 @@ class Compiled:
     secrets: SecretBook
 
     def store(self, relation: Relation) -> tuple[StoreDefinition, StoreKind, Resolver]:
-        """A relation's store, its kind, and what resolves its references."""
+        """A relation's store, its kind, and a resolver for its references."""
         store = self.project.catalog.store(relation.store)
         return store, KINDS[store.kind], self.resolver(f"store {store.name}")
 
     def resolver(self, used_by: str) -> Resolver:
-        """Gives values of references; the redactor gets every secret before it can be logged."""
+        """A function that returns values of references. It passes every secret to the redactor first."""
 
         def value_of(value: PropertyValue) -> str:
             text = resolve(value, self.environment, used_by, self.read_secret)
@@ -81,20 +81,20 @@ class Compiled:
         return value_of
 
     def read_secret(self, name: str, used_by: str) -> str:
-        """The value of a declared secret, wherever it is used (an address may hold one)."""
+        """The value of a declared secret; the redactor remembers it."""
         text = self.secrets(name, used_by)
         self.redactor.remember(text)
         return text
 
     @property
     def places(self) -> str:
-        """What the job reads and writes, and in which stores: for failures that name a table alone."""
+        """The entities that the job reads and writes, with their stores: for failures that name only a table."""
         read = dict.fromkeys(f"{relation.entity} of store {relation.store}" for relation in self.query.inputs)
         written = (f"{sink.entity} of store {sink.store}" for sink in self.query.sinks)
         return f"reads {', '.join(read)}; writes {', '.join(written)}"
 
     def rotated(self) -> tuple[str, ...]:
-        """Secrets that have another value than when this job read them."""
+        """Names of secrets whose values have changed since this job read them."""
         return self.secrets.changed(engine_environment(self.project.settings.root))
 
 
@@ -102,8 +102,8 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
     """Compile the order's slice; ``.env`` and the overlay of local servers are read again.
 
     Raises:
-        UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
-            checkpoint holds).
+        UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (the checkpoint's state does not fit this version of the
+            package).
     """
     settings = replace(context.settings, overlay=load_overlay(context.settings))
     project, query = recompiled(order.spec, settings)
@@ -112,7 +112,10 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
         raise error("CHECKPOINT_OTHER_STATE", span=query.sink.span, name=order.name, version=version)
     if query.fingerprint != order.spec.fingerprint:
         _LOG.info(
-            "%s: asked for by %s, this is %s; fingerprints differ", order.name, order.spec.package_version, __version__
+            "%s: requested by %s, compiled by %s; fingerprints differ",
+            order.name,
+            order.spec.package_version,
+            __version__,
         )
     environment = engine_environment(context.settings.root)
     return Compiled(order, project, query, environment, context.redactor, secret_reader(project, environment))
@@ -120,10 +123,15 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpecs:
-    """How Spark reads and writes the entities of a job, which exist.
+    """How Spark reads and writes the entities of a job. The entities exist.
 
-    ``writes``: by the name of the part. ``watched``: sources whose lag can be looked at.
-    ``logs``: of rows the query leaves out, by name. ``shapes``: parts of sources whose shape can change.
+    Attributes:
+        reads: by the name of the source.
+        writes: by the name of the part.
+        watched: sources whose lag can be measured outside the query, by name.
+        logs: logs of late rows and of rows that fail, by name.
+        tables: tables that are read as they are now, by the name of the source.
+        shapes: schemas and tables of sources, which can change while the query runs; empty for finite runs.
     """
 
     reads: Mapping[str, ReadSpec]
@@ -135,10 +143,10 @@ class StoreSpecs:
 
 
 def store_specs(job: Compiled) -> StoreSpecs:
-    """Make sure that every source exists as declared; needs no Spark, so that it happens while Spark starts.
+    """Create missing sources and check that each exists as declared. Needs no Spark, so it runs while Spark starts.
 
     Raises:
-        DsError: of stores and references.
+        DsError: a store fails or refuses, or a reference cannot be resolved.
     """
     scans = job.query.scans
     with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
@@ -161,7 +169,7 @@ def _write_spec(job: Compiled, part: Part) -> WriteSpec:
 
 
 def at_version(kind: StoreKind, write: WriteSpec, version: int) -> WriteSpec:
-    """Where a version writes that does not serve; 0 is the one that does."""
+    """The write spec of a version: a version that does not serve writes to its own table; 0 is the serving version."""
     if not version or write.table is None:
         return write
     assert isinstance(kind, KeepsVersions)
@@ -169,8 +177,8 @@ def at_version(kind: StoreKind, write: WriteSpec, version: int) -> WriteSpec:
 
 
 def entity_of(job: Compiled, sink: Relation, version: int) -> str:
-    """The entity that a version writes; 0 is the one that serves. Versions of changelogs whose rows replace one another
-    have entities of their own."""
+    """The entity that a version writes; 0 is the serving version. Versions of changelogs with updates (refined results)
+    have their own entities."""
     _, kind, _ = job.store(sink)
     if not version or not is_refined(job.query) or not isinstance(kind, VersionsChangelogs):
         return sink.entity
@@ -178,7 +186,7 @@ def entity_of(job: Compiled, sink: Relation, version: int) -> str:
 
 
 def at_entity(job: Compiled, sink: Relation, write: WriteSpec, version: int) -> WriteSpec:
-    """Where a version writes records; 0 is the one that serves."""
+    """The write spec of a version for the entity it writes; 0 is the serving version."""
     store, kind, _ = job.store(sink)
     entity = entity_of(job, sink, version)
     if entity == sink.entity:
@@ -188,10 +196,10 @@ def at_entity(job: Compiled, sink: Relation, write: WriteSpec, version: int) -> 
 
 
 def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> PreparedQuery:
-    """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
+    """Build the query and create missing sinks in parallel. Sources must exist: a sink may copy a source's sizes.
 
     Raises:
-        DsError: of stores, loaders, references, the compiler and a cluster's hosts.
+        DsError: from stores, loaders, references, the compiler, or the check of a cluster's hosts.
     """
     check_executors(spark, job.project.settings, runs_python=_runs_python(job, inputs))
     with ThreadPoolExecutor(1, "ds-sink") as pool:
@@ -214,7 +222,7 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> Pre
 
 
 def _runs_python(job: Compiled, inputs: StoreSpecs) -> bool:
-    """Whether executors run Python for it: functions of the user, sources that are written in Python."""
+    """Whether executors need Python for the job: for user-defined functions or for sources written in Python."""
     functions = chain.from_iterable(job.project.catalog.functions.functions.values())
     return any(read.provider for read in inputs.reads.values()) or any(
         function.language == "python" for function in functions
@@ -228,7 +236,7 @@ def resolver_of_all(job: Compiled) -> Resolver:
 
 
 def fence(spark: SparkSession, job: Compiled) -> None:
-    """Abort what a dead job left open in its transactional sinks."""
+    """Abort transactions that a dead job left open in its sinks and logs."""
     own = job.order.identity
     for part in job.query.parts:
         store, kind, _ = job.store(part.sink)
@@ -246,7 +254,7 @@ def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: 
 
 
 def _log_spec(job: Compiled, log: Relation) -> WriteSpec:
-    """How a log is written; its topic exists then."""
+    """How a log is written; creates its topic if needed."""
     store, kind, _ = job.store(log)
     ensured(job, log)
     return kind.write_spec(store, log, "continuous")
@@ -272,10 +280,11 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
 
 
 def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> None:
-    """Offsets that a first start begins at are in the entity, or are its end.
+    """Check that the starting offsets of a first start are in the entity, or are its end.
 
     Raises:
-        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END. DsError: of the store.
+        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END.
+        DsError: the store fails.
     """
     if not reading.starting_offsets or job.order.progressed:
         return
@@ -288,7 +297,8 @@ def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> N
 
 
 def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
-    """Sources of one store with the same settings share a connection; None where the source itself tells its lag."""
+    """A source to watch, or None if the source reports its own lag. Sources of one store with the same settings share
+    a connection."""
     store, kind, resolver = job.store(scan.relation)
     if not kind.capabilities.looks_at_lag:
         return None
@@ -303,7 +313,7 @@ def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
 
 
 def watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[WatchedShape]:
-    """Schemas of the records of a source, or the tables whose changes it reads."""
+    """Watched shapes of a source: the schemas of its records, or the tables whose changes it reads."""
     store, kind, resolver = job.store(scan.relation)
     if spec.rows is not None:
         return watched_tables(scan.source_name, scan.relation, kind.admin(store, resolver).operations)
@@ -313,14 +323,15 @@ def watched_shapes(job: Compiled, scan: Scan, spec: ReadSpec) -> Iterable[Watche
 
 
 def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
-    """What a source that keeps something for its reader is given: who reads, and a folder."""
+    """Options of a source that keeps state for its reader: the reader's name, and a folder for snapshots."""
     owner = f"{job.order.identity.job}/{scan.source_name}"
     folder = job.project.settings.state / SNAPSHOTS
     return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
 
 
 def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
-    """The streams it writes exist; what tells them from later ones of the same name."""
+    """Create missing streams of the sinks. Returns ``store.entity`` → identity, which distinguishes an entity from a
+    later one of the same name."""
     identities: dict[str, str] = {}
     for sink in job.query.sinks:
         store, kind, _ = job.store(sink)
@@ -331,11 +342,11 @@ def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
 
 
 def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:
-    """Delete what former checkpoint versions wrote, where the reset asked for it. Until the first batch is planned
-    nothing is this version's own, so it may be done again after a kill.
+    """Delete the records of former checkpoint versions, if the reset requested it. Until the first batch is planned,
+    no record is from this version, so the deletion can be repeated after a kill.
 
     Raises:
-        DsError: of the store.
+        DsError: the store fails.
     """
     tip = checkpoint_tip(spark, checkpoint) if "empty" in job.order.begins else None
     if tip is None or tip.planned is not None or tip.committed is not None:
@@ -346,11 +357,11 @@ def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:
             operations = admin.operations()
             assert isinstance(operations, EmptiesEntities)
             operations.empty(operations.path_of(target))
-        _LOG.info("%s: the records of %s.%s are deleted, as asked", job.order.name, store.name, target.entity)
+        _LOG.info("%s: the records of %s.%s are deleted, as requested", job.order.name, store.name, target.entity)
 
 
 def _check_written(job: Compiled, relation: Relation) -> None:
-    """What another job makes is never made here: its sizes and settings are that job's matter.
+    """Check that an entity written by another job exists. Only its writer creates it, with its sizes and settings.
 
     Raises:
         ExternalError: WAITS_FOR_WRITER.
@@ -361,8 +372,8 @@ def _check_written(job: Compiled, relation: Relation) -> None:
 
 
 def ensured(job: Compiled, relation: Relation) -> EntityFacts:
-    """Make sure that a relation's entity exists. Sizes nobody wrote are those of the entity it is configured like,
-    which may be in another store of the same kind."""
+    """Create a relation's entity if it is missing. Sizes that are not declared are copied from the entity that the
+    plan names as its model; that may be in another store of the same kind."""
     store, kind, resolver = job.store(relation)
     plan = kind.entity_plan(relation)
     if plan.like is not None and plan.like[0] != store.name:

@@ -1,8 +1,7 @@
-"""A finite run in a Spark session of the caller's (a Dagster step with ``'execution'='step'``): no engine takes part.
+"""A finite run in the caller's Spark session (a Dagster step with ``'execution'='step'``), without an engine.
 
-The run is in the journal as any other, in a state of its own (STEP) that engines leave alone. It is held by a
-deadline the step keeps moving; a step that died leaves a deadline that passes, and the next one goes on from the
-checkpoint.
+The run is in the journal like any other, in its own state (STEP), which engines ignore. The step extends the run's
+deadline while it works. If the step dies, the deadline passes and the next step continues from the checkpoint.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
 
 HOLD_SECONDS = 60.0
-"""How long a step that says nothing keeps its run."""
+"""How long a step holds its run without renewing the deadline."""
 
 RENEW_SECONDS = 5.0
 POLL_SECONDS = 0.25
@@ -51,7 +50,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StepRun:
-    """One run. ``request`` is in the journal in state STEP, ``status`` is what it says of the job."""
+    """One run.
+
+    Attributes:
+        job: its row in the journal.
+        request: the run's request; in the journal in state STEP.
+        status: the job's status in the journal.
+    """
 
     settings: Settings
     journal: Journal
@@ -62,8 +67,8 @@ class StepRun:
     _renewed: float = field(default=float("-inf"), init=False)
 
     def run(self, spark: SparkSession) -> FiniteResult:
-        """Wait for what it reads from, load, publish, record. A failure of the load is returned, not raised; an
-        interruption stops the query and is raised."""
+        """Wait for the sources, load, publish, and record the result. A failure of the load is returned, not raised;
+        an interruption stops the query and is raised."""
         places = Places.of(self.settings)
         checkpoints = Checkpoints(places.checkpoints, self.journal.identity())
         redactor = Redactor()
@@ -126,7 +131,7 @@ class StepRun:
         self._record("RUNNING", order, "it works")
 
     def _specs(self, definition: Compiled) -> StoreSpecs:
-        """Waits for jobs that make what it reads as long as for those to catch up."""
+        """Specs of sources and sinks. Waits until the request's deadline for entities that other jobs create."""
         while True:
             try:
                 return store_specs(definition)
@@ -248,14 +253,14 @@ class StepRun:
 
 
 def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSession:
-    """A Spark session for steps, started as the engine starts its own.
+    """Start a Spark session for steps, in the way the engine starts its own.
 
     Args:
         settings: of the project.
-        properties: Spark properties that win over those of the settings.
+        properties: Spark properties; they override those of the settings.
 
     Raises:
-        DsError: no Java, jars that cannot be fetched.
+        DsError: Java is missing, or jars cannot be fetched.
     """
     jar_files = jars.driver_jars()
     merged = replace(settings, spark={**settings.spark, **properties})

@@ -1,5 +1,5 @@
-"""One thread per engine that looks at what running queries have not read yet, and whether it is still what they began
-to read. It never waits for a query, and no query waits for it."""
+"""One thread per engine that measures the lag of running queries and checks that their entities were not recreated.
+It never waits for a query, and no query waits for it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LOOK_SECONDS = 5.0
 class LagWatch(Rounds):
     """Looks at the sources of running queries.
 
-    A connection is opened at its first look, with the secrets' values of that moment, and kept while a running query
-    has the login it was opened for. After a secret was rotated its looks may be refused: the lag is unknown until the
-    query is refused, too, and starts again with the new value.
+    A connection is opened for the first look, with the secrets' current values, and stays open while a running query
+    uses the same login. After a secret is rotated, the store may refuse looks: the lag is then unknown until the store
+    refuses the query too, and the query restarts with the new value.
 
     Args:
-        jobs: those of this engine now.
-        recreated: called with a query whose entity is another one now.
+        jobs: returns the jobs that this engine runs now.
+        recreated: called with a query whose entity was deleted and created again.
     """
 
     def __init__(

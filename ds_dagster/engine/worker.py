@@ -1,6 +1,6 @@
 """The Spark host: one driver, one session and one streaming query per job.
 
-Orders are carried out by a few threads; the reconciler's thread only looks. A failure of a job stays with that job,
+A few worker threads carry out orders; the reconciler's thread only observes. A failure of a job ends that job only;
 the death of the JVM ends the engine.
 """
 
@@ -42,18 +42,17 @@ from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
-"""What a rotated secret looks like to a job that still has the old value: worth one more start."""
+"""Conditions that a job with an old secret gets after a rotation: another start may help."""
 STARTERS = 3
 PLANNERS = 1
-"""Jobs with a source in Python that start at once."""
+"""Number of jobs with a Python source that start at the same time."""
 
 PLANNED_SECONDS = 60.0
-"""How long such a job may keep the next one waiting."""
+"""How long the start of a job with a Python source may delay the next such job."""
 
 STOPPERS = 4
 BATCH_SECONDS = 20.0
-"""How long a stop waits for the end of the batch that runs; then the batch is given up, and repeated by the next
-start."""
+"""How long a stop waits for the running batch to end; then the batch is aborted, and the next start repeats it."""
 
 OUT_OF_MEMORY_EXIT = 3
 """Exit code of a JVM with ``-XX:+ExitOnOutOfMemoryError``."""
@@ -99,7 +98,7 @@ class SparkHost:
     # -- the session -------------------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Whether Spark is up. Raises: what kept it from starting, ENGINE_JVM_DIED."""
+        """Whether Spark is up. Raises DsError: Spark did not start; ENGINE_JVM_DIED, ENGINE_OUT_OF_MEMORY."""
         if not self._session.done():
             return False
         gateway = cast(Any, self._session.result().sparkContext._gateway)
@@ -132,7 +131,11 @@ class SparkHost:
         return spark
 
     def _lock_jvm(self, spark: SparkSession) -> None:
-        """Let the JVM itself hold a lock: it outlives a killed Python and may still be writing a batch."""
+        """Let the JVM itself hold the lock: the JVM outlives a killed Python process and may still write a batch.
+
+        Raises:
+            DsError: ENGINE_JVM_LIVES, if another JVM holds the lock for :data:`JVM_LOCK_SECONDS`.
+        """
         path = self.context.places.jvm_lock
         path.parent.mkdir(parents=True, exist_ok=True)
         channel = cast(Any, spark._jvm).java.io.RandomAccessFile(str(path), "rw").getChannel()
@@ -146,7 +149,7 @@ class SparkHost:
     # -- orders ------------------------------------------------------------------------------------------------------
 
     def start(self, order: StartOrder) -> None:
-        """Start an incarnation in the background, after an errand that may still change its checkpoint."""
+        """Start an incarnation in the background, after running errands that may change its checkpoint."""
         job = HostedQuery(order, self.context.clock)
         self._jobs[order.name] = job
         errands = [errand for name, errand in self._errands.items() if name == order.name]
@@ -162,7 +165,7 @@ class SparkHost:
             self._stoppers.submit(self._guarded, job, self._stop)
 
     def fence(self, order: StartOrder) -> None:
-        """Release readers from what a dead job left open; a failure is only logged."""
+        """Abort transactions that a dead job left open, so that readers can go on; a failure is only logged."""
         self._stoppers.submit(self._fence, order)
 
     def run_errand(self, errand: Errand) -> None:
@@ -172,18 +175,18 @@ class SparkHost:
             self._errands[name] = self._stoppers.submit(self._errand, errand)
 
     def errands(self) -> Mapping[str, DsError | None]:
-        """Those that have ended."""
+        """Job → result of its errand, None if it succeeded. Each ended errand is returned once."""
         ended = {name: future.result() for name, future in self._errands.items() if future.done()}
         for name in ended:
             del self._errands[name]
         return ended
 
     def forget(self, name: str) -> None:
-        """Its end is recorded."""
+        """Drop a job whose end the journal has recorded."""
         self._jobs.pop(name, None)
 
     def observe(self) -> Mapping[str, Observation]:
-        """Look at all queries."""
+        """Observe all queries that are due, and return the observations of all jobs."""
         for job in list(self._jobs.values()):
             if job.query is None or job.phase in ("failed", "stopped", "finished") or not job.is_due():
                 continue
@@ -216,13 +219,13 @@ class SparkHost:
             _LOG.warning("%s cannot be looked at: %s", job.order.name, classify(problem))
             return
         if job.progress.lost_records > lost:
-            self._tell_lost(job, job.progress.lost_records - lost)
+            self._log_lost(job, job.progress.lost_records - lost)
         if ended and not job.is_concluding:
             job.is_concluding = True
             self._stoppers.submit(self._guarded, job, self._conclude)
 
-    def _tell_lost(self, job: HostedQuery, count: int) -> None:
-        """Which records were skipped is in the job's own log."""
+    def _log_lost(self, job: HostedQuery, count: int) -> None:
+        """Write to the job's own log which records were skipped."""
         which = "; ".join(f"{name}: {lost}" for name, lost in job.lost().items())
         text = f"{count} records were gone before they were read, and skipped ({which})"
         self.context.log.line(job.order.name, "WARNING", text)
@@ -246,7 +249,7 @@ class SparkHost:
             self._failed(job, fault)
 
     def _ends_soon(self) -> bool:
-        """A connection to the JVM breaks a moment before the system says that the JVM has ended."""
+        """Whether the JVM ends within seconds: its connection breaks shortly before its process ends."""
         if not self._session.done() or self._session.exception() is not None:
             return False
         gateway = cast(Any, self._session.result().sparkContext._gateway)
@@ -272,7 +275,10 @@ class SparkHost:
             begin(job)
 
     def _one_by_one(self, begin: Callable[[HostedQuery], None], job: HostedQuery) -> None:
-        """Spark starts a Python process for such a source, and gives it ten seconds: many at once take longer."""
+        """Begin a query with a Python source, and wait until it runs, up to :data:`PLANNED_SECONDS`.
+
+        Spark gives the Python process of such a source ten seconds to start; many at once take longer.
+        """
         begin(job)
         end = self.context.clock.monotonic() + PLANNED_SECONDS
         while job.query is not None and job.phase == "starting" and not self._closing.is_set():
@@ -298,7 +304,7 @@ class SparkHost:
             self._stop(job)
 
     def _is_given_up(self, job: HostedQuery) -> bool:
-        """Stopped before Spark's query existed."""
+        """Whether the job was stopped before Spark's query existed; closes what is prepared then."""
         if not job.is_stop_asked and not self._closing.is_set():
             return False
         if job.prepared is not None:
@@ -307,7 +313,7 @@ class SparkHost:
         return True
 
     def _stop(self, job: HostedQuery) -> None:
-        """Stop between two batches where that can be had, inside one otherwise."""
+        """Stop between two batches; inside a batch if it takes longer than :data:`BATCH_SECONDS`."""
         query, clock = job.query, self.context.clock
         if query is None:
             return
@@ -320,7 +326,7 @@ class SparkHost:
         query.stop()
 
     def _conclude(self, job: HostedQuery) -> None:
-        """A query has ended: find out why, publish what a finite run loaded, give back what it held."""
+        """A query has ended: find out why, publish the rows of a finite run, and release resources."""
         assert job.prepared is not None
         assert job.query is not None
         problem = None if job.is_stop_asked else job.ruin or failure(job.prepared, job.query)
@@ -353,7 +359,7 @@ class SparkHost:
         job.phase = "stopped" if job.is_stop_asked and job.query is None else "failed"
 
     def _redacted(self, problem: DsError, places: str) -> DsError:
-        """Without secrets; a message that names no store says in its detail where the job reads and writes."""
+        """Remove secrets. If the message names no store, the detail lists the entities the job reads and writes."""
         redact = self.context.redactor
         params = {name: redact(value) if isinstance(value, str) else value for name, value in problem.params.items()}
         named = "store" in params or "registry" in params
@@ -364,7 +370,7 @@ class SparkHost:
         try:
             fence(self._session.result(), compiled(order, self.context))
         except _SPARK_FAILURES as problem:
-            _LOG.warning("%s: what it left open was not fenced: %s", order.name, classify(problem))
+            _LOG.warning("%s: its open transactions were not aborted: %s", order.name, classify(problem))
 
     def _errand(self, errand: Errand) -> DsError | None:
         try:

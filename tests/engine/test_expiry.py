@@ -76,7 +76,7 @@ def test_a_view_that_cannot_be_reached_is_told_once(
         rounds.round()
         clock.advance(MINUTE)
     assert [record.message for record in caplog.records if "old rows" in record.message] == [
-        f"v: old rows of its view stay for now: {error('VIEW_UNREADABLE', view='v')}"
+        f"v: old rows of its view are not deleted yet: {error('VIEW_UNREADABLE', view='v')}"
     ]
 
 
