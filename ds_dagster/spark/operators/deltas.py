@@ -1,7 +1,7 @@
 """Rows with weights: the plan's delta nodes as calls of the operators in our jar.
 
-Spark takes no native stateful step behind these operators and needs none: each is a ``transformWithState`` in append
-mode, without time unless it forgets (``ttl_millis``), and keeps its state in RocksDB.
+Each operator is a ``transformWithState`` in append mode with its state in RocksDB, and uses no time unless state
+expires (``ttl_millis``). Spark allows no native stateful step after such an operator; plans have none there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
     """Appended rows, or the changes of upserts.
 
     Args:
-        frame: the node's input; of upserts with ``ORDER`` and, where rows may be deletes, ``DELETED``.
+        frame: the node's input; for upserts with ``ORDER`` and, if rows may be deletes, ``DELETED``.
     """
     if not node.is_stateful:
         rows = frame.select(*[field(f.name) for f in node.output])
@@ -46,7 +46,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
 
 
 def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> DataFrame:
-    """Groups of rows with weights. Equal arguments with equal conditions are one column."""
+    """Groups of rows with weights. Equal arguments with equal FILTER conditions share a column."""
     keys = [compile_key(frame, named.expression).alias(f"k{index}") for index, named in enumerate(node.group)]
     arguments: dict[str, Column] = {}
     calls = [_call(frame, call, arguments) for call in node.calls]
@@ -66,7 +66,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
 
 
 def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -> dict[str, object]:
-    """A call as the operator reads it; its argument joins those known already."""
+    """A call in the operator's JSON; adds its argument to ``arguments`` unless an equal one is there."""
     index = -1
     if call.argument is not None or call.filter is not None:
         text = repr((call.argument, call.filter, call.order))
@@ -87,7 +87,7 @@ def _value(frame: DataFrame, call: AggregateCall) -> Column:
 
 
 def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Pairs of rows with weights, and the rows without partner of outer joins."""
+    """Pairs of rows with weights; for outer joins also the rows without a partner."""
     sides = (_side(node, left, 0), _side(node, right, 1))
     both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
     keys = len(node.left_keys)
@@ -103,8 +103,8 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
 
 
 def _residual_join(spark: SparkSession, node: DeltaJoin, both: DataFrame, residual: BoundExpression) -> DataFrame:
-    """An outer join that asks more of a pair than its key: all pairs, less those that fail, and the rows that are in
-    none of the others."""
+    """An outer join with conditions besides the keys: the pairs that satisfy them, and the rows that are in none of
+    these pairs. State does not expire: such a join is refused with a time to live."""
     rows = operators(spark).delta_join(both, len(node.left_keys), f"{node.kind}_own")
     wide = rows.select("l", "r", "w", *_fields("l", node.left.output), *_fields("r", node.right.output))
     is_single = sf.col("l").isNull() | sf.col("r").isNull()
@@ -130,14 +130,14 @@ def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame
 
 
 def unweigh(frame: DataFrame, output: tuple[Field, ...]) -> DataFrame:
-    """Each row as often as its weight says."""
+    """Each row as many times as its weight."""
     copies = sf.explode(sf.array_repeat(sf.lit(1), sf.col(names.WEIGHT).cast("int"))).alias("__copy")
     fields = [field(f.name) for f in output]
     return frame.select(*fields, copies).select(*fields)
 
 
 def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
-    """The first rows of each partition; without PARTITION BY all rows are one."""
+    """The first rows of each partition; without PARTITION BY all rows are in one partition."""
     partition = node.partition or (BoundExpression(exp.Literal.number(0), INTEGER, nullable=False),)
     keys = [compile_key(frame, expression).alias(f"k{index}") for index, expression in enumerate(partition)]
     order = [compile_key(frame, term.expression).alias(f"o{index}") for index, term in enumerate(node.order)]

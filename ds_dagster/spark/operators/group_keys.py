@@ -1,7 +1,7 @@
-"""Keys that are floats: 0 and -0 are one number, and so are all spellings of NaN.
+"""Keys that are floats: 0 and -0 are equal, and all bit patterns of NaN are equal.
 
-Spark hashes and sorts them alike, so rows of both come to an operator as one key that is spelled like the first of
-them, while state is found by how a key is spelled. Spark's own aggregates and joins spell them alike before; so do we.
+Spark hashes and sorts equal floats alike, so their rows reach an operator as one key with the bits of the first row,
+but state is looked up by bits. Spark's own aggregates and joins normalize such keys first; we do the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ds_dagster.spark.records.typemap import spark_sql
 
 
 def one_zero(column: Column, type_: DataType) -> Column:
-    """A value of that type, 0 for -0 and one NaN for all, also inside of ARRAY and STRUCT; others as they are."""
+    """A value with 0 for -0 and one NaN for all, also inside ARRAY and STRUCT; values of other types unchanged."""
     if not _has_floats(type_):
         return column
     if isinstance(type_, ArrayType):
@@ -33,7 +33,8 @@ def one_zero(column: Column, type_: DataType) -> Column:
 
 
 def flat_key(column: Column, type_: DataType) -> Column:
-    """A key that no row is made of again, as a single value: Spark's timers take no key with an ARRAY inside."""
+    """A key as a single value (nested values as JSON): Spark's timers accept no key with an ARRAY inside. Use it for
+    keys that are not read back."""
     spelled = one_zero(column, type_)
     return spelled if is_primitive(type_) else sf.when(column.isNotNull(), sf.to_json(sf.array(spelled), dict(AS_JSON)))
 

@@ -1,8 +1,8 @@
-"""Interval joins: which the operator in our jar does, and its call.
+"""Interval joins: which of them use the operator in our jar, and its call.
 
-Spark's own join finds a row's partners by going through all rows of its key, and keeps each as a state of its own; ours
-keeps a key's rows in the order of time as one. But Spark holds its watermark back by the bound, for pairs are as old as
-their left row, and an operator cannot: where a step above takes time from the pairs, the join is Spark's.
+Spark's own join searches all rows of a key for partners, and stores each row as a separate state; ours stores a key's
+rows in time order as one state. But Spark delays its watermark by the bound, since a pair is as old as its left row,
+and an operator cannot do that: if a step above needs the event time of the pairs, Spark's join is used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "lef
 
 
 def ours(root: Node) -> tuple[IntervalJoin, ...]:
-    """The joins of a plan that our operator does: no step above takes their time, and conditions beside the keys are
-    none or a filter above. A join that is in several places is one."""
+    """The joins of a plan that use our operator: no step above needs their event time, and there are no conditions
+    besides the keys (those of INNER are a filter above)."""
     joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
     timed = list(_timed(root, asks_time=False)) if joins else []
     return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))
@@ -45,12 +45,12 @@ def _timed(node: Node, *, asks_time: bool) -> Iterator[IntervalJoin]:
 def join(
     spark: SparkSession, node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]
 ) -> DataFrame:
-    """Pairs, and the rows without partner of outer joins, once nothing can join them.
+    """Pairs; for outer joins also the rows without a partner, once no partner can arrive.
 
     Args:
         frames: both sides with ``EVENT_TIME``, the watermark on it.
-        wants: technical columns somebody above asks for; only the event time is known here, that of the left row, of a
-            right row without partner its own. It carries no watermark.
+        wants: technical columns that a node above needs; only the event time is available: that of the left row, or of
+            a right row without a partner. It carries no watermark.
     """
     sides = [_side(node, frame, side) for side, frame in enumerate(frames)]
     both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
@@ -66,32 +66,32 @@ def join(
 
 
 def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]) -> DataFrame:
-    """Spark's own: two range predicates over the event times, from which Spark derives how long rows are kept. A pair
-    has the time of its left row, a right row without partner its own; it carries the watermark.
+    """Spark's own join: two range predicates over the event times, from which Spark derives how long rows are kept. The
+    event time is that of the left row, or of a right row without a partner; it carries the watermark.
 
     Args:
         frames: both sides with ``EVENT_TIME``, the watermark on it.
-        wants: technical columns that a node above needs; only the event time is known here.
+        wants: technical columns that a node above needs; only the event time is available.
     """
     left, right = (_native_side(node, frame, side) for side, frame in enumerate(frames))
     within = sf.lit(timedelta(milliseconds=node.within_millis))
     left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
-    meets = (right_time >= left_time - within) & (right_time <= left_time + within)
+    condition = (right_time >= left_time - within) & (right_time <= left_time + within)
     for name in left.columns:
         if name.startswith("__left_key"):
-            meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
+            condition = condition & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
     if node.residual is not None:
-        meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
+        condition = condition & compile_condition(left.join(right, sf.lit(True)), node.residual)
     time = []
     if names.EVENT_TIME in wants:
         both = sf.coalesce(left_time, right_time) if node.kind == "full" else left_time
         time.append(carry_time(both, names.EVENT_TIME))
-    joined = left.join(right, meets, _NATIVE_KINDS[node.kind])
+    joined = left.join(right, condition, _NATIVE_KINDS[node.kind])
     return joined.select(*[field(f.name) for f in node.output], *time)
 
 
 def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
-    """One side: its fields, its keys in the types both sides share, its time."""
+    """One side: its fields, its keys in the types that both sides share, and its event time."""
     name, input_ = ("right", node.right) if side else ("left", node.left)
     keys = shared_keys(frame, node, side)
     keys += [null_mark(keys, side)] if node.kind == "full" else []

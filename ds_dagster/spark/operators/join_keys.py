@@ -1,4 +1,4 @@
-"""Keys of joins: each side's expressions in the types both sides share."""
+"""Keys of joins: each side's expressions, in the types that both sides share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ds_dagster.spark.records.typemap import spark_sql
 def shared_keys(
     frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
 ) -> list[Column]:
-    """The keys of one side (0 left, 1 right) over its frame, in order; equal ones are spelled alike."""
+    """The keys of one side (0 left, 1 right) over its frame, in order; equal keys have equal bits."""
     keys = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
@@ -28,7 +28,7 @@ def shared_keys(
 
 
 def null_mark(keys: list[Column], side: int) -> Column:
-    """One more key that differs between the sides where a key is NULL. Spark's FULL join of streams looks rows up by
-    their keys and takes two NULLs for equal; its other joins filter NULLs before."""
+    """An additional key that differs between the sides if a key is NULL. Spark's FULL join of streams looks up rows by
+    their keys and treats two NULLs as equal; its other joins filter NULLs first."""
     missing = reduce(Column.__or__, [key.isNull() for key in keys])
     return sf.when(missing, sf.lit(side + 1)).otherwise(sf.lit(0))

@@ -1,8 +1,8 @@
 """MATCH_RECOGNIZE: the plan's node as a call of the operator in our jar.
 
-What looks at one row alone is computed by Spark before the operator: conditions, arguments of FIRST, LAST and
-aggregates. What looks at the match so far is compiled by Spark and evaluated inside of it; measures are computed behind
-it, over the values a match gives.
+Before the operator, Spark computes expressions over a single row: conditions, and arguments of FIRST, LAST and
+aggregates. Conditions over the match so far are compiled by Spark and evaluated inside the operator. After the
+operator, Spark computes the measures over the values of a match.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _MatchCall:
         settings = self._settings()
         time = sf.col(names.EVENT_TIME)
         keys = [compile_key(self.input, named.expression) for named in self.node.partition]
-        keys = keys or [sf.unix_micros(time).bitwiseAND(0)]  # one partition; Spark groups by no constant
+        keys = keys or [sf.unix_micros(time).bitwiseAND(0)]  # one partition; Spark cannot group by a constant
         rows = self.input.select(
             *[key.alias(f"k{index}") for index, key in enumerate(keys)],
             sf.unix_micros(time).alias("ts"),
@@ -88,7 +88,7 @@ class _MatchCall:
         )
 
     def _steps(self) -> list[list[int]]:
-        """Pairs of a variable and the next state, by state."""
+        """For each state of the automaton, a flat list of pairs: number of a variable, next state."""
         numbers = self.numbers | {ACCEPT: _NOTHING}
         return [
             [part for step in state for part in (numbers[step.variable], step.to)]
@@ -96,7 +96,7 @@ class _MatchCall:
         ]
 
     def _field(self, value: Column, name: str = "") -> int:
-        """Index of a field of the row that the operator keeps; what is equal is there once."""
+        """Index of a field of the row that the operator stores; equal fields are stored once."""
         name = name or f"value {value}"
         self.row.setdefault(name, value.alias(name))
         return list(self.row).index(name)
@@ -129,7 +129,8 @@ class _MatchCall:
         }
 
     def _over_match(self, rows: DataFrame) -> DataFrame | None:
-        """The conditions over a row and the values of the match, as a projection that never runs."""
+        """The conditions over a row and the values of a match, as a projection of which only the plan is used; None if
+        there are none."""
         if not self.conditions:
             return None
         fields = [spark_types.StructField(inner.name, inner.dataType) for inner in rows.select("row.*").schema.fields]
@@ -173,4 +174,4 @@ _ARGUMENTS: Mapping[str, Callable[[MatchValue, Column], Column]] = MappingProxyT
         "MAX": _as_result,
     }
 )
-"""Function → its argument in the type the operator takes."""
+"""Function → its argument in the type that the operator needs."""

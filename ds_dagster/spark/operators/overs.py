@@ -1,4 +1,4 @@
-"""Results over the rows before a row: the plan's node as a call of the operator in our jar."""
+"""OVER, results over the rows before a row: the plan's node as a call of the operator in our jar."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ds_dagster.spark.records.typemap import to_spark
 
 
 def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> DataFrame:
-    """Rows with their results, once time has passed them.
+    """Rows with their results, once event time has passed them.
 
     Args:
         frame: the node's input with ``EVENT_TIME``, the watermark on it.
-        timed: the rows carry their event time on.
+        timed: the result has ``EVENT_TIME``, with the watermark on it.
     """
     partition = [flat_key(compile_expression(frame, e), e.type) for e in node.partition] or [sf.lit(0)]
     keys = [column.alias(f"k{index}") for index, column in enumerate(partition)]

@@ -14,7 +14,7 @@ from ds_dagster.spark.records.columns import field
 
 
 def side(node: TemporalJoin, frame: DataFrame, number: int) -> DataFrame:
-    """One side (0 rows, 1 versions) in the operator's columns; ties between versions break by source position."""
+    """One side (0 rows, 1 versions) in the operator's columns; source position breaks ties between versions."""
     input_ = node.right if number else node.left
     keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, number))]
     row = [field(f.name).alias(f.name) for f in input_.output]
@@ -31,7 +31,7 @@ def side(node: TemporalJoin, frame: DataFrame, number: int) -> DataFrame:
 
 
 def without_version(frame: DataFrame, residual: BoundExpression, versions: Node) -> DataFrame:
-    """A version that fails the other conditions of ON counts as missing."""
+    """Joined rows; a version that fails the other conditions of ON counts as missing."""
     holds = compile_condition(frame, residual)
     version = versions.names
     return frame.select(*[sf.when(holds, field(n)).alias(n) if n in version else field(n) for n in frame.columns])

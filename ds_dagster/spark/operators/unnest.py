@@ -16,7 +16,7 @@ _NUMBER, _KEY, _VALUE = "__number", "__element_key", "__element"
 
 
 def elements(frame: DataFrame, node: Unnest) -> DataFrame:
-    """Rows with their elements; technical columns pass, the position distinguishes the elements of a row too."""
+    """A row for each element. Technical columns pass; ``ORDER`` gets the number of the element as suffix."""
     value = compile_expression(frame, node.value)
     generated = (sf.posexplode_outer if node.outer else sf.posexplode)(value)
     is_map = isinstance(node.value.type, MapType)
@@ -32,7 +32,7 @@ def elements(frame: DataFrame, node: Unnest) -> DataFrame:
 
 
 def _parts(node: Unnest) -> dict[str, Column]:
-    """Field → what it takes of an element."""
+    """Field → its column of an element."""
     type_ = node.value.type
     if isinstance(type_, MapType):
         key, value = node.elements

@@ -1,4 +1,4 @@
-"""Steps over the rows of one window, as calls of the operators in our jar: their joins, and their greatest rows."""
+"""Steps over the rows of one window, as calls of the operators in our jar: joins, and rows with the greatest value."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ds_dagster.spark.records.columns import field, with_missing
 
 
 def join(spark: SparkSession, node: WindowJoin, frames: list[DataFrame], wants: frozenset[str]) -> DataFrame:
-    """Pairs of a window, and the rows without partner of outer joins, once time has passed its end.
+    """Pairs of a window, once event time has passed its end; for outer joins also the rows without a partner.
 
     Args:
-        frames: both sides; the ends of their windows come from steps that carry time.
-        wants: technical columns somebody above asks for; only the event time is known here, the last moment of the
+        frames: both sides; the steps below have set the watermark.
+        wants: technical columns that a node above needs; only the event time is available, the last moment of the
             window.
     """
     sides = [_side(node, frame, side) for side, frame in enumerate(frames)]
@@ -41,10 +41,10 @@ def join(spark: SparkSession, node: WindowJoin, frames: list[DataFrame], wants: 
 
 
 def extreme(spark: SparkSession, node: WindowExtreme, frame: DataFrame, wants: frozenset[str]) -> DataFrame:
-    """The rows with the greatest (or least) value of each window, once time has passed its end.
+    """The rows with the greatest (or least) value of each window, once event time has passed its end.
 
     Args:
-        frame: rows whose end of the window comes from steps that carry time.
+        frame: rows with the end of their window; the steps below have set the watermark.
         wants: as for :func:`join`.
     """
     keys = [flat_key(compile_expression(frame, key), key.type) for key in node.keys]
@@ -65,7 +65,7 @@ def extreme(spark: SparkSession, node: WindowExtreme, frame: DataFrame, wants: f
 
 
 def _whole_number(value: Column, type_: DataType) -> Column:
-    """A BIGINT in the order of the values, different for different ones."""
+    """A BIGINT that sorts like the values and differs for different values."""
     name = type_.name if isinstance(type_, Scalar) else ""
     if name == "DECIMAL" and isinstance(type_, Scalar):
         scale = type_.scale or 0

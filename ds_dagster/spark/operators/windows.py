@@ -1,6 +1,7 @@
-"""Windows of event time: the column that names a row's window, and how coarse the clock may be.
+"""Windows of event time: the column with a row's window, and how coarse the clock may be.
 
-A window is a struct of its bounds that carries Spark's watermark; Spark closes a group when time reaches the end in it.
+A window is a struct of its bounds that carries Spark's watermark; Spark closes a group when the watermark reaches the
+window's end.
 """
 
 from __future__ import annotations
@@ -24,30 +25,31 @@ def with_window(frame: DataFrame, window: Window) -> DataFrame:
 
     Args:
         frame: with ``EVENT_TIME``, the watermark on it.
-        window: of the plan.
+        window: node of the plan.
     """
     return ASSIGN[window.function](frame, window)
 
 
 def window_grid_millis(window: Window) -> int:
-    """Windows end at multiples of this only (since 1970), so the clock need not move in between; 0: anywhere."""
+    """Windows end only at multiples of this (since 1970), so the clock need not move in between; 0: at any time."""
     return GRID[window.function](window)
 
 
 def window_of_bounds(start: str, end: str) -> Column:
-    """``WINDOW`` of rows whose fields hold its bounds; the watermark comes from the steps below."""
+    """``WINDOW`` of rows whose fields contain its bounds; the watermark comes from the steps below."""
     bounds = sf.struct(names.field(start).alias("start"), names.field(end).alias("end"))
     return carry_time(bounds, names.WINDOW)
 
 
 def last_moment(end: Column) -> Column:
-    """Event time of what a closed window gives: the last microsecond in it, so that a window above holds it and time
-    has not passed it before the window closed."""
+    """Event time of the results of a closed window: the last microsecond in it. So a window above contains it, and time
+    does not pass it before the window closes."""
     return carry_time(sf.timestamp_micros(sf.unix_micros(end) - 1), names.EVENT_TIME)
 
 
 def key_of_all(window: Window | Windowed) -> list[Column]:
-    """Spark keeps sessions of a stream by a key that is not a constant; without GROUP BY columns it is one for all."""
+    """Key of a SESSION window without GROUP BY columns: equal for all rows, but not a constant, which Spark refuses for
+    sessions of a stream. Empty for other windows."""
     if not isinstance(window, Window) or window.function != "SESSION":
         return []
     return [sf.unix_micros(sf.col(names.EVENT_TIME)).bitwiseAND(0).alias(_NUMBER)]
@@ -63,7 +65,7 @@ def _session(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _hop(frame: DataFrame, window: Window) -> DataFrame:
-    """The latest windows that hold the row; none if the step is longer than the window."""
+    """All windows that contain the row; if the step is longer than the window, there may be none."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
     time = sf.unix_micros(sf.col(names.EVENT_TIME))
     into = sf.pmod(time, sf.lit(step))
@@ -74,7 +76,7 @@ def _hop(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
-    """The windows from the row's multiple of the size to the steps after the row."""
+    """Windows that start at the last multiple of the size before the row, and end at each step after the row."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
     time = sf.unix_micros(sf.col(names.EVENT_TIME))
     into = sf.pmod(time, sf.lit(size))
@@ -85,7 +87,7 @@ def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _exploded(frame: DataFrame, numbers: Column, start: Column, end: Column) -> DataFrame:
-    """One row per number; bounds in microseconds that may depend on it."""
+    """One row per number; the bounds are in microseconds and may depend on the number."""
     columns = frame.columns
     rows = frame.select("*", sf.explode(numbers).alias(_NUMBER))
     bounds = sf.struct(sf.timestamp_micros(start).alias("start"), sf.timestamp_micros(end).alias("end"))

@@ -13,21 +13,21 @@ from ds_dagster.envelope import MARK
 from ds_dagster.functions.spark import moment
 
 EVENT_TIME: Final = "__event_time"
-"""TIMESTAMP: event time of a row; carries the watermark after the clock was attached."""
+"""TIMESTAMP: event time of a row; carries the watermark after ticks were added."""
 DELETED: Final = "__deleted"
 """BOOLEAN, never NULL: the row deletes its key; present on upsert flows that may delete."""
 PARTITION: Final = "__partition"
 ORDER: Final = "__order"
-"""Text: a row's ordered part of its entity and its position there, sortable."""
+"""Two columns of text: the partition of a row in its entity, and its position there, which sorts as text."""
 WEIGHT: Final = "__weight"
-"""BIGINT, never zero: copies of the row that are added, below zero: retracted; present on rows with weights."""
+"""BIGINT, never zero: number of copies of the row that are added, or retracted if negative; on rows with weights."""
 WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
 RECORD: Final = "__record"
-"""STRUCT of the columns of a row log that say which record a row was read from."""
+"""STRUCT of the columns of a row log that identify the record of a row."""
 
 PAYLOAD: Final = "__payload"
-"""BINARY: value of the record that a row was read from, as it came."""
+"""BINARY: undecoded value of the record that a row was read from."""
 
 TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD, PAYLOAD})
 
@@ -38,7 +38,7 @@ AS_JSON: Final = MappingProxyType(
         "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     }
 )
-"""Options of Spark's ``to_json`` with which nothing of a value is lost: it leaves out microseconds by itself."""
+"""Options with which Spark's ``to_json`` loses no part of a value; by default it cuts microseconds and drops NULLs."""
 
 
 def field(name: str) -> Column:
@@ -47,37 +47,37 @@ def field(name: str) -> Column:
 
 
 def event_time(value: Column, type_: DataType) -> Column:
-    """The column that carries event time, as TIMESTAMP: whole numbers are epoch milliseconds; NULL if it is no time."""
+    """A column's value as event time (TIMESTAMP): whole numbers are epoch milliseconds; NULL if it is not a time."""
     return moment(sf, value, 1000, safe=True) if is_integer(type_) else value.try_cast("timestamp")
 
 
 def deleted(frame: DataFrame) -> Column:
-    """Whether a row deletes its key; false on flows that never do."""
+    """Whether a row deletes its key; false if the frame has no deletes."""
     return sf.col(DELETED) if DELETED in frame.columns else sf.lit(False)
 
 
 def with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
-    """The frame with a column of the other one, all NULL, so that both can be one stream."""
+    """The frame with a column of the other frame, all NULL, so that both frames can form one stream."""
     return frame.withColumn(name, sf.lit(None).cast(other.schema[name].dataType))
 
 
 def opaque(value: Column) -> Column:
-    """The same value after a condition the optimizer can neither fold nor move.
+    """The value behind a condition that the optimizer can neither fold nor move.
 
-    Without it a filter above would be copied below the projection together with the expression it reads, and an
-    expensive decode would run once for the filter and once for the result.
+    Without it, the optimizer copies a filter above below the projection, together with the expression that the filter
+    reads, and an expensive decode runs once for the filter and once for the result.
     """
     return sf.when(sf.spark_partition_id() >= 0, value)
 
 
 def opaque_condition(condition: Column) -> Column:
-    """A condition that stays a filter of its own: later filters are not merged into it, so nothing is tested
+    """A condition that remains a separate filter: the optimizer merges no later filters into it, so none of them runs
     before it."""
     return (sf.spark_partition_id() >= 0) & condition
 
 
 def never() -> Column:
-    """A condition that is false for every row, which Spark does not know: steps below it are computed."""
+    """A condition that is false for every row. The optimizer cannot see that, so the steps below are computed."""
     return sf.spark_partition_id() < 0
 
 
@@ -88,5 +88,5 @@ def failure(condition: str, **params: Column | str) -> Column:
 
 
 def required(condition: Column, otherwise: Column) -> Column:
-    """True where the condition holds, else the failure."""
+    """True if the condition holds, else the failure."""
     return sf.when(condition, sf.lit(True)).otherwise(otherwise.cast("boolean"))

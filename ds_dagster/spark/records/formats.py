@@ -1,8 +1,8 @@
 """Records ↔ columns: decode a scan's values and keys, encode a sink's.
 
 A record that cannot be decoded either fails its batch (``BAD_RECORD`` with entity, partition, position and reason,
-never the payload) or is dropped and counted, see :class:`~ds_dagster.plan.nodes.rows.Scan`. A null value (or an empty
-one, where the store says so) deletes its key in a changelog and is skipped in a stream.
+never the payload) or is dropped and counted, see :class:`~ds_dagster.plan.nodes.scan.Scan`. A null value (in some
+stores also an empty one) deletes its key in a changelog and is skipped in a stream.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _KEY = "__key"
 _FRAMED = "__framed"
 _FRAMED_KEY = "__framed_key"
 _BINARY = ("avro", "protobuf")
-"""Formats that the operators of the jar decode."""
+"""Formats that the operators in our jar decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFrame:
-    """A stream of records as its source gives them.
+    """A stream of undecoded records from a source.
 
     Attributes:
         frame: raw columns.
-        envelope: expressions over them.
+        envelope: expressions over the raw columns for the parts of a record.
         entity: shown in errors, ``store.entity``.
-        empty_is_delete: an empty value counts as a null one.
-        logs: those of the job, None where it keeps none.
-        rows: they have the relation's columns already; see :mod:`ds_dagster.spark.records.typed_rows`.
-        schemas: of the records, None where they need none.
-        text_keys: a primitive key is its text.
+        empty_is_delete: an empty value counts as a null value.
+        schemas: schemas of the records, None if they need none.
+        rows: set if the source returns the relation's columns; see :mod:`ds_dagster.spark.records.typed_rows`.
+        logs: the job's row logs, None if it has none.
+        text_keys: a primitive key is text, not bytes.
     """
 
     frame: DataFrame
@@ -71,8 +71,7 @@ class SourceFrame:
         return Raw(self.frame.sparkSession, sf.expr(envelope.value if part == "value" else envelope.key), headers, part)
 
     def format_of(self, part: Part) -> str:
-        """Format of a part whose schema is elsewhere, empty for others. JSON stands for all of them where a store
-        has no schemas (rows of test cases)."""
+        """Format of a part with an external schema, else empty: test cases have no schemas, and use JSON instead."""
         described = self.schemas.part(part) if self.schemas is not None else None
         return described.format if described is not None else ""
 
@@ -80,8 +79,8 @@ class SourceFrame:
 def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog).
 
-    The record is decoded once, whatever the query filters on; position texts are built only where wanted or in a
-    failure.
+    A record is decoded once, whatever the query filters on. Positions are converted to text only if ``wants`` has them
+    or for a failure.
     """
     changelog = scan.relation.is_changelog
     no_value = _has_no_value(source)
@@ -97,7 +96,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
 
 
 def _without_frames(source: SourceFrame) -> DataFrame:
-    """The source's frame, with JSON taken from after the ids of its schemas."""
+    """The source's frame; for JSON with registered schemas, with columns of the JSON after its schema id."""
     parts: tuple[tuple[str, Part], ...] = ((_FRAMED, "value"), (_FRAMED_KEY, "key"))
     payloads = [opaque(payload(source.raw(p))).alias(n) for n, p in parts if source.format_of(p) == "json_schema"]
     return source.frame.select("*", *payloads) if payloads else source.frame
@@ -112,12 +111,13 @@ def _has_no_value(source: SourceFrame) -> SparkColumn:
 
 
 def value_columns(relation: Relation) -> tuple[Column, ...]:
-    """Columns that are in the value (the others are kept in the key only)."""
+    """Columns that are in the value; the others are only in the key."""
     return tuple(column for column in relation.columns if column.name not in relation.key.exclude)
 
 
 def _read_from_value(scan: Scan) -> tuple[Column, ...]:
-    """A changelog's primary key may be in the record's key alone: Kafka Connect and ksqlDB write so."""
+    """Columns to decode from the value. A changelog's primary key columns are nullable there: Kafka Connect and ksqlDB
+    write them only to the record's key."""
     inside = tuple(column for column in scan.read_columns if column.name not in scan.relation.key.exclude)
     return tuple(replace(column, nullable=column.nullable or _may_be_in_key(scan, column)) for column in inside)
 
@@ -150,7 +150,7 @@ def _only_column(relation: Relation, entity: str) -> Column:
 
 
 def _from_json(part: SparkColumn, inside: Sequence[Column], kind: Part) -> SparkColumn:
-    """A struct of the columns and of :data:`CORRUPT`. A key's columns may be NULL here: who needs them tests them."""
+    """A struct of the columns and of :data:`CORRUPT`. Columns of a key may be NULL here; callers check these."""
     fields = [spark_types.StructField(c.name, to_spark(c.type), c.nullable or kind == "key") for c in inside]
     types = [str(column.type) for column in inside]
     return json_columns(part, spark_types.StructType(fields), types, reason=CORRUPT, kind=kind)
@@ -160,15 +160,15 @@ def _from_json(part: SparkColumn, inside: Sequence[Column], kind: Part) -> Spark
 
 
 def key_columns(relation: Relation) -> tuple[Column, ...]:
-    """Columns a record's key gives: those kept in it alone, and a changelog's primary key (a delete has nothing
-    else)."""
+    """Columns that a record's key provides: columns that are only in the key, and a changelog's primary key (a delete
+    has nothing else)."""
     wanted = set(relation.key.exclude) | (set(relation.primary_key) if relation.is_changelog else set())
     return tuple(column for column in relation.columns if column.name in wanted)
 
 
 def _key_where_needed(source: SourceFrame, scan: Scan) -> SparkColumn:
-    """The decoded key: of every record where columns are in it alone, else of deletes and of values that lack the
-    primary key."""
+    """The decoded key: for every record if some columns are only in the key, else for deletes and for values that lack
+    the primary key."""
     key = _decoded_key(source, scan.relation)
     if scan.relation.key.exclude:
         return key
@@ -177,8 +177,8 @@ def _key_where_needed(source: SourceFrame, scan: Scan) -> SparkColumn:
 
 
 def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
-    """A struct of :func:`key_columns`: from a JSON object, or from the raw part where the key is one primitive
-    column."""
+    """A struct of :func:`key_columns`: from a JSON object, by its schema, or from raw bytes or text if the key is one
+    primitive column."""
     inside = key_columns(relation)
     raw = sf.expr(source.envelope.key)
     if source.schemas is not None and source.format_of("key") in _BINARY:
@@ -200,8 +200,8 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
 
 
 def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
-    """A column of the decoded value or key. What the value lacks of a changelog's primary key is the key's; where both
-    have it, the value counts."""
+    """A column of the decoded value or key. If the value lacks a primary key column of a changelog, it is read from the
+    key; if both have it, the value wins."""
     decoded = sf.col(part).getField(column.name)
     if part == _VALUE and _may_be_in_key(scan, column):
         return sf.coalesce(decoded, sf.col(_KEY).getField(column.name))
@@ -217,7 +217,7 @@ def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, want
 
 
 def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn) -> DataFrame:
-    """Rows without a reason against them; the others fail the batch, or are dropped and counted."""
+    """Rows whose reason is NULL; the others fail the batch, or are dropped, counted and (with a log) logged."""
     if scan.bad_records == "ignore":
         bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
         counted = frame.observe(bad_records_metric(scan.source_name), bad.alias("rows"))
@@ -239,7 +239,7 @@ def bad_records_metric(source_name: str) -> str:
 
 
 def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
-    """Texts that say what is wrong, each NULL when it finds nothing, in the order they are tested."""
+    """Texts of faults in the order they are tested; each is NULL if the record does not have the fault."""
     relation = scan.relation
     reasons = _value_reasons(source, scan)
     if names.EVENT_TIME in wants and scan.time.column is not None:
@@ -261,17 +261,17 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
 
 
 def time_column(scan: Scan) -> Column:
-    """The column that carries event time, of a scan that has one."""
+    """The column that holds event time; the scan must have one."""
     return next(c for c in scan.relation.columns if scan.field_name(c.name) == scan.time.column)
 
 
 def no_event_time(scan: Scan) -> str:
-    """What is wrong with a record without event time."""
+    """Reason to refuse a record without event time."""
     return f"the event time is NULL: the column {time_column(scan).name} has no value here, or one that is not a time"
 
 
 def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
-    """Reasons to refuse a decoded key; for JSON keys their NULLs."""
+    """Reasons to refuse a decoded key. Plain JSON and primitive keys have none: their columns are NULL instead."""
     format_ = source.format_of("key")
     if format_ == "json_schema":
         return [sf.col(_FRAMED_KEY).getField("reason")]
@@ -350,7 +350,7 @@ def _event_time(scan: Scan) -> SparkColumn:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Records that a sink makes: of a relation, into an entity (for errors); ``schemas``: of its parts, or None."""
+    """Records of a relation that a sink writes. ``entity``: shown in errors; ``schemas``: of value and key, or None."""
 
     session: SparkSession
     relation: Relation
@@ -358,14 +358,14 @@ class Target:
     schemas: SchemaSpec | None = None
 
     def part(self, part: Part) -> SchemaPart | None:
-        """The schema of a part, None where its format needs none."""
+        """The schema of a part, None if its format needs none."""
         if self.schemas is None:
             return None
         return self.schemas.value if part == "value" else self.schemas.key
 
 
 def encode_value(target: Target) -> SparkColumn:
-    """The value's text or bytes from the relation's columns; NULL columns stay as ``null``."""
+    """The value as text or bytes, from the relation's columns; JSON has NULL columns as ``null``."""
     relation = target.relation
     inside = value_columns(relation)
     if relation.value_format == "primitive":
@@ -382,15 +382,15 @@ def _by_schema(target: Target, inside: Sequence[Column], part: SchemaPart) -> Sp
 
 
 def to_json(inside: Sequence[Column], relation: Relation, default: TimestampFormat | None = None) -> SparkColumn:
-    """A JSON object of the columns; timestamps as the relation's ``timestamp.format`` says, else as ``default``."""
+    """A JSON object of the columns. Format of timestamps: the relation's ``timestamp.format``, else ``default``."""
     written = default is None or relation.option("timestamp.format") is not None
     format_ = relation.event_time.format if written or default is None else default
     return json_row([(column.name, field(column.name), column.type) for column in inside], format_)
 
 
 def encode_key(target: Target) -> SparkColumn | None:
-    """The key as text (JSON or a text column) or bytes (by a schema, a primitive number); None when records have no
-    key."""
+    """The key as text (JSON or a text column) or bytes (by a schema, or a primitive number); None if records have no
+    key. Raises PRIMITIVE_NEEDS_ONE_COLUMN, PRIMITIVE_TYPE_NOT_BUILT."""
     relation, entity = target.relation, target.entity
     key = relation.key
     wanted = key.columns or relation.primary_key

@@ -14,15 +14,15 @@ from ds_dagster.spark.functions.java_values import json_text
 from ds_dagster.spark.records.typemap import to_spark
 
 TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
-"""Types that travel as text."""
+"""Types of times whose number of fraction digits is declared."""
 _SEPARATORS = {"sql": " ", "iso8601": "T"}
 
 
 def json_row(fields: Sequence[tuple[str, Column, DataType]], timestamp_format: TimestampFormat) -> Column:
     """A JSON object (VARCHAR) of named values, NULL as ``null``.
 
-    Times have milliseconds, or microseconds where one of the types asks for more than three digits; those with a zone
-    are in UTC, with ``Z`` behind.
+    Times have milliseconds, or microseconds if one of the types has more than three digits; times with a zone are in
+    UTC and end with ``Z``.
     """
     cast = [(name, value.cast(to_spark(type_)), type_) for name, value, type_ in fields]
     row = spark_types.StructType([spark_types.StructField(name, to_spark(type_)) for name, _, type_ in cast])
@@ -31,7 +31,7 @@ def json_row(fields: Sequence[tuple[str, Column, DataType]], timestamp_format: T
 
 
 def json_value(value: Column, type_: DataType, timestamp_format: TimestampFormat) -> Column:
-    """A STRUCT, an ARRAY or a MAP as JSON (VARCHAR), NULL as NULL; times as :func:`json_row` writes them."""
+    """A STRUCT, an ARRAY or a MAP as JSON (VARCHAR), NULL as NULL; times as in :func:`json_row`."""
     spark_type = to_spark(type_)
     separator = _SEPARATORS[timestamp_format]
     return json_text(value.cast(spark_type), spark_type, separator=separator, digits=_digits([type_]))

@@ -25,7 +25,7 @@ BYTES = frozenset({"VARBINARY"})
 
 
 def check_primitive(type_: DataType, entity: str) -> Scalar:
-    """The type, if a record part may consist of it alone.
+    """The type, if it is allowed as PRIMITIVE.
 
     Raises:
         NotYetError: PRIMITIVE_TYPE_NOT_BUILT.
@@ -36,7 +36,7 @@ def check_primitive(type_: DataType, entity: str) -> Scalar:
 
 
 def decode_primitive(session: SparkSession, part: Column, type_: Scalar) -> Column:
-    """Bytes to a value; NULL where their number does not fit the type."""
+    """Bytes to a value; NULL if the number of bytes does not fit the type."""
     if type_.name in FLOATS:
         read = operators(session).read_float(part, wide=type_.name == "DOUBLE")
         return sf.when(sf.octet_length(part) == FLOATS[type_.name], read)
@@ -67,19 +67,19 @@ def encode_primitive(session: SparkSession, value: Column, type_: Scalar) -> Col
 
 
 def text_to_value(text: Column, type_: Scalar, *, is_json: bool) -> Column:
-    """Raw text of a key to a value; NULL where it is none of that type.
+    """Raw text of a key to a value; NULL if it is not a valid value of the type.
 
     Args:
-        text: of the key, which is not an object.
-        type_: of the value.
-        is_json: it may be a JSON string, as Kafka Connect's JSON converter writes a key of one field.
+        text: text of the key, not a JSON object.
+        type_: type of the value.
+        is_json: the text may be a JSON string, as Kafka Connect's JSON converter writes a key of one field.
     """
     value = text if type_.name in TEXTS else text.try_cast(spark_sql(type_))
     return sf.coalesce(_of_json_string(text, type_), value) if is_json else value
 
 
 def _of_json_string(text: Column, type_: Scalar) -> Column:
-    """NULL for other texts."""
+    """The value of a JSON string; NULL for other texts."""
     member = sf.concat(sf.lit('{"v":'), text, sf.lit("}"))
     field = spark_types.StructField("v", to_spark(type_))
     read = json_columns(member, spark_types.StructType([field]), [str(type_)], reason="reason", kind="key")

@@ -1,4 +1,4 @@
-"""``rowkey()``, ``rowmetadata()`` and a record's place in time: metadata of a record as columns of its scan."""
+"""Metadata of a record as columns of its scan: ``rowkey()``, ``rowmetadata()``, and its place in time order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -> Column:
-    """``rowkey()``, ``rowmetadata()`` or the place; ``time``: the record's event time."""
+    """``rowkey()``, ``rowmetadata()`` or the place in time order; ``time``: the record's event time."""
     if beside.name.endswith(ORDER_FIELD):
         return place(time, source)
     if not beside.name.endswith(METADATA_FIELD):
@@ -43,12 +43,12 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
 
 
 def place(time: Column, source: SourceFrame) -> Column:
-    """``plan.record_fields.ORDER``."""
+    """Place in time order, of type :data:`ds_dagster.plan.expressions.record_fields.ORDER`."""
     return sf.struct(sf.unix_micros(time).alias("time"), sf.expr(source.envelope.order).alias("position"))
 
 
 def _key_as_text(source: SourceFrame, relation: Relation) -> Column:
-    """The key as it is in the record; a number in bytes as a number."""
+    """The record's key as text; bytes of a primitive number as the number."""
     raw = sf.expr(source.envelope.key)
     key = relation.key
     type_ = key.type if key.type is not None or len(key.columns) != 1 else _type_of(relation, key.columns[0])

@@ -1,8 +1,8 @@
-"""Records whose schemas are elsewhere ↔ columns; the work is done by the operators in our jar.
+"""Records with external schemas ↔ columns; operators in our jar do the work.
 
-In Confluent's wire formats each record is read by the schema whose id it carries, before itself or in a header.
-Ids that were unknown when the query began are looked up once per JVM while it runs, so a producer may change its schema
-at any time. Protobuf of a descriptor of the project is bare messages.
+In Confluent's wire formats, each record is read with the schema whose id it has, as a prefix or in a header. Ids that
+were unknown when the query began are looked up once per JVM while it runs, so a producer may change its schema at any
+time. With a descriptor file of the project, Protobuf records are bare messages without an id.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ HEADERS = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSchemas:
-    """Where the schemas of an entity's records are; ``settings`` is for the JVM and holds secrets, empty where no
-    registry is asked."""
+    """Schemas of an entity's records. ``settings``: of the registry, for the JVM; holds secrets; empty if there is no
+    registry."""
 
     spec: SchemaSpec
     settings: str = field(repr=False)
 
     def part(self, part: Part) -> SchemaPart | None:
-        """Value or key, None where its format needs no schema."""
+        """The schema of value or key, None if its format needs no schema."""
         return self.spec.value if part == "value" else self.spec.key
 
 
 def resolved_schemas(spec: SchemaSpec | None, resolve: Resolver) -> ResolvedSchemas | None:
-    """The same with its references resolved, or None."""
+    """The schemas with resolved references; None for None."""
     if spec is None:
         return None
     return ResolvedSchemas(spec, registry_settings(spec.registry, resolve) if spec.registry is not None else "")
 
 
 def registry_settings(registry: RegistrySpec, resolve: Resolver) -> str:
-    """JSON for the JVM: ``name``, ``addresses``, ``run`` and the other options of a :class:`RegistrySpec`, the text of
-    its files in place of their paths, so that executors elsewhere need no file. Nobody prints or stores it.
+    """JSON for the JVM: ``name``, ``addresses``, ``run`` and the other options of a :class:`RegistrySpec`. Paths of
+    certificates are replaced by the files' text, so that remote executors need no file. Holds secrets: never print or
+    store it.
 
     Raises:
         UserError: REGISTRY_CERTIFICATE_UNREADABLE.
@@ -70,7 +71,7 @@ def registry_settings(registry: RegistrySpec, resolve: Resolver) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A part of records as they come: its bytes and, where the source gives them, the record's headers."""
+    """An undecoded part of records: its bytes and, if the source has them, the record's headers."""
 
     session: SparkSession
     bytes: SparkColumn
@@ -84,10 +85,10 @@ class Raw:
 
 
 def decoded_part(raw: Raw, schemas: ResolvedSchemas, columns: Sequence[Column], reason: str) -> SparkColumn:
-    """A struct of the columns and of ``reason``: why the part cannot be read, null for a good one.
+    """A struct of the columns and of ``reason``: why the part cannot be read, or null.
 
-    For Avro and Protobuf; JSON is taken out of its frame by :func:`payload`. A key's columns may be NULL here: who
-    needs them tests them.
+    For Avro and Protobuf; for JSON see :func:`payload`. Columns of a key may be NULL here; callers check those that
+    they need.
     """
     part = schemas.part(raw.part)
     if part is None:
@@ -118,7 +119,7 @@ def decoded_part(raw: Raw, schemas: ResolvedSchemas, columns: Sequence[Column], 
 
 
 def payload(raw: Raw) -> SparkColumn:
-    """A struct of ``payload``, the part without its frame, and ``reason``, why it has none."""
+    """A struct of ``payload``, the part without its schema id, and ``reason``, why there is no payload, or null."""
     return operators(raw.session).payload(raw.bytes.cast("binary"), raw.all_headers, kind=raw.part)
 
 
@@ -140,7 +141,7 @@ def encoded(session: SparkSession, columns: Sequence[Column], part: SchemaPart) 
 
 
 def framed(json_text: SparkColumn, part: SchemaPart) -> SparkColumn:
-    """JSON after the id of its schema."""
+    """JSON with its schema id as prefix, in Confluent's wire format."""
     head = b"\0" + _id(part).to_bytes(4, "big")
     return sf.concat(sf.lit(head), json_text.cast("binary"))
 

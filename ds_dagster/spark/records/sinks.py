@@ -1,4 +1,4 @@
-"""Rows of a relation → records of its entity: the columns a stream sink takes."""
+"""Rows of a relation → records of its entity: the columns that a stream sink needs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ds_dagster.spark.records.formats import Target, encode_key, encode_key_text
 
 
 def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> DataFrame:
-    """The sink's columns from rows of its relation; a deleted row becomes a record without value.
+    """The sink's columns from rows of its relation; a delete becomes a record without a value. A key that is longer
+    than the sink allows fails the batch with RECORD_KEY_TOO_LONG.
 
     Args:
-        frame: the relation's columns and, where rows may be deletes, ``DELETED``.
+        frame: the relation's columns and, if rows may be deletes, ``DELETED``.
         relation: how records are keyed and written.
-        spec: of a stream sink.
+        spec: write spec of a stream sink.
     """
     deletes = names.DELETED in frame.columns
     target = Target(frame.sparkSession, relation, spec.entity, spec.schemas)
@@ -42,8 +43,8 @@ def _key_bytes(target: Target, _deletes: bool) -> Column:
 
 
 def _key_text(target: Target, _deletes: bool) -> Column:
-    """Records without key are spread by their content: the same record goes to the same place when it is written
-    again."""
+    """The key as text. Records without a key get a hash of their value as key, so a record that is written again goes
+    to the same shard."""
     key = encode_key_text(target)
     return sf.hex(sf.xxhash64(encode_value(target))) if key is None else key
 

@@ -1,5 +1,5 @@
-"""Rows of a source that knows the relation's columns: what :func:`ds_dagster.spark.records.formats.decode` gives of
-records, without a record to decode."""
+"""Rows of a source that returns the relation's columns: the counterpart of
+:func:`ds_dagster.spark.records.formats.decode`, without decoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _column(rows: RowSource, column: Column) -> SparkColumn:
 
 
 def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
-    """Reason to refuse a row: the source's own, NULL in a column that is NOT NULL, no event time."""
+    """Reason to refuse a row: the source's own reason, NULL in a NOT NULL column, or no event time."""
     is_live = ~sf.expr(rows.deleted)
     reasons = [sf.expr(rows.bad)]
     for column in scan.read_columns:

@@ -1,7 +1,7 @@
-"""Our SQL types ↔ Spark's: one table of scalars, structure kept.
+"""Our SQL types ↔ Spark's: a table for scalars; nested types keep their structure.
 
-TIMESTAMP is Spark's TIMESTAMP_NTZ and TIMESTAMP_LTZ its TIMESTAMP; every session runs in UTC. Lengths and precisions of
-text and time are declarations, not storage: Spark keeps whole text and microseconds.
+TIMESTAMP is Spark's TIMESTAMP_NTZ and TIMESTAMP_LTZ its TIMESTAMP; every session runs in UTC. Lengths of text and
+precisions of time are only declarations: Spark stores whole text and microseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCALARS: Mapping[str, spark_types.DataType] = MappingProxyType(
         "VARBINARY": spark_types.BinaryType(),
     }
 )
-"""Scalar name → Spark type; DECIMAL carries its own digits."""
+"""Scalar name → Spark type. DECIMAL is not listed: its type depends on precision and scale."""
 
 
 def to_spark(type_: DataType) -> spark_types.DataType:
@@ -48,7 +48,7 @@ def to_spark(type_: DataType) -> spark_types.DataType:
 
 
 def spark_sql(type_: DataType) -> str:
-    """The same as text for Spark's parser: ``struct<`a b`:bigint>``."""
+    """The Spark type as text for Spark's parser: ``struct<`a b`:bigint>``."""
     if isinstance(type_, ArrayType):
         return f"array<{spark_sql(type_.element)}>"
     if isinstance(type_, MapType):
@@ -62,7 +62,7 @@ def from_spark(type_: spark_types.DataType) -> DataType:
     """The type of a Spark column.
 
     Raises:
-        InternalError: INTERNAL for a type that no column of ours has.
+        InternalError: INTERNAL for a type without a counterpart in SQL.
     """
     if isinstance(type_, spark_types.ArrayType):
         return ArrayType(from_spark(type_.elementType))
