@@ -1,7 +1,7 @@
 """Which inputs of a plan need event time, and the clock that moves it.
 
-A window or a join over time needs ticks; everything else runs without a clock and pays nothing for it. An immediate
-temporal join uses times of rows but never waits, so it has no clock either.
+Windows, joins over time and other steps that wait for event time need ticks; everything else runs without a clock. An
+immediate temporal join uses times of rows but never waits, so it needs no clock.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ds_dagster.spark.clocks.config import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.operators.windows import window_grid_millis
 
 ClockMode = Literal["auto", "manual", "exact"]
-"""``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
-every batch that moves time, so that the same batches give the same ticks (tests)."""
+"""``auto``: rows move time, with a least interval between ticks. ``manual``: only ``advance_clock`` moves time.
+``exact``: like ``auto``, with a tick for every batch that moves time, so equal batches give equal ticks (tests)."""
 BROKER_LATENESS_MILLIS = 500
-"""How far rows of a broker-timed input may be out of order (``source.allow.latency.millis`` not given)."""
+"""How far rows of a broker-timed input may be out of order, without ``source.allow.latency.millis``."""
 BROKER_LEAST_LATENESS_MILLIS = 130
-"""The same once the broker has been measured: daemons that keep clocks right correct less than 128 ms slowly, and set a
-clock back only by more."""
+"""Like :data:`BROKER_LATENESS_MILLIS`, after the broker's clock was measured: time daemons correct offsets below 128 ms
+slowly, and set a clock back only for larger ones."""
 LATENESS_MILLIS = 10_000
-"""The same for times set by producers or in a column."""
+"""Like :data:`BROKER_LATENESS_MILLIS`, for times set by producers or in a column."""
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks trail event time. Before an interval join, a pattern and OVER Spark drops rows stamped
-    at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
+    """How far ticks trail event time, 0 or 1. Before interval joins, patterns and OVER, Spark also drops rows whose
+    time equals the watermark, but a row that is exactly as late as allowed is not late."""
     return 1 if any(node.drops_late_rows for node in root.walk()) else 0
 
 
@@ -47,13 +47,13 @@ def clocked_sources(root: Node) -> frozenset[str]:
 def clock_config(
     root: Node, reads: Mapping[str, ReadSpec], *, mode: ClockMode = "auto", looks: bool = True
 ) -> ClockConfig | None:
-    """The clock of a plan, None where nothing waits for time.
+    """The clock of a plan, None if no node waits for time.
 
     Args:
         root: the plan.
-        reads: by source name; a source that is not in it has times set by producers.
+        reads: read specs by source name; a source without one has times set by producers.
         mode: see :data:`ClockMode`.
-        looks: sources are read through the wrapper that reports every poll to the clock.
+        looks: sources are read through ``ds-timed``, which reports every poll to the clock.
     """
     clocked = clocked_sources(root)
     if not clocked:
@@ -72,13 +72,13 @@ def clock_config(
 
 
 def _span_millis(node: Node) -> int:
-    """How far time must pass the newest row until no row waits: stacked steps wait one after the other."""
+    """How far time must pass the newest row until no row waits; the waits of stacked steps add up."""
     below = max(map(_span_millis, node.inputs), default=0)
     return below + node.wait_millis
 
 
 def _grid_millis(root: Node) -> int:
-    """What all windows' ends are multiples of, where nothing but windows waits; else 0."""
+    """Number of which all window ends are multiples; 0 if other nodes than windows wait for time."""
     asking = [node for node in root.walk() if node.asks_time]
     grids = [window_grid_millis(node) if isinstance(node, Window) else 0 for node in asking]
     return math.gcd(*grids) if all(grids) else 0
@@ -99,5 +99,5 @@ def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool, edge: int) -> In
 
 
 def tick_source_name(node: Node) -> str:
-    """Name of the tick source over a node's rows: stable as long as its left-most source is."""
+    """Name of the tick source over a node's rows; depends only on the name of the node's first source."""
     return "ticks_" + next(scan.source_name for scan in node.walk() if isinstance(scan, Scan))

@@ -12,15 +12,16 @@ STEP_MICROS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class InputTime:
-    """How time of one input is known. Durations in microseconds.
+    """How the event time of one input is found. Durations in microseconds.
 
     Attributes:
         time: ``broker`` (LogAppendTime, Kinesis arrival) or ``record`` (a producer's timestamp or a column).
         bound_micros: how far rows may be out of order.
         least_bound_micros: the bound for a broker whose clock and delays have been measured
             (``dsdagster.time.BrokerSkew``); None: ``bound_micros``.
-        idle_micros: how long an input or partition of ``record`` time has to be empty to be left out.
-        looks: the input is read through ``ds-timed``; without, its partitions are those seen and are never idle.
+        idle_micros: an input or partition of ``record`` time that is empty for so long no longer holds back time.
+        looks: the input is read through ``ds-timed``; if not, the clock knows only partitions with rows, and none of
+            them becomes idle.
     """
 
     time: Literal["broker", "record"] = "record"
@@ -35,12 +36,12 @@ class ClockConfig:
     """The clock of one run of one job. Durations in microseconds.
 
     Attributes:
-        inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
+        inputs: input name → how its time is found; ``seen`` and ``ds-timed`` use these names.
         span_micros: the largest window or WITHIN, the sum over stacked steps; 0 for a temporal join.
-        soonest_micros: shortest wait of a row, no tick is sooner; None: the span.
-        grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
-            between window ends.
-        mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
+        soonest_micros: shortest wait of a row; no tick is earlier. None: the span.
+        grid_micros: all windows end at multiples of this, so no ticks are needed in between; 0 if other steps than
+            tumbling, hopping or cumulating windows wait.
+        mode: ``manual``: only ``advance_clock`` moves time; ``auto``: rows and ``advance_clock`` move it.
         step_micros: least time between two ticks.
     """
 
@@ -52,7 +53,7 @@ class ClockConfig:
     step_micros: int = STEP_MICROS
 
     def json(self) -> str:
-        """The text ``dsdagster.time.Clocks.register`` reads."""
+        """JSON for ``dsdagster.time.Clocks.register``."""
         return json.dumps(
             {
                 "mode": self.mode,

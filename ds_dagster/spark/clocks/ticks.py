@@ -1,20 +1,20 @@
-"""Frames whose time is moved by ticks alone: readers that report to a job's clock, unions that take its ticks.
+"""Frames whose event time is moved only by ticks: readers that report to a job's clock, and unions with its ticks.
 
-The traps, each met in practice:
+Pitfalls, all seen in practice:
 
-1. Data rows must never move Spark's watermark. So the ticks carry it, in a child of a union that holds no rows: the
-   filter after the watermark drops every tick. The filter compares the time column itself, hence stays above the
-   watermark. A union takes the column metadata of its first child, the data, where it is put by hand.
-2. The tick branch's other columns come from a projection that is not deterministic. A literal null would be folded by
-   an inferred IS NOT NULL, the branch and with it the watermark would vanish and time would stand still for ever; a
-   WHERE on the data would be pushed below the watermark and drop the ticks.
-3. Spark drops late rows before an operator when a column holds watermark metadata. Windows want that; the temporal
-   join must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
-4. Metadata is lost by operators of ours and by computed columns; :func:`carry_time` puts it back where a later window
-   has to close. The number in it is not used, the watermark comes from the ticks.
-5. Every tick source of a job gives the same time, so results do not depend on the order in which Spark asks sources for
-   offsets. Latency does. Ticks are the right child: Spark asks for offsets left to right (up to four leaves), so a tick
-   covers the rows of its own batch and closes their windows with it. On the left it would be a batch older.
+1. Data rows must never move Spark's watermark. So the ticks carry it, in a child of a union that returns no rows: the
+   filter after the watermark drops every tick. The filter compares the time column itself, so it stays above the
+   watermark. A union has the column metadata of its first child, the data; there we set the metadata ourselves.
+2. The tick branch's other columns come from a projection that is not deterministic. An inferred IS NOT NULL would
+   remove a branch with literal nulls, and with it the watermark, so time would stop; a WHERE on the data would be
+   pushed below the watermark and drop the ticks.
+3. Spark drops late rows before an operator if a column has watermark metadata. Windows need that; the temporal join
+   must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
+4. Our operators and computed columns lose the metadata; :func:`carry_time` restores it for later windows. The number in
+   it is not used, the watermark comes from the ticks.
+5. Every tick source of a job returns the same time, so results do not depend on the order in which Spark asks sources
+   for offsets; latency does. Ticks are the right child: Spark asks for offsets left to right (up to four leaves), so a
+   tick covers the rows of its own batch and closes their windows in it. On the left it would be a batch older.
 6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it must be
    off, and then no source may have a name.
 """
@@ -48,12 +48,12 @@ def timed_reader(
 
     Args:
         spark: session with the jar.
-        job: whose clock; registered already.
+        job: name of the job; its clock is registered already.
         input_name: name of the input in the clock's configuration.
         inner: format of the wrapped source, native or a registered Python data source.
         options: of the wrapped source.
-        source_name: name in the checkpoint (letters, digits, underscore); empty without one.
-        guard: a Kafka topic of broker time read under ``read_committed``: open upstream transactions hold time.
+        source_name: name in the checkpoint (letters, digits, underscore); empty: no name.
+        guard: a Kafka topic of broker time, read with ``read_committed``: open upstream transactions hold back time.
     """
     reader = spark.readStream.format(TIMED_SOURCE).options(**options)
     reader = reader.name(source_name) if source_name else reader
@@ -62,7 +62,7 @@ def timed_reader(
 
 
 def with_ticks(spark: SparkSession, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:
-    """``frame`` with its time column ``time`` (timestamp) as event time moved by the job's ticks.
+    """``frame`` with its column ``time`` (timestamp) as event time, which the job's ticks move.
 
     Columns and rows are unchanged; the operators above drop and count rows older than the ticks.
     """
@@ -75,10 +75,10 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
 
     Args:
         spark: session with the jar.
-        job: whose clock.
-        sides: frames with the join's columns and ``et`` (timestamp), all with one schema by name.
-        source_name: name of the tick source in the checkpoint, empty without one; None: the first side brings time
-            from a step below.
+        job: name of the job whose clock gives ticks.
+        sides: frames with the join's columns and ``et`` (timestamp); all have the same columns.
+        source_name: name of the tick source in the checkpoint; empty: no name; None: no ticks, since a step below has
+            set the watermark on the first side.
     """
     rows = reduce(DataFrame.unionByName, sides)
     timed = rows if source_name is None else with_ticks(spark, job, rows, "et", source_name)
@@ -86,7 +86,7 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
 
 
 def carry_time(column: Column, name: str) -> Column:
-    """``column`` as event time again, above a projection or operator that lost the mark."""
+    """``column`` named ``name`` with watermark metadata, above a projection or operator that lost it."""
     return column.alias(name, metadata=WATERMARK_METADATA)
 
 

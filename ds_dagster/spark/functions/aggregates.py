@@ -1,4 +1,4 @@
-"""Calls of aggregates: their inputs from a row, for Spark's own aggregates and for ours."""
+"""Calls of aggregates and their arguments, for Spark's own aggregates and for ours."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ LEAST_HASH = -(1 << 63)
 
 
 class DeltaForm(NamedTuple):
-    """A call as our operator has it: its name there, and whether it goes over values behind their place (``placed``) or
-    over values that count once (``distinct``)."""
+    """A call for our operator.
+
+    Attributes:
+        function: name of the aggregate in the operator.
+        placed: its argument is a struct of an order and a value.
+        distinct: each value counts once.
+    """
 
     function: str
     placed: bool
@@ -39,8 +44,8 @@ def _record(call: AggregateCall) -> SparkAggregate:
 
 
 def call_argument(frame: DataFrame, call: AggregateCall) -> Column:
-    """What an aggregate takes of a row, NULL where its condition does not hold: a value, 1 for COUNT(*), or a value
-    behind its place in time."""
+    """The argument of an aggregate for a row: a value, 1 for COUNT(*), or a struct of order and value for aggregates
+    with an order. NULL if the FILTER condition does not hold."""
     value = sf.lit(1) if call.argument is None else compile_expression(frame, call.argument)
     if call.order is not None:
         placed = sf.struct(compile_expression(frame, call.order).alias("order"), value.alias(PLACED_VALUE))
@@ -64,13 +69,13 @@ def native_call(frame: DataFrame, call: AggregateCall) -> Column:
 
 
 def all_computed(frame: DataFrame, calls: Sequence[AggregateCall]) -> DataFrame:
-    """Groups of which Spark leaves out no result and changes no order, whatever is read of them: a condition that
-    always holds reads them all."""
+    """Groups with a condition that is always true and reads every result, so that Spark neither drops nor reorders
+    results that are not used above."""
     return frame.where(sf.xxhash64(*map(_hashed, calls)) >= sf.lit(LEAST_HASH))
 
 
 def _hashed(call: AggregateCall) -> Column:
-    """What is hashed of a result: Spark hashes no map, and a long array takes time."""
+    """The value to hash for a result: Spark cannot hash maps, and hashing a long array is slow."""
     result, type_ = field(call.name), to_spark(call.type)
     if isinstance(type_, spark_types.ArrayType | spark_types.MapType):
         return sf.size(result)
@@ -78,7 +83,7 @@ def _hashed(call: AggregateCall) -> Column:
 
 
 def delta_form(call: AggregateCall) -> DeltaForm:
-    """A call as our operator has it."""
+    """A call in the form that our operator needs."""
     meaning = _record(call)
     return DeltaForm(meaning.operator or call.function, meaning.placed, meaning.distinct or call.distinct)
 

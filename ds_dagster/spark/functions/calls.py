@@ -1,4 +1,4 @@
-"""A call of a function on Spark: the meaning of its record over the columns of its arguments."""
+"""A call of a function on Spark: the ``spark`` entry of its record, applied to the columns of its arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ds_dagster.functions.table import ROW_FUNCTIONS
 
 
 def called(name: str, call: SparkCall) -> Column:
-    """The column of a call, by the record of the function."""
+    """The column of a call, from the function's record."""
     meaning = ROW_FUNCTIONS[name].spark
     if isinstance(meaning, str):
         return sf.call_function(meaning, *call.columns)

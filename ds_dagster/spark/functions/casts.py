@@ -1,8 +1,8 @@
-"""What CAST means on Spark: the dialect's answers, which are Flink's, where Spark has others.
+"""CAST on Spark, with the dialect's results (Flink's) where Spark's differ.
 
-Text of a time has the digits its type declares, BOOLEAN is ``TRUE`` or ``FALSE``, nested values are ``[1, NULL]``,
-``{a=1}`` and ``(1, x)``; a text with a fraction is a whole number without it; a time is cut to the digits of its type.
-The table tests/fixtures/scalars holds every engine to it.
+Text of a time has the digits that its type declares, BOOLEAN is ``TRUE`` or ``FALSE``, nested values are ``[1, NULL]``,
+``{a=1}`` and ``(1, x)``; text with a fraction becomes a whole number without it; a time is cut to the digits of its
+type. The tables in tests/fixtures/scalars check this for every engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ds_dagster.functions.spark import in_years
 from ds_dagster.spark.records.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
-"""Time without a precision → digits of the second in its text. JSON is written so too."""
+"""Type of a time without a precision → digits of the second in its text."""
 _STORED_DIGITS = 6
 _WHOLE_PART = r"^(\s*[+-]?\d+)\.\d*(\s*)$"
 
@@ -78,13 +78,13 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
 
 
 def _finite_or_failing(value: Column, result: Column, target: Scalar) -> Column:
-    """Spark makes NULL of NaN and Infinity, which a DECIMAL cannot be; their texts fail."""
+    """The result, or a failure for NaN and Infinity: Spark converts them to NULL, but the cast of their texts fails."""
     fails = value.cast("string").cast(spark_sql(target))
     return sf.when(value.isNull() | (sf.abs(value) < sf.lit(float("inf"))), result).otherwise(fails)
 
 
 def _sized(value: Column, source: DataType, target: Scalar) -> Column:
-    """Cut to the length or the digits the target declares."""
+    """The value, cut to the length or the digits that the target declares."""
     if target.length is not None:
         fits = isinstance(source, Scalar) and source.length is not None and source.length <= target.length
         return value if fits and isinstance(source, Scalar) and source.name == target.name else _left(value, target)
@@ -98,7 +98,7 @@ def _left(value: Column, target: Scalar) -> Column:
 
 
 def _cut(value: Column, target: Scalar, digits: int) -> Column:
-    """A time with further digits of the fraction cut off."""
+    """A time, cut to so many digits of the fraction."""
     if target.name == "TIME":
         shown = len("12:34:56") + (1 + digits if digits else 0)
         return sf.substring(value.cast("string"), 1, shown).cast(spark_sql(target))
@@ -145,7 +145,7 @@ def _text_of_time(value: Column, type_: Scalar) -> Column:
     digits = DEFAULT_DIGITS[type_.name] if type_.precision is None else type_.precision
     if type_.name != "TIME":
         return sf.date_format(value, "yyyy-MM-dd HH:mm:ss" + ("." + "S" * digits if digits else ""))
-    text = value.cast("string")  # Spark has no pattern for it, and leaves out zeros
+    text = value.cast("string")  # Spark has no pattern for TIME, and drops trailing zeros
     whole, fraction = sf.substring(text, 1, 8), sf.substring(text, 10, _STORED_DIGITS)
     return sf.concat(whole, sf.lit("."), sf.rpad(fraction, digits, "0")) if digits else whole
 
@@ -154,7 +154,7 @@ def _text_of_time(value: Column, type_: Scalar) -> Column:
 
 
 def _differs(source: DataType, target: DataType) -> bool:
-    """Whether some part of the conversion is not Spark's."""
+    """Whether the types differ in some part, so that Spark's own cast is not used for the whole."""
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         return _differs(source.element, target.element)
     if isinstance(source, MapType) and isinstance(target, MapType):

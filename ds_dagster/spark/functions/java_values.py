@@ -1,5 +1,4 @@
-"""Values that methods of our jar compute: the part of the bridge that needs no more than columns, see
-:mod:`ds_dagster.spark.jvm`."""
+"""Values that methods of our jar compute; unlike :mod:`ds_dagster.spark.jvm`, these need only columns."""
 
 from __future__ import annotations
 
@@ -32,14 +31,14 @@ def time_of_text(text: Column, pattern: Column) -> Column:
     """Milliseconds since 1970 (BIGINT) of a text in UTC by a pattern of Java's SimpleDateFormat; text after
     the pattern is ignored. NULL if the text does not match, and for days that do not exist.
 
-    Fails with PATTERN_INVALID where it is evaluated.
+    An invalid pattern fails the batch with PATTERN_INVALID.
     """
     return _column(_package("scalar").Times.millis(_java(text), _java(pattern)))
 
 
 def to_digits(call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
-    """The first argument of a call rounded or cut to the digits (0) of the second, in its own type. Whole numbers go
-    through DECIMAL; a DECIMAL is one digit wider than its argument, and becomes the call's type."""
+    """The first argument of a call, rounded or cut to the number of digits in the second argument (default 0), in its
+    own type. Whole numbers are computed as DECIMAL; a DECIMAL result is one digit wider than its argument."""
     value, *digits = call.columns
     type_, places = call.type_of(0), sf.lit(0)
     if digits:
@@ -62,14 +61,14 @@ def scalar(method: str, *columns: Column) -> Column:
 
 
 def negated(number: Column, type_: DataType) -> Column:
-    """A number with the other sign: Spark cuts a DECIMAL to 34 digits for it."""
+    """The negated number; in Java for a DECIMAL, which Spark's negation cuts to 34 digits."""
     if isinstance(type_, DecimalType):
         return _column(_package("scalar").Digits.negated(_java(number), type_.json()))
     return -number
 
 
 def json(value: Column, type_: DataType) -> Column:
-    """A value of a type as JSON (VARCHAR), null for null, with times as ISO has them."""
+    """A value of a type as JSON (VARCHAR), null for null, with times in ISO 8601."""
     if isinstance(type_, StructType | ArrayType | MapType):
         return json_text(value, type_, separator="T", digits=0)
     listed = json_text(sf.array(value), ArrayType(type_), separator="T", digits=0)
@@ -77,20 +76,20 @@ def json(value: Column, type_: DataType) -> Column:
 
 
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
-    """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits after the point, in its own type; NULL
-    where that cannot hold it. Floats go by their shortest decimal text."""
+    """A DOUBLE, FLOAT or DECIMAL (``type_``), rounded or cut to so many digits after the point, in its own type; NULL
+    if the result does not fit the type. Floats are rounded by their shortest decimal text."""
     return _column(_package("scalar").Digits.column(_java(value), _java(digits.cast("int")), mode, type_.json()))
 
 
 def json_columns(
     part: Column, columns: StructType, types: Sequence[str], *, reason: str, kind: Literal["value", "key"]
 ) -> Column:
-    """A struct of the columns of a JSON object and, as its last field, why it cannot be read, null for a good one.
+    """A struct of the columns of a JSON object; the last field is the reason why it cannot be read, or null.
 
     Args:
         part: bytes of the record's part; null gives null.
         columns: a field that is not nullable is required.
-        types: of the columns, as people write them.
+        types: SQL types of the columns, for reasons.
         reason: name of the last field.
         kind: name of the part in reasons.
     """
@@ -102,9 +101,9 @@ def json_text(value: Column, type_: DataType, *, separator: str, digits: int) ->
     """JSON (VARCHAR) of a struct, an array or a map, null for null; NULL fields are written as ``null``.
 
     Args:
-        value: is cast to the type.
-        separator: one character between the date and the time of day of times.
-        digits: of the fraction of a second in times, 3 or 6; 0: 3, or 6 where a time has them.
+        value: cast to ``type_``.
+        separator: one character between date and time of day.
+        digits: digits of the fraction of a second in times, 3 or 6; 0: 3, or 6 if a time has microseconds.
     """
     make = _package("json").JsonEncoder.column
     return _column(make(_java(value.cast(type_)), type_.json(), separator, digits))

@@ -1,7 +1,7 @@
-"""Long chains of ``+`` and ``-``: Spark walks a tree of operators with recursion and ends at some hundreds of them.
+"""Long chains of ``+`` and ``-``: Spark walks a tree of operators recursively and fails at a few hundred of them.
 
-A chain of more is one fold over an array of its operands, from left to right: partial sums, NULL and overflow are those
-of the chain.
+A longer chain becomes a fold over an array of its operands, from left to right: partial sums, NULL and overflow are as
+in the chain.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 MOST_OPERATORS = 100
-"""Operators Spark is given as a tree."""
+"""Number of operators that are compiled to a tree; later operands are folded."""
 TypeOf = Callable[[Column], spark_types.DataType]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is added or, ``minus``, taken away."""
+    """A value that is added or, with ``minus``, subtracted."""
 
     value: Column
     minus: bool
@@ -45,7 +45,7 @@ def _applied(total: Column, operand: Operand) -> Column:
 
 
 def _folded(total: Column, operands: Sequence[Operand], type_of: TypeOf) -> Column:
-    """Runs of operands that do not change the type of the sum, each one fold."""
+    """The sum as folds, one for each run of operands that do not change the type of the sum."""
     struct = cast(spark_types.StructType, type_of(sf.struct(*[operand.value for operand in operands])))
     types: dict[tuple[str, str, bool], spark_types.DataType] = {}
     type_, run = type_of(total), list[Operand]()

@@ -1,7 +1,7 @@
-"""Functions of the user on Spark: classes in the JVM, Python in Spark's worker processes, fed by Arrow.
+"""User-defined functions on Spark: Java classes run in the JVM, Python in Spark's worker processes, over Arrow.
 
-Code of the user never runs in the engine's own Python process: a worker compiles the module's text, as it was when
-the query was compiled, once, and finds other modules of the project beside it.
+User code never runs in the engine's own Python process. A worker compiles the module's text once, as it was when the
+query was compiled, and finds other modules of the project next to it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ds_dagster.spark.records.typemap import spark_sql, to_spark
 
 
 def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[Column]) -> Column:
-    """A call of a function, its arguments in the function's types.
+    """A call of a function, with its arguments cast to the function's types.
 
     Raises:
-        UserError: FUNCTION_CLASS_UNFIT, through Spark.
+        UserError: FUNCTION_CLASS_UNFIT, wrapped in an exception of Spark.
     """
     typed = [value.cast(spark_sql(type_)) for value, type_ in zip(arguments, function.types, strict=True)]
     result = to_spark(function.returns)
@@ -50,7 +50,7 @@ def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[C
 
 
 def _python(function: UserFunction, result: spark_types.DataType) -> Callable[..., Any]:
-    """What a worker calls with an Arrow array per argument."""
+    """The function that a worker calls with one Arrow array per argument."""
     code = function.code()
     call = vectorized if function.vectorized else by_row
     type_ = to_arrow_type(result)
