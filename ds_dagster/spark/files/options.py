@@ -14,12 +14,12 @@ class FilesOptions:
     """Checked options of one source.
 
     Attributes:
-        address: of the store.
-        folder: of the entity below it.
-        format: of its files.
-        starting_position: ``earliest`` or ``latest``; of a first start only.
+        address: address of the store.
+        folder: folder of the entity below the address.
+        format: format of its files.
+        starting_position: ``earliest`` or ``latest``; only for a first start.
         files_per_batch: most files of one batch.
-        discovery_seconds: pause between looks for new files.
+        discovery_seconds: pause between two listings of the folder.
     """
 
     address: FilesAddress
@@ -31,17 +31,17 @@ class FilesOptions:
 
     @property
     def entity(self) -> str:
-        """Shown in errors."""
+        """``store.folder``, shown in errors."""
         return f"{self.address.store}.{self.folder}"
 
     @property
     def place(self) -> str:
-        """Folder of the entity."""
+        """Full path of the entity's folder."""
         return self.address.place(self.folder)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> FilesOptions:
-        """Read Spark's options; what a store's specification wrote is all there.
+        """Parse Spark's options, which come from the store's read spec.
 
         Raises:
             UserError: PROPERTY_INVALID.

@@ -1,13 +1,12 @@
-"""Which files a query has read, as it is in Spark's offset log: ``{"files": {"0": {…}}}``.
+"""Which files a query has read, in the form of Spark's offset log: ``{"files": {"0": {…}}}``.
 
-A modification time says nothing about when a file appeared: a copy keeps the old one, a large upload carries the one
-of its beginning. So the files themselves are remembered, by a hash of 8 bytes. Of files beyond :data:`REMEMBERED` only
-the ``horizon`` is kept, below which everything counts as read, and how many files stood there: one more tells that a
-file came too late, which is refused rather than passed over.
+A modification time does not show when a file appeared: a copy keeps the old time, a large upload has the time of its
+beginning. So the files themselves are remembered, by a hash of 8 bytes. Beyond :data:`REMEMBERED` files, older ones are
+replaced by a ``horizon``, a time before which all files count as read, and their number: if there are more files later,
+a file arrived too late, which is an error.
 
-Inside: ``n`` (number of the position, to tell that one follows another), ``seen``, ``horizon`` and ``older``, and
-``batch``, the files between the position before and this one. Two positions are
-the same place exactly if their JSON is.
+The JSON has ``n`` (number of the position, to check that one follows another), ``seen``, ``horizon`` and ``older``, and
+``batch``, the files between the previous position and this one. Two positions are equal exactly if their JSON is equal.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ds_dagster.errors import error
 from ds_dagster.files.address import FileFacts
 
 REMEMBERED = 10_000
-"""Files that are remembered one by one; half of them are forgotten when there are more."""
+"""Most files that are remembered by hash; beyond it, the older half is replaced by the horizon."""
 HASH_BYTES = 8
 JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
@@ -32,12 +31,12 @@ class FilePosition:
     """A place in the files of an entity.
 
     Attributes:
-        number: of the position, 0 at the beginning.
-        seen: hashes of the names of files that were read.
-        horizon: nanoseconds; files modified before are read too.
+        number: number of the position, 0 at the beginning.
+        seen: hashes of the paths of files that were read.
+        horizon: nanoseconds since 1970; files modified before it count as read.
         older: number of files before the horizon when it was set.
-        batch: files read since the position before.
-        at_end: begin with files that arrive from now on; only of the first position.
+        batch: files read since the previous position.
+        at_end: begin with files that arrive from now on; only in the first position.
     """
 
     number: int = 0
@@ -48,7 +47,7 @@ class FilePosition:
     at_end: bool = False
 
     def unread(self, listing: Iterable[FileFacts], entity: str) -> list[FileFacts]:
-        """Files that were not read yet, oldest first.
+        """Files that are not read yet, oldest first.
 
         Raises:
             UserError: FILE_TOO_LATE.
@@ -71,7 +70,7 @@ class FilePosition:
         return self._shortened(read_hashes, tuple(batch), listing)
 
     def at_end_of(self, listing: Sequence[FileFacts]) -> FilePosition:
-        """The position after all present files, without reading them."""
+        """The position after all existing files, without reading them."""
         hashes = frozenset(hash_of(file.path) for file in listing)
         if len(hashes) <= REMEMBERED:
             return FilePosition(self.number + 1, hashes)
@@ -80,7 +79,7 @@ class FilePosition:
     def _shortened(
         self, hashes: frozenset[bytes], batch: tuple[FileFacts, ...], listing: Sequence[FileFacts]
     ) -> FilePosition:
-        """Only the newer half is remembered; what is not read yet stays behind the horizon."""
+        """A position that remembers only the newer half by hash; the horizon is before all unread files."""
         near = [file for file in listing if file.modified >= self.horizon]
         read = sorted(file.modified for file in near if hash_of(file.path) in hashes)
         waiting = [file.modified for file in near if hash_of(file.path) not in hashes]
@@ -103,7 +102,7 @@ class FilePosition:
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any]) -> FilePosition:
-        """What :meth:`json` wrote.
+        """The position from the result of :meth:`json`.
 
         Raises:
             InternalError: FILES_OFFSET_INVALID.
@@ -124,7 +123,11 @@ class FilePosition:
 
 
 def number_of(offset: Mapping[str, Any]) -> int:
-    """The number of a position, without reading the rest."""
+    """The number of a position in Spark's offset log, without parsing the rest.
+
+    Raises:
+        InternalError: FILES_OFFSET_INVALID.
+    """
     try:
         return int(offset["files"]["0"]["n"])
     except (KeyError, TypeError, ValueError) as mismatch:
@@ -132,5 +135,5 @@ def number_of(offset: Mapping[str, Any]) -> int:
 
 
 def hash_of(path: str) -> bytes:
-    """What is remembered of a name."""
+    """Hash of a file's path, :data:`HASH_BYTES` long."""
     return hashlib.blake2b(path.encode(), digest_size=HASH_BYTES).digest()

@@ -29,9 +29,9 @@ SCHEMA = pa.schema(
     ]
 )
 BATCH_BYTES = 128 * 1024 * 1024
-"""Bytes of files one batch reads at most, a larger file alone."""
+"""Most bytes of files in one batch; a larger file is a batch of its own."""
 TASK_BYTES = 16 * 1024 * 1024
-"""Bytes of files one task reads, as far as whole files allow."""
+"""Most bytes of files in one task; a larger file is a task of its own."""
 TASK_FILES = 200
 
 
@@ -57,8 +57,8 @@ class FilesDataSource(DataSource):
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one folder.
 
-    Spark makes one in the process that plans batches (it keeps the last listing) and ships copies to tasks (they only
-    ``read``).
+    Spark creates one in the process that plans batches, where it caches the last listing, and sends copies to tasks,
+    which only call ``read``.
     """
 
     def __init__(self, options: FilesOptions) -> None:
@@ -76,27 +76,28 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- planning -------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> JsonOffset:
-        """Where a query without a checkpoint begins."""
+        """Position at which a query without a checkpoint begins."""
         return FilePosition(at_end=self._options.starting_position == "latest").json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The source's own bounds hold."""
+        """No limit from Spark; the source has its own limits."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """A finite run reads what is there now."""
+        """List the files: a finite run reads only files that exist now."""
         self._list()
         self._is_frozen = True
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> JsonOffset:
-        """End of the next batch; ``start`` itself when there is nothing new, or it is too early to look.
+        """End of the next batch; equal to ``start`` if there are no new files, or it is too early to list again.
 
         Raises:
-            UserError: FILE_TOO_LATE, errors of the store. ExternalError: STORE_UNREACHABLE.
+            UserError: FILE_TOO_LATE, or an error of the store.
+            ExternalError: STORE_UNREACHABLE.
         """
         position = self._standing(start)
         if position.at_end:
-            # an empty first batch writes into the checkpoint which files were there
+            # an empty first batch records the existing files in the checkpoint
             self._list()
             return self._give(position.at_end_of(self._listing))
         if not self._waiting and not self._is_frozen:
@@ -110,7 +111,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._give(position.after(batch, self._listing))
 
     def reportLatestOffset(self) -> JsonOffset | None:
-        """The last offset, or, while files wait, one that it has not reached. None before the first look."""
+        """The last offset; while files wait, an offset that differs from it. None before the first listing."""
         if self._position is None:
             return None
         return {"files": {"0": {"waiting": len(self._waiting)}}} if self._waiting else self._position.json()
@@ -119,7 +120,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The files of a batch, grouped into tasks.
 
         Raises:
-            InternalError: FILES_OFFSET_INVALID where the one does not follow the other.
+            InternalError: FILES_OFFSET_INVALID, if ``end`` does not follow ``start``.
         """
         before, after = number_of(start), FilePosition.parse(end)
         if after.number == before:
@@ -129,7 +130,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(files) for files in _grouped(after.batch)]
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Files stay where they are."""
+        """Does nothing: files are not moved or deleted after they are read."""
 
     # -- in a task ------------------------------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of some files.
 
         Raises:
-            UserError: FILE_GONE, FILE_CHANGED, FILE_UNREADABLE, errors of the store.
+            UserError: FILE_GONE, FILE_CHANGED, FILE_UNREADABLE, or an error of the store.
         """
         for file in partition.value:
             yield from self._rows(file)
@@ -170,7 +171,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _standing(self, start: Mapping[str, Any]) -> FilePosition:
-        """The position of an offset; after a restart what waits is found again."""
+        """The position of an offset; after a restart, waiting files are listed again."""
         if self._position is not None and self._position.number == number_of(start):
             return self._position
         position = FilePosition.parse(start)

@@ -1,7 +1,7 @@
-"""Several sinks of one query: an application's plans as one frame, each batch handed to every sink.
+"""Several sinks of one query: an application's plans as one frame; every sink gets each batch.
 
-Every sink keeps to exactly once by its own means, under an identity of its own: transactions and ledgers know the
-batch's number, so that a batch that is repeated because a later sink failed is written only where it was not.
+Each sink has its own identity, and a transaction or ledger with the batch's number. So if a batch is repeated because a
+later sink failed, only the sinks that do not have it yet write it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _SINK = "__sink"
 
 
 class ApplicationWriter:
-    """The function Spark calls with every batch of an application.
+    """The function that Spark calls with every batch of an application.
 
-    The batch is computed once, by what the first sink does with it, and kept until the last one has it: a second
+    The batch is computed once, when the first sink reads it, and cached until the last sink has it: a second
     computation would run the stateful plan twice.
     """
 
@@ -29,10 +29,10 @@ class ApplicationWriter:
         self.sinks = tuple(sinks)
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """Write one batch into every sink, in the order of the statements.
+        """Write one batch to every sink, in the order of the statements.
 
         Raises:
-            DsError: of a sink; the batch fails as a whole and is run again by the next start.
+            DsError: a sink fails; the whole batch fails, and the next start repeats it.
         """
         with operators(batch.sparkSession).rows_of_sinks(batch) as rows_of:
             for number, sink in enumerate(self.sinks):
@@ -40,7 +40,7 @@ class ApplicationWriter:
 
 
 def combined(sinks: Sequence[SinkPlan]) -> DataFrame:
-    """All sinks' rows as one frame: the sink's number, and its columns as a struct that is NULL for other sinks."""
+    """The rows of all sinks as one frame: the number of a row's sink, and a struct per sink, NULL for other sinks."""
     frames = [
         sink.rows().select(sf.lit(number).alias(_SINK), *_payloads(sinks, number)) for number, sink in enumerate(sinks)
     ]

@@ -1,4 +1,4 @@
-"""What takes the batches of one sink: Spark's own writer of a format, the loader of a table or view, or a test."""
+"""Writers for the batches of one sink: Spark's own writer of a format, the loader of a table or view, or a test."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _ROW = "__row"
 
 
 class SinkWriter(Protocol):
-    """Takes the batches of one sink.
+    """Writes the batches of one sink.
 
     Attributes:
-        failure: error of the last batch; Spark keeps only its text.
+        failure: error of the last batch, or None; Spark keeps only its text.
     """
 
     failure: DsError | None
 
     def settle(self, account: Account) -> None:
-        """Before the first batch: hold the sink against the checkpoint.
+        """Compare the sink with the checkpoint; called before the first batch.
 
         Raises:
-            DsError: of the sink.
+            DsError: the sink fails, or does not fit the checkpoint.
         """
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """Write one batch, once."""
+        """Write one batch exactly once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class SinkPlan:
     """One sink of a query.
 
     Attributes:
-        part: that fills it.
-        write: spec of its entity.
-        identity: who writes it.
-        writer: takes its batches.
-        frame: the rows it writes.
+        part: the query's part that fills the sink.
+        write: write spec of its entity.
+        identity: identity of the writing job.
+        writer: writes its batches.
+        frame: the rows to write.
     """
 
     part: Part
@@ -80,15 +80,17 @@ class SinkPlan:
     frame: DataFrame
 
     def rows(self) -> DataFrame:
-        """What it gets by ``foreachBatch``, counted on its way into a stream; loaders of tables count by themselves."""
+        """Its rows for ``foreachBatch``; rows of a stream are counted, loaders of tables count by themselves."""
         return counted(self.frame, self.part.name) if isinstance(self.writer, StreamWriter) else self.frame
 
 
 class StreamWriter:
-    """Writes records by Spark's own writer of the format, which this calls with every batch unless Spark does itself.
+    """Writes records with Spark's own writer of the format. Spark calls that writer itself (see
+    :attr:`PreparedQuery.native`), or this object does so for every batch.
 
     Attributes:
-        options: of the sink, references resolved: secrets, never shown.
+        options: options of the sink with resolved references; they hold secrets and are never shown.
+        entities: sources and sinks of the query, for messages.
     """
 
     def __init__(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str], entities: str) -> None:
@@ -99,11 +101,11 @@ class StreamWriter:
         self.failure: DsError | None = None
 
     def settle(self, account: Account) -> None:
-        """See :class:`SinkWriter`; what :meth:`Account.settle` raises."""
+        """See :class:`SinkWriter`; raises as :meth:`Account.settle`."""
         self.options = account.settle(self.write, self.identity, self.options)
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """Write one batch; the format gets its number."""
+        """Write one batch; a transactional format gets its number."""
         options = {**self.options, "epoch": str(epoch)} if self.write.transactional else dict(self.options)
         session = batch.sparkSession
         try:
@@ -116,29 +118,29 @@ class StreamWriter:
 
 
 class CaptureWriter:
-    """Hands a batch to a test."""
+    """Passes batches to a test."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.failure: DsError | None = None
 
     def settle(self, account: Account) -> None:
-        """A test has no ledger."""
+        """Does nothing: a test has no ledger."""
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """One batch."""
+        """Pass one batch to the test."""
         self.capture(batch, epoch)
 
 
 class BatchWriter:
-    """Collects every micro-batch once and hands it to its loader, which applies it exactly once.
+    """Collects every micro-batch and passes it to its loader, which applies it exactly once.
 
-    One action per batch: a second one would run the stateful plan twice. An empty batch is computed too, since state
-    has to be committed.
+    There is one action per batch: a second one would run the stateful plan twice. An empty batch is computed too, since
+    its state must be committed.
 
     Attributes:
-        last: outcome of the last batch.
-        written: rows loaded by all batches.
+        last: result of the last batch, None before the first.
+        written: rows that all batches have loaded, without repeated batches.
     """
 
     def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: TimestampFormat = "sql") -> None:
@@ -152,13 +154,13 @@ class BatchWriter:
         self.written = 0
 
     def settle(self, account: Account) -> None:
-        """See :class:`SinkWriter`; what the loader raises."""
+        """See :class:`SinkWriter`; raises as the loader."""
         self._tip_of = partial(batch_tip, account.session, account.checkpoint, account.sources)
         self.loader.prepare(account.tip)
 
     def planned(self, stream: DataFrame) -> DataFrame:
-        """The stream of what batches are loaded as, where that can stand in its plan: a query on top of every batch
-        would be analysed and planned anew each time. The last row of a key is one of a batch, so it has to wait."""
+        """The stream in the form that the loader needs, converted in the stream's plan: a conversion of each batch
+        would be analysed and planned every time. Unchanged if the last row of each key has to be found per batch."""
         if names.ORDER in stream.columns:
             return stream
         self._is_planned = True
@@ -168,7 +170,7 @@ class BatchWriter:
         """Load one batch.
 
         Raises:
-            DsError: of the loader; the batch fails and is run again by the next start.
+            DsError: the loader fails; the batch fails, and the next start repeats it.
         """
         try:
             self.last = self.loader.load(self.rows(batch), self._tip_of(epoch))
@@ -178,13 +180,13 @@ class BatchWriter:
             raise
 
     def rows(self, batch: DataFrame) -> pyarrow.Table:
-        """The target's columns in its order, ``__deleted`` when rows are upserted by key, at most one row per key."""
+        """The target's columns in its order; for upserts also ``__deleted``, with at most one row per key."""
         rows = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
         return rows.toArrow()
 
 
 def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: TimestampFormat) -> DataFrame:
-    """A batch as its loader takes it, still in Spark."""
+    """A batch in the form that its loader needs, still in Spark."""
     deletes = names.DELETED in batch.columns
     if target.mode == "append":
         live = batch.where(~sf.col(names.DELETED)) if deletes else batch
@@ -195,7 +197,7 @@ def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: Timestam
 
 
 def _columns(target: TableTarget, timestamp_format: TimestampFormat) -> list[Column]:
-    """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
+    """The target's columns; STRUCT, MAP and ARRAY as JSON text if the store has no such type."""
     if target.text is not None:
         return _row_text(target, target.text, timestamp_format)
     columns = []
@@ -207,14 +209,14 @@ def _columns(target: TableTarget, timestamp_format: TimestampFormat) -> list[Col
 
 
 def _row_text(target: TableTarget, text: RowText, timestamp_format: TimestampFormat) -> list[Column]:
-    """The row as the text of a record, and the columns beside it."""
+    """The row as the text of a record, and the columns that are stored next to it."""
     inside = [column for column in target.columns if column.name not in text.beside]
     document = json_row([(column.name, field(column.name), column.type) for column in inside], timestamp_format)
     return [*[field(name) for name in text.beside], document.alias(text.name)]
 
 
 def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:
-    """Of several rows of one key the last by source position: rows of a key share a partition and are ordered in it."""
+    """The last row of each key by source position: rows of a key are in one partition, and ordered there."""
     carried = [name for name in batch.columns if name not in (names.PARTITION, names.ORDER)]
     newest = sf.max_by(sf.struct(*[field(name) for name in carried]), sf.struct(names.PARTITION, names.ORDER))
     grouped = batch.groupBy(*[field(name) for name in target.primary_key]).agg(newest.alias(_ROW))
@@ -230,17 +232,17 @@ def sink_writer(
     capture: Capture | None,
     entities: str,
 ) -> SinkWriter:
-    """What takes the batches of a sink.
+    """The writer for the batches of a sink.
 
     Args:
         part, write, identity: of the sink.
         resolve: gives option values.
-        loader: of a table instead of its store's (tests).
-        capture: takes the records of a stream instead of its store (tests).
+        loader: loader of a table in place of the store's loader (tests).
+        capture: gets the records of a stream in place of its store (tests).
         entities: sources and sinks of the query, for messages.
 
     Raises:
-        DsError: of the loader's factory and of the resolver.
+        DsError: the loader's factory or the resolver fails.
     """
     if write.kind == "batch":
         if write.table is None:
@@ -252,10 +254,10 @@ def sink_writer(
 
 
 def sink_options(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> Mapping[str, str]:
-    """Options of a stream sink, references resolved.
+    """Options of a stream sink with resolved references; they may hold secrets.
 
     Raises:
-        DsError: of the resolver.
+        DsError: the resolver fails.
     """
     options = dict(resolved(write.options, resolve))
     if write.transactional:

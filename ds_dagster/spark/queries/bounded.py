@@ -1,4 +1,4 @@
-"""The rows of a query without state for records between offsets: the plan that its stream runs, over a bounded read."""
+"""Rows of a stateless query for the records between given offsets: the stream's plan over a bounded read."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 FORMATS = frozenset({"kafka", "ds-kafka-skipping"})
 _OF_STREAMS = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger")
-"""Options of a Kafka source that a bounded read has none of, in small letters."""
+"""Options of a Kafka source that do not apply to a bounded read, in lower case."""
 MARGIN = timedelta(days=1)
-"""More than the difference that rounding and a zone make between a time here and in a table."""
+"""More than the difference between a time in Spark and in a table, from rounding and time zones."""
 
 
 def bounded_rows(
@@ -48,19 +48,20 @@ def bounded_rows(
 
     Args:
         spark: any session with Kafka's connector.
-        query: without state, of one part and one source; it fills a table.
-        read: of its source.
-        write: of its table.
+        query: a stateless query with one part and one source; it fills a table.
+        read: read spec of its source.
+        write: write spec of its table.
         resolve: gives option values.
-        offsets: partition → (first, after the last).
-        span: rows of it are computed, and those about it: the table says which are in it.
-        skips: records that the job passes.
+        offsets: partition → (first offset, offset after the last).
+        span: time range; rows up to :data:`MARGIN` outside of it are returned too, and the table decides which are in
+            it.
+        skips: records that the job skips.
 
     Returns:
         The target's columns.
 
     Raises:
-        DsError: a failure of Spark is classified.
+        DsError: also for failures of Spark, which are classified.
     """
     if read.format not in FORMATS:
         raise error("INTERNAL", where=f"a bounded read of {read.format}")
@@ -104,7 +105,7 @@ def _around(span: TimeRange) -> tuple[datetime, datetime]:
 def _between(
     spark: SparkSession, read: ReadSpec, resolve: Resolver, offsets: Mapping[str, tuple[int, int]]
 ) -> DataFrame:
-    """Records with the columns that provided sources have."""
+    """Records between the offsets, with the columns of a provided source (:data:`SourceProvider`)."""
     options = {k: v for k, v in resolved(read.options, resolve).items() if k.lower() not in _OF_STREAMS}
     topic = options.pop("subscribe")
     ends = {

@@ -1,7 +1,8 @@
-"""What a checkpoint says of itself: where it ends, as sinks' ledgers know batches (number and digest of their end
-offsets), and small texts of ours beside Spark's files.
+"""Reads a checkpoint: its last batches (number and digest of their end offsets, as in sinks' ledgers), and our small
+texts next to Spark's files.
 
-Read and written through Hadoop, so that a checkpoint may be on any file system it knows; see ``dsdagster.checkpoint``.
+Checkpoints are read and written through Hadoop, so they may be on any file system that Hadoop supports; see
+``dsdagster.checkpoint``.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _PACKAGE = "dsdagster.checkpoint"
 
 
 def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
-    """The last finished batch of a checkpoint and the one that was begun after it.
+    """The last committed batch of a checkpoint, and the batch that was planned after it; each may be None.
 
     Args:
         session: with the settings of the checkpoint's file system.
-        checkpoint: a local path or any URL Hadoop knows; one that is not there yet has no batches.
+        checkpoint: a local path or any URL that Hadoop supports; if it does not exist yet, it has no batches.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
@@ -38,11 +39,11 @@ def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
 
 
 def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) -> Tip:
-    """A batch that runs or has run, with where it ends.
+    """A batch that runs or has run, with its end offsets.
 
     Args:
-        session, checkpoint: as above.
-        sources: JSON object, what tells each source from a later one of its name.
+        session, checkpoint: as for :func:`checkpoint_tip`.
+        sources: JSON object: source → its identity, which a later source of the same name does not share.
         epoch: number of the batch; Spark has planned it.
 
     Raises:
@@ -54,7 +55,7 @@ def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) 
 
 
 def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
-    """A text next to Spark's files, None without one.
+    """A text next to Spark's files, None if there is none.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
@@ -65,7 +66,7 @@ def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
 
 
 def write_text(session: SparkSession, checkpoint: str, name: str, text: str) -> None:
-    """Replace it as a whole; the checkpoint's folder is made if need be.
+    """Write or replace a text next to Spark's files; creates the checkpoint's folder if needed.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.

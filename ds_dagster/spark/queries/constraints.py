@@ -1,4 +1,4 @@
-"""Rows and the constraints of their relation: counted, left out, put aside, or the end of their batch."""
+"""Constraints of a relation: rows that violate them are counted, and dropped, quarantined, or fail their batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ACTIONS = ("fail", "quarantine", "drop")
 
 
 def repeated(root: Node) -> frozenset[str]:
-    """Sources whose rows another source of the plan reads and checks too, from the same position on, as in a join of a
-    relation with itself: of these the first one counts violations and puts rows aside."""
+    """Names of sources that repeat an earlier source of the plan: both read the same relation in the same way, as in a
+    self-join. Only the first of them counts violations and quarantines rows."""
     counting: dict[str, Scan] = {}
     named: set[str] = set()
     for scan in root.walk():
@@ -40,28 +40,28 @@ def repeated(root: Node) -> frozenset[str]:
 
 
 def _way(scan: Scan) -> tuple[object, ...]:
-    """What is read, and how."""
+    """The relation that a scan reads, and the settings with which it reads."""
     return scan.relation.name, scan.start, scan.bad_records, scan.data_loss, scan.slot
 
 
 def constrained(
     frame: DataFrame, node: Scan | Sink, query: str, logs: RowLogs | None, *, is_repeated: bool = False
 ) -> DataFrame:
-    """The rows that stay, their violations counted.
+    """The rows that satisfy the constraints; violations are counted.
 
-    Every constraint is computed for every row, once. FAIL comes before QUARANTINE, and that before DROP, for a row that
-    violates several. Deletes have no row to check. Where rows replace one another, a row that is left out deletes its
-    key: its older version would stay otherwise.
+    Every constraint is computed once for every row. If a row violates several, FAIL comes before QUARANTINE, and
+    QUARANTINE before DROP. Deletes have no row to check. In a changelog with updates, a row that is dropped or
+    quarantined deletes its key, since otherwise its older version would remain.
+
+    A row that violates a constraint with FAIL fails its batch with CONSTRAINT_VIOLATED or CONSTRAINT_VIOLATED_BY_GROUP.
 
     Args:
-        frame: fields by their internal names; ``RECORD`` where a row is of one record, and of a source its ``PAYLOAD``.
-        node: has the constraints, over the frame's fields, and the relation whose rows these are.
+        frame: fields by their internal names; ``RECORD`` if each row is from one record; for a source with a quarantine
+            also ``PAYLOAD``.
+        node: the node with the constraints, over the frame's fields, and with the relation of the rows.
         query: name of the query or the source, unique in its job.
-        logs: of the job, None where it keeps none: rows that would be put aside are left out.
-        is_repeated: rows are neither counted nor put aside here, see :func:`repeated`.
-
-    Raises (in the batch):
-        CONSTRAINT_VIOLATED, CONSTRAINT_VIOLATED_BY_GROUP: for a row against a constraint with FAIL.
+        logs: the job's row logs; if None, rows for quarantine are dropped.
+        is_repeated: rows are neither counted nor quarantined here, see :func:`repeated`.
     """
     constraints, relation = node.constraints, node.relation
     if not constraints:
@@ -89,14 +89,14 @@ def _without_rows(rows: DataFrame, stays: Column) -> DataFrame:
 
 
 def _with_deletes(rows: DataFrame, stays: Column) -> DataFrame:
-    """The same rows; those that do not stay delete their keys. The filter keeps them all: it has the condition computed
-    once, whatever is read of the rows."""
+    """All rows; those that do not stay become deletes of their keys. The filter keeps every row: it makes Spark compute
+    the condition once, whichever columns are read."""
     judged = rows.withColumn(_LEFT_OUT, opaque(~stays)).where(opaque_condition(sf.col(_LEFT_OUT).isNotNull()))
     return judged.withColumn(names.DELETED, names.deleted(rows) | sf.col(_LEFT_OUT)).drop(_LEFT_OUT)
 
 
 def _stays(frame: DataFrame, node: Scan | Sink, constraints: Sequence[Constraint], logs: RowLogs | None) -> Column:
-    """True for a row that violates none of them; another one is put into the quarantine."""
+    """True for a row that violates none of the constraints; other rows go to the quarantine."""
     violated = [sf.when(_violates(constraint), sf.lit(constraint.name)) for constraint in constraints]
     reason = sf.concat_ws(", ", *violated)
     if logs is None or node.quarantine is None:
@@ -112,13 +112,13 @@ def _stays(frame: DataFrame, node: Scan | Sink, constraints: Sequence[Constraint
 
 
 def _row(sink: Sink) -> Mapping[str, str]:
-    """Column of the result → field."""
+    """Column of the sink's relation → field."""
     columns = (column.name for column in sink.relation.columns)
     return dict(zip(columns, sink.columns, strict=True))
 
 
 def _counted(frame: DataFrame, node: Scan | Sink, place: Mapping[str, Column], metric: str) -> DataFrame:
-    """The same rows, counted by ``relation.constraint``, with the place of one row that violates it."""
+    """The rows; violations are counted by ``relation.constraint``, with the place of one violating row as a sample."""
     sample = sf.concat_ws("/", place["partition"], place["position"]) if place else sf.lit(None).cast("string")
     counts = [
         sf.struct(
@@ -135,7 +135,7 @@ def _violates(constraint: Constraint) -> Column:
 
 
 def _place(frame: DataFrame) -> Mapping[str, Column]:
-    """Which record a row is of; empty where it is not of one."""
+    """Entity, partition and position of a row's record; empty if a row is not from one record."""
     if names.RECORD not in frame.columns:
         return {}
     record = sf.col(names.RECORD)

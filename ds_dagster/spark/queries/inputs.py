@@ -1,5 +1,4 @@
-"""What a plan reads while it is compiled: the records of its scans, rows of tables that are looked up, and where rows
-that do not fit are logged."""
+"""Inputs for the compiler of plans: the records of scans, the rows of lookup tables, and the logs of bad rows."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ def source_reader(
     *,
     named: bool,
 ) -> Callable[[Scan], SourceFrame]:
-    """Gives the records of a scan; ``named``: the checkpoint knows it by its name. No source of an application, which
-    several may read, has one."""
+    """A function that returns the records of a scan. ``named``: sources have names in the checkpoint; sources of an
+    application have none, since several sinks may read one."""
     clocked = clocked_sources(query.plan)
     is_cluster = not is_local(session.sparkContext.master or "local")
     collects = (is_cluster and query.is_application) or any(
@@ -72,7 +71,7 @@ def log_writers(
     resolve: Resolver,
     capture: LogCapture | None,
 ) -> RowLogs | None:
-    """The row logs of a query, None where it keeps none; arguments are those of
+    """The row logs of a query, None if it has none; arguments as for
     :func:`ds_dagster.spark.queries.prepared.prepare`."""
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
     return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
@@ -81,14 +80,15 @@ def log_writers(
 def logged_source(
     read: Callable[[Scan], SourceFrame], logs: RowLogs | None, skips: Sequence[SkippedRecord], scan: Scan
 ) -> SourceFrame:
-    """A source whose bad records go to a log where its scan says so, without the records that the job passes."""
+    """A source with the job's logs for bad records, without the records that the job skips."""
     source = replace(read(scan), logs=logs)
     mine = [skip for skip in skips if skip.entity == source.entity]
     return source if not mine else replace(source, frame=_without(source, scan, mine))
 
 
 def _without(source: SourceFrame, scan: Scan, skips: Sequence[SkippedRecord]) -> DataFrame:
-    """Left out before anything is decoded or computed of them; each is in the log once, with who passed it."""
+    """The source's records without the skipped ones, which are dropped before decoding. If the scan has a log, each
+    skipped record is logged with the reason of the skip."""
     partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.shown_position)
     frame = source.frame
     for skip in skips:
@@ -103,7 +103,7 @@ def _without(source: SourceFrame, scan: Scan, skips: Sequence[SkippedRecord]) ->
 def table_reader(
     session: SparkSession, tables: Mapping[str, TableRead] | None, resolve: Resolver
 ) -> Callable[[StaticScan], DataFrame]:
-    """Gives the rows of a table that is looked up."""
+    """A function that returns the rows of a lookup table."""
 
     def look_up(scan: StaticScan) -> DataFrame:
         if scan.source_name not in (tables or {}):

@@ -1,8 +1,8 @@
-"""Tables that a stream is joined to: a batch source whose rows a store's reader gives as Arrow batches.
+"""Tables that a stream is joined with: a batch source whose rows come from a store's reader as Arrow batches.
 
-Spark plans a batch source anew with every batch of a query, so each batch sees the rows as they stand then. They are
-read by one task in a Python process, which keeps them for ``lookup.cache.millis``; the processes that Spark keeps share
-nothing, so one may see rows that are newer than another's.
+Spark plans a batch source again for every batch of a query, so each batch sees the table's current rows. One task reads
+them in a Python process, which caches them for ``lookup.cache.millis``. Spark's Python processes share nothing, so one
+of them may see newer rows than another.
 """
 
 # ruff: noqa: ARG002 -- names and arguments of these methods are Spark's
@@ -29,16 +29,16 @@ from ds_dagster.spark.records.typemap import to_spark
 
 FORMAT = "ds_lookup"
 _KEPT: dict[str, tuple[float, list[pa.RecordBatch]]] = {}
-"""What was read, by the hash of the options → when, and the rows. One per Python process."""
+"""Cache of the Python process: hash of the options → time of the read (monotonic seconds) and rows."""
 
 
 def lookup_frame(spark: SparkSession, scan: StaticScan, spec: TableRead, resolve: Resolver) -> DataFrame:
-    """The rows of a table, small enough to be sent to every task.
+    """The rows of a table; Spark sends all of them to every task (broadcast).
 
     Args:
         spark: the job's session.
-        scan: which columns.
-        spec: of the store.
+        scan: names the columns, and how long rows may be cached.
+        spec: the store's reader, path and options.
         resolve: gives option values.
     """
     register_provider(spark, f"{__name__}:LookupSource")
@@ -66,7 +66,7 @@ class LookupSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns that are read."""
+        """The columns to read."""
         return StructType.fromJson(json.loads(self.options["schema"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -83,7 +83,7 @@ class LookupReader(DataSourceReader):
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows that are not older than the query allows."""
+        """Rows from the cache if they are young enough, else read from the store."""
         key = hashlib.sha256(json.dumps(sorted(self._options.items())).encode()).hexdigest()
         cached = _KEPT.get(key)
         millis = int(self._options["cache"])

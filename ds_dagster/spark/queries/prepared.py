@@ -1,4 +1,4 @@
-"""A bound query and its stores' specs → a query that is ready to start: every source read once, a writer per sink."""
+"""A bound query and its stores' specs → a query that is ready to start, with a writer for each sink."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class PreparedQuery:
     """A query ready to start, once.
 
     Attributes:
-        query: as given.
+        query: the bound query.
         job_name: name of the Spark query, its clock and its scheduler pool.
-        session: the job's own.
+        session: the job's own session.
         sinks: one per part of the query.
-        frame: rows of the sink; of an application those of all sinks.
+        frame: rows of the sink; for an application the rows of all sinks.
         clock: whether the engine moves its event time.
-        reads: as given.
-        logs: of rows it leaves out, or None.
-        targets: what tells the entities it writes from later ones of the same name, by ``store.entity``.
-        is_muted: streams get no row.
+        reads: read spec of every source, by name.
+        logs: logs of rows that the query drops, or None.
+        targets: identities of the entities it writes, by ``store.entity``; a later entity of the same name has another.
+        is_muted: no rows are written to streams.
     """
 
     query: BoundQuery
@@ -73,27 +73,27 @@ class PreparedQuery:
 
     @property
     def loaders(self) -> tuple[BatchLoader, ...]:
-        """Of its table and view sinks: ``finish`` them after a finite run."""
+        """Loaders of its table and view sinks; call their ``finish`` after a finite run."""
         return tuple(sink.writer.loader for sink in self.sinks if isinstance(sink.writer, BatchWriter))
 
     @property
     def rows_loaded(self) -> int | None:
-        """Rows that its tables and views have got since the start, None without any; rows of streams are in the
+        """Rows loaded into its tables and views since the start, None if it has none; rows of streams are in the
         progress of its batches."""
         written = [sink.writer.written for sink in self.sinks if isinstance(sink.writer, BatchWriter)]
         return sum(written) if written else None
 
     @property
     def output_mode(self) -> OutputMode:
-        """Update where groups of any part are refined, else append."""
+        """``update`` if groups of any part are refined, else ``append``."""
         modes = {output_mode(part.root) for part in self.query.parts}
         return "update" if "update" in modes else "append"
 
     @property
     def native(self) -> StreamWriter | None:
-        """The sink that Spark itself writes, without a call into Python for every batch; None where this process hands
-        on the batches. So it does for an application, for refined groups (update mode), which Spark refuses to a
-        Python stream sink, and for row logs that the sink does not write itself."""
+        """The writer of the sink that Spark writes by itself, without a call into Python for every batch; None if this
+        process writes the batches. It does so for tables, for applications, for refined groups (update mode) into a
+        Python stream sink, which Spark refuses, and for row logs that the sink does not write itself."""
         (sink, *others) = self.sinks
         is_refined = self.output_mode == "update" and bool(sink.write.provider)
         has_logs = self.logs is not None and not sink.write.transactional
@@ -104,17 +104,17 @@ class PreparedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """What the plans of one query are compiled with.
+    """Compiles the plans of one query.
 
     Attributes:
-        session: the job's own.
+        session: the job's own session.
         job_name: see :class:`PreparedQuery`.
-        read: gives the records of a scan.
-        look_up: gives the rows of a table that is looked up.
-        shared: rows that several sinks of an application read, None outside of one.
-        logs: of rows that are left out, or None.
-        names_sources: the checkpoint knows sources, ticks among them, by their names.
-        is_muted: streams get no row.
+        read: returns the records of a scan.
+        look_up: returns the rows of a lookup table.
+        shared: rows that several sinks of an application read; None if the query is not an application.
+        logs: logs of rows that the query drops, or None.
+        names_sources: sources, also tick sources, have names in the checkpoint.
+        is_muted: no rows are written to streams.
     """
 
     session: SparkSession
@@ -127,10 +127,10 @@ class Plans:
     is_muted: bool = False
 
     def frame(self, part: Part, write: WriteSpec) -> DataFrame:
-        """What a sink gets.
+        """The rows of a sink: records for a stream, columns for a table.
 
         Raises:
-            DsError: a failure of Spark is classified.
+            DsError: also for failures of Spark, which are classified.
         """
         try:
             compiler = PlanCompiler(
@@ -173,29 +173,29 @@ def prepare(
     skips: Sequence[SkippedRecord] = (),
     is_muted: bool = False,
 ) -> PreparedQuery:
-    """Compile a query in a session of its own; no data is read.
+    """Compile a query in its own session; no data is read.
 
     Args:
         spark: the engine's session.
         query: bound plan.
         reads: read spec of every source, by the scan's ``source_name``.
-        writes: spec of every sink, by the name of its part.
-        identity: who writes.
+        writes: write spec of every sink, by the name of its part.
+        identity: identity of the job in its sinks.
         resolve: gives option values.
         job_name: unique among running jobs.
-        clock: ``manual`` where a test moves time by ``operators(spark).advance_clock(job_name, …)``.
-        provider: gives the sources' records instead of their stores (tests, backfills); such sources have no names in
-            the checkpoint.
-        loaders: take the batches of table sinks instead of those that their specs name (tests), by part.
-        captures: take the records of stream sinks, batch by batch, instead of their stores (tests), by part.
-        logs: specs of the query's row logs, by name.
-        log_capture: takes their records instead of their stores (tests).
-        tables: how tables that are looked up are read, by the ``source_name`` of their scan.
-        skips: records that are passed, of whichever source.
-        is_muted: state is kept and every batch is noted, but streams get no row.
+        clock: see :data:`ClockMode`; with ``manual``, a test moves time with ``operators(spark).advance_clock``.
+        provider: returns the sources' records in place of their stores (tests, backfills); such sources have no names
+            in the checkpoint.
+        loaders: loaders of table sinks in place of those of their stores (tests), by part.
+        captures: get the records of stream sinks, batch by batch, in place of their stores (tests), by part.
+        logs: write specs of the query's row logs, by name.
+        log_capture: gets the records of row logs in place of their stores (tests).
+        tables: how lookup tables are read, by the ``source_name`` of their scan.
+        skips: records to skip, from any source.
+        is_muted: state is kept and every batch is recorded, but no rows are written to streams.
 
     Raises:
-        DsError: what the loader's factory, the resolver and the compiler raise; a failure of Spark is classified.
+        DsError: from the loader's factory, the resolver or the compiler; failures of Spark are classified.
     """
     is_named = provider is None and not query.is_application
     if query.is_application and shares_state(query.plan):
@@ -238,7 +238,8 @@ def prepare(
 
 
 def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:
-    """Of an application; the logs of its failing and late rows and constraints of its results name the records."""
+    """Shared rows of an application. They carry ``RECORD`` if a log of failing or late rows, or a constraint of a
+    result, needs it."""
     names_records = query.error_logs or any(part.root.constraints for part in query.parts)
     names_records = names_records or any(late.record for late in query.late)
     beside = frozenset({RECORD}) if names_records else NOTHING
@@ -250,7 +251,7 @@ def _unnamed(_node: Node) -> str:
 
 
 def _wants(part: Part, write: WriteSpec) -> Wants:
-    """Positions where several rows of a batch may carry one key: a changelog's records, not an aggregate's groups."""
+    """Positions, if several rows of a batch may have the same key: a changelog's records, not an aggregate's groups."""
     upserts = write.table is not None and write.table.mode == "upsert"
     grouped = any(node.one_per_key for node in part.root.walk())
     return POSITION if upserts and not grouped else NOTHING

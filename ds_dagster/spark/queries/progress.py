@@ -24,15 +24,16 @@ class SourceProgress:
     """One source of a batch.
 
     Attributes:
-        name: of the source in the checkpoint.
-        rows: read by this batch.
-        end: partition → position read up to.
-        latest: partition → newest position known; empty when the source does not say.
-        lag_records: records not read yet, None when positions are no numbers.
-        lag_seconds: age of the oldest record that is not read yet, None when the source does not say.
-        lost_records: skipped since the query started because they were gone; see :data:`LOST`.
-        lost: which, as people read it.
-        facts: other figures of the source (``wal_status``, ``lag_bytes``), by name; empty for most.
+        name: name of the source in the checkpoint, or Spark's description of it.
+        rows: number of rows that the batch read.
+        end: partition → position up to which it is read.
+        latest: partition → newest known position; empty if the source does not report it.
+        lag_records: number of unread records, None if positions are not numbers.
+        lag_seconds: age of the oldest unread record, None if the source does not report it.
+        lost_records: number of records skipped since the query started because they no longer existed; see
+            :data:`LOST`.
+        lost: which records were skipped, as text.
+        facts: other figures of the source (``wal_status``, ``lag_bytes``), by name; empty for most sources.
     """
 
     name: str
@@ -48,12 +49,12 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress(Figures):
-    """One batch of a query: its figures, and where its sources are.
+    """One batch of a query: its figures, and the positions of its sources.
 
     Attributes:
-        timestamp: when it was triggered, ISO 8601 UTC.
-        duration_millis: of the whole batch.
-        sources: data sources by name; ticks are none.
+        timestamp: time of its trigger, ISO 8601 UTC.
+        duration_millis: duration of the whole batch.
+        sources: data sources, without tick sources.
         durations: Spark's steps → milliseconds.
     """
 
@@ -66,19 +67,19 @@ class BatchProgress(Figures):
 _TICKS = "ds-ticks"
 _BEHIND = "/millis_behind"
 LOST = "lost_records"
-"""Records that a source went past because they were gone, since the query started: a metric of a source in the JVM
-(``lost_records``, and ``lost`` for which ones), or a number beside ``millis_behind`` in the partitions a Python source
-reports."""
+"""Name of the number of records that a source skipped since the query started because they no longer existed. A source
+in the JVM reports it as a metric (and as ``lost`` which records); a Python source reports it in its partitions, next to
+``millis_behind``."""
 _OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
 _VIOLATIONS = "violations_"
-"""Begins the names of observations of constraints: relation.constraint → rows that violate it, the place of one."""
+"""Prefix of the names of observations of constraints: relation.constraint → number of violating rows, place of one."""
 _WRITTEN = "rows_written_"
-"""Begins the names of observations that count rows on their way into a sink of which Spark itself counts none."""
+"""Prefix of the names of observations that count rows for a sink whose rows Spark does not count."""
 
 
 def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
-    """The record of a ``StreamingQueryProgress`` (its JSON, or the mapping of it)."""
+    """The record of a ``StreamingQueryProgress`` (its JSON, as text or parsed)."""
     report: Mapping[str, Any] = json.loads(progress) if isinstance(progress, str) else progress
     sources = tuple(_source(s) for s in report["sources"] if not str(s.get("description", "")).startswith(_TICKS))
     lags = [source.lag_records for source in sources]
@@ -141,7 +142,7 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
 
 
 def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
-    """Other figures of a source with one partition."""
+    """Other figures of a source; only for a source with one partition."""
     if sum(name.endswith(_BEHIND) for name in latest) != 1:
         return {}
     named = {name.rpartition("/")[2]: value for name, value in latest.items()}
@@ -159,7 +160,8 @@ def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int |
 
 
 def _positions(offset: Any) -> dict[str, int | str]:
-    """Offsets of any source flat: ``{"topic": {"0": 5}}`` → ``{"topic/0": 5}``; what is no number stays text."""
+    """Flattened offsets of any source: ``{"topic": {"0": 5}}`` → ``{"topic/0": 5}``; values that are not numbers are
+    JSON text."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -184,24 +186,24 @@ def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tu
 
 
 def counted(frame: DataFrame, sink: str) -> DataFrame:
-    """The same frame, whose rows are counted in the progress of its query; for sinks that get their batches by
-    ``foreachBatch``, of which Spark counts nothing."""
+    """The frame, with its rows counted in the progress of its query; for sinks that get their batches by
+    ``foreachBatch``, whose rows Spark does not count."""
     return frame.observe(_WRITTEN + sink, sf.count(sf.lit(1)).alias("rows"))
 
 
 def _rows_written(by_spark: int, observed: Mapping[str, Any]) -> int | None:
-    """Rows a batch has written: as Spark counts them, or :func:`counted`; None where the sink counts by itself."""
+    """Rows that a batch has written: from Spark, or from :func:`counted`; None if the sink counts by itself."""
     ours = list(_observed(observed, _WRITTEN))
     return by_spark if by_spark >= 0 else sum(ours) if ours else None
 
 
 def violations_metric(query: str) -> str:
-    """Name of the observation of the constraints that a query or a source of this name checks."""
+    """Name of the observation for the constraints of a query or a source of this name."""
     return f"{_VIOLATIONS}{query}"
 
 
 def _violations(observed: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """``relation.constraint`` → rows, and the place of one of them; None where nothing is violated."""
+    """``relation.constraint`` → number of violating rows, and the place of one of them; None if nothing is violated."""
     counts = [
         {label: {name: value for name, value in count.items() if value}}
         for name, row in observed.items()

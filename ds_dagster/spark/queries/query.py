@@ -1,5 +1,5 @@
-"""The life of a prepared query: ``start`` starts it once; when it has ended, ``finish`` publishes a finite run and
-``close`` gives back what it held. A restart prepares it again. Nothing here knows a store by name.
+"""Start and end of a prepared query: ``start`` starts it once; after its end, ``finish`` publishes a finite run, and
+``close`` releases resources. A restart prepares the query again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuous") -> StreamingQuery:
-    """Start a prepared query on a checkpoint; one that does not start is closed.
+    """Start a prepared query on a checkpoint; if it does not start, it is closed.
 
     Args:
-        prepared: not started before.
-        checkpoint: its location; a local path or any URL Hadoop knows.
-        trigger: ``available_now`` ends by itself when what exists now has been processed.
+        prepared: a query that was not started before.
+        checkpoint: location of the checkpoint; a local path or any URL that Hadoop supports.
+        trigger: with ``available_now`` the query ends when all data that exists now is processed.
 
     Raises:
-        DsError: INPUT_RECREATED, what sinks and loaders refuse, or Spark refused to start it.
+        DsError: INPUT_RECREATED; a sink, a loader or Spark refuses the start.
     """
     with ExitStack() as undo:
         undo.callback(close, prepared)
@@ -53,7 +53,7 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
 
 
 def _settle(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> None:
-    """Hold its sinks against the checkpoint."""
+    """Compare the query's sinks with the checkpoint."""
     sources = identities(prepared.reads)
     account = Account.of(
         prepared.session,
@@ -94,7 +94,7 @@ def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigg
 
 
 def _batches(prepared: PreparedQuery) -> Capture:
-    """Takes every batch; what the batch has left out is written after it."""
+    """The function that writes every batch, and then the rows that the batch has logged."""
     sinks, logs = prepared.sinks, prepared.logs
     write: Capture = ApplicationWriter(sinks) if prepared.query.is_application else sinks[0].writer
     if logs is None:
@@ -108,7 +108,7 @@ def _batches(prepared: PreparedQuery) -> Capture:
 
 
 def finish(prepared: PreparedQuery) -> int | None:
-    """Publish what a finite run has loaded.
+    """Publish the rows that a finite run has loaded.
 
     Returns:
         Rows in its tables; None for a query without tables.
@@ -118,7 +118,8 @@ def finish(prepared: PreparedQuery) -> int | None:
 
 
 def close(prepared: PreparedQuery) -> None:
-    """Give back what a query held that has ended: clock, transaction, state, loader. Never raises."""
+    """Release the resources of a query that has ended: clock, logs, transactions, state, loaders. Failures of Spark are
+    only logged."""
     try:
         if prepared.clock:
             operators(prepared.session).remove_clock(prepared.job_name)
@@ -129,7 +130,7 @@ def close(prepared: PreparedQuery) -> None:
                 operators(prepared.session).release_transaction(sink.identity.job)
         _, silent = close_ended_stores(prepared.session)
         if silent:
-            _LOG.warning("job %s: its state may be open in %s, for a minute", prepared.job_name, ", ".join(silent))
+            _LOG.warning("job %s: executors %s may hold its state for a minute", prepared.job_name, ", ".join(silent))
     except SPARK_ERRORS:
         _LOG.warning("job %s: its operators were not released", prepared.job_name, exc_info=True)
     for loader in prepared.loaders:
@@ -137,7 +138,7 @@ def close(prepared: PreparedQuery) -> None:
 
 
 def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
-    """Why a query ended, None when it runs or ended by itself; a hint that names the job has its name."""
+    """Why a query failed; None if it runs or ended without a failure. Adds the job's name for hints that show it."""
     problem = query.exception()
     if problem is None:
         return None
@@ -149,12 +150,12 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
 
 
 def progress(query: StreamingQuery) -> BatchProgress | None:
-    """The last batch with or without rows, None before the first."""
+    """The last progress report, with or without rows; None before the first."""
     last = query.lastProgress
     return None if last is None else read_progress(last.json)
 
 
 def explain(prepared: PreparedQuery) -> str:
-    """Spark's optimized plan of a query; it holds no option of a store."""
+    """Spark's optimized plan of a query; it contains no store options, so no secrets."""
     analyzed = prepared.frame._jdf.queryExecution().analyzed()
     return str(prepared.session._jsparkSession.sessionState().optimizer().execute(analyzed).toString())

@@ -1,7 +1,7 @@
-"""Rows of streams whose expressions fail: left out, counted and, where a log is named, kept.
+"""Rows of streams whose expressions fail: dropped, counted and, if there is a log, logged.
 
-The expressions of one step are computed together by an operator of ours that knows a row's failure from the batch's,
-so a row fails as a whole. What only a plan can compute (the current time) stays outside of it.
+Our operator computes the expressions of one step together and catches failures per row, so a row fails as a whole.
+Expressions that only a plan can compute (the current time) are computed outside of the operator.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _GUARD = "__guard"
 
 @dataclass(slots=True)
 class RowErrors:
-    """How one plan computes expressions whose failures leave rows out.
+    """Computes expressions of one plan such that a failure drops the row.
 
     Attributes:
         query: name of the query, unique in its job.
-        logs: of the job.
-        log: where rows are kept, None for nowhere.
-        steps: how many of its steps count failures by now.
+        logs: the job's row logs, or None.
+        log: the log for failing rows, or None.
+        steps: number of the plan's steps that count failures so far.
     """
 
     query: str
@@ -50,13 +50,13 @@ class RowErrors:
     def computed(
         self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node, wants: frozenset[str]
     ) -> DataFrame:
-        """The rows that have all these expressions, with them beside their columns.
+        """The rows for which no expression fails, with the expressions as additional columns.
 
         Args:
             frame: rows of a stream.
             expressions: by the name of the new column.
-            node: whose rows these are; the log names what it reads.
-            wants: technical columns of the result; what the log alone needs goes.
+            node: node of the rows; the log shows the relations that it reads.
+            wants: technical columns of the result; ``RECORD`` is dropped if only the log needs it.
         """
         guarded = {name: expression for name, expression in expressions.items() if _may_fail(expression)}
         others = {name: expression for name, expression in expressions.items() if name not in guarded}
@@ -84,22 +84,23 @@ class RowErrors:
 
 
 def logged_place(errors: RowErrors | None, node: Node) -> frozenset[str]:
-    """The technical column that a log of failing rows takes of a node's rows: above a step that keeps rows, a row is no
-    longer that of one record."""
+    """The technical column that a log of failing rows needs from a node's rows; none above a step with state, where a
+    row is no longer from one record."""
     has_log = errors is not None and errors.log is not None
     return frozenset({names.RECORD}) if has_log and node.is_ordered else frozenset()
 
 
 def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
-    """A guarded value, as nullable as its expression: state of a query without a guard says whether a key may be NULL,
-    and Spark compares that. The expression behind the value is never computed; no row without a value comes here."""
+    """A guarded value with the nullability of its expression: the state schema records whether a key may be NULL, and
+    Spark compares it with that of a query without a guard. The second argument of COALESCE is never computed, since
+    rows without a value are dropped before."""
     value = sf.col(_GUARD).getField("result").getField(name)
     unguarded = compile_expression(frame, expression)
     return value if frame.select(unguarded).schema[0].nullable else sf.coalesce(value, unguarded)
 
 
 def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
-    """The log's row: the input of the failing step, as JSON, and the record, if the row is of one."""
+    """The log's row: the input of the failing step as JSON, and the record if the row is from one record."""
     shown = [name for name in frame.columns if name not in names.TECHNICAL]
     text = row_text({column: name for name, column in _shown(shown).items()})
     has_place = names.RECORD in frame.columns
@@ -112,14 +113,14 @@ def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]
 
 
 def _shown(fields: Sequence[str]) -> Mapping[str, str]:
-    """Internal names → those of the columns, with their source in front where two are called alike."""
+    """Internal names → names of columns, prefixed with the source if two are equal."""
     short = {name: column_of(name) for name in fields}
     counts = Counter(short.values())
     return {name: text if counts[text] == 1 else shown(name) for name, text in short.items()}
 
 
 def row_errors(part: Part, logs: RowLogs | None) -> RowErrors | None:
-    """How the rows of a part fail, None where they fail their batch."""
+    """How failing rows of a part are handled; None if a failing row fails its batch."""
     if not ignores_row_errors(part.settings):
         return None
     return RowErrors(part.name, logs, part.error_log)

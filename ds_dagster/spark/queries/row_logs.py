@@ -1,8 +1,8 @@
-"""Row logs of a job: rows that its plan leaves out, kept in a topic with the reason.
+"""Row logs of a job: topics with the rows that its plan drops (bad records, failing rows, late rows).
 
-The operators in our jar collect the rows while a batch is computed. When it has been computed, and before Spark notes
-it as done, they are written in one transaction that holds the batch's number: a batch that is replayed computes the
-same rows, and the log knows whether it has them.
+The operators in our jar collect the rows while a batch is computed. After that, and before Spark commits the batch, the
+rows are written in one transaction with the batch's number: a replayed batch computes the same rows, and the log's
+marker shows whether they are already written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ds_dagster.spark.records.columns import AS_JSON, field
 from ds_dagster.spark.records.json_output import json_row
 
 LogCapture = Callable[[str, list[bytes], int], None]
-"""Takes the records of a log (its name, values, batch) instead of its store (tests)."""
+"""Gets the records of a log (its name, values, number of the batch) in place of its store (tests)."""
 JOB_OPTION = "row.log.job"
 
 
@@ -36,7 +36,7 @@ class RowLogs:
         spark: the job's session.
         job: unique among running jobs.
         query: name of the query, as the log shows it.
-        names: of its logs.
+        names: names of the logs.
         capture: see :data:`LogCapture`.
     """
 
@@ -47,7 +47,7 @@ class RowLogs:
     capture: LogCapture | None = None
 
     def put(self, log: Relation, row: Mapping[str, Column]) -> Column:
-        """A condition that is never true, and where it is evaluated puts a row into the log."""
+        """A condition that is never true; when it is evaluated, it puts a row into the log."""
         values = {"query": sf.lit(self.query), **row}
         text = json_row([(c.name, values[c.name], c.type) for c in COLUMNS], "sql")
         return operators(self.spark).log_row(self.job, log_name(log), text)
@@ -56,9 +56,9 @@ class RowLogs:
         """A filter that keeps every row and records the possibly late ones.
 
         Args:
-            late: where they are kept.
-            end: of the window.
-            values: by column of that relation, without how late a row is and which query it is late for.
+            late: the log for late rows.
+            end: end of the window.
+            values: columns of the log's relation, without the lateness and the name of the query.
         """
         values = {**values, **{column: sf.lit(self.query) for column, name in late.record if name == "query"}}
         fields = [(c.name, values[c.name], c.type) for c in late.relation.columns if c.name in values]
@@ -66,11 +66,11 @@ class RowLogs:
         return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
 
     def begin(self, checkpoint: str, replay: int) -> None:
-        """Their query is about to start on a checkpoint; logs may have its unfinished batch already."""
+        """Call it before the query starts: logs may already have the checkpoint's unfinished batch, ``replay``."""
         operators(self.spark).begin_row_logs(self.job, checkpoint, replay)
 
     def write(self, epoch: int) -> None:
-        """Write what the batch that has just been computed has put into the logs."""
+        """Write the rows that the batch, which has just been computed, has put into the logs."""
         if self.capture is None:
             operators(self.spark).flush_row_logs(self.job, epoch)
             return
@@ -80,7 +80,7 @@ class RowLogs:
                 self.capture(name, rows, epoch)
 
     def close(self) -> None:
-        """Give back what they hold."""
+        """Remove the logs and close their producers."""
         operators(self.spark).remove_row_logs(self.job)
 
 
@@ -93,16 +93,16 @@ def open_logs(
     capture: LogCapture | None,
     late: Sequence[LateRows],
 ) -> RowLogs | None:
-    """The logs of a job that is about to be built, None where its query keeps none.
+    """Open the logs of a job, before its frames are built; None if its query has no logs.
 
     Args:
         spark: the job's session.
         job: unique among running jobs.
         query: name of the query.
-        options: of the sink of each log, references resolved, by :func:`~ds_dagster.catalog.row_log.log_name`.
-        identity: of the job; each log has a transaction of its own, derived from it.
+        options: sink options of each log with resolved references, by :func:`~ds_dagster.catalog.row_log.log_name`.
+        identity: identity of the job; each log derives its own transactional id from it.
         capture: see :data:`LogCapture`.
-        late: which of them keep rows that are too late for their window.
+        late: the logs for rows that are too late for their window.
     """
     if not options:
         return None
@@ -117,7 +117,7 @@ def open_logs(
 
 
 def transactional_id(name: str, identity: SinkIdentity) -> str:
-    """Of a log: one that dies with its job is fenced like the job's own."""
+    """Transactional id of a log; after the job's death it is fenced like the id of the job's sink."""
     return f"{identity.job}~{name}"
 
 
@@ -126,11 +126,11 @@ def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
 
 
 PLACE = ("store", "entity", "partition", "offset", "record_time", "key")
-"""Columns of a log that say which record a row was read from."""
+"""Columns of a log that identify the record of a row."""
 
 
 def row_text(columns: Mapping[str, str]) -> Column:
-    """A row as a JSON object: the name it has there → field."""
+    """A row as a JSON object; ``columns``: name in the object → field."""
     row = sf.struct(*[field(name).alias(column) for column, name in columns.items()])
     return sf.to_json(row, dict(AS_JSON))
 
@@ -143,7 +143,7 @@ def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, C
 
 
 def record_place(scan: Scan, envelope: Envelope, key: Column) -> Mapping[str, Column]:
-    """The columns of :data:`PLACE` of a record."""
+    """The columns of :data:`PLACE` for a record."""
     values = (
         sf.lit(scan.relation.store),
         sf.lit(scan.relation.entity),
@@ -156,21 +156,21 @@ def record_place(scan: Scan, envelope: Envelope, key: Column) -> Mapping[str, Co
 
 
 def place_column(scan: Scan, envelope: Envelope, key: Column) -> Column:
-    """The same as one STRUCT, see ``records.columns.RECORD``."""
+    """The columns of :data:`PLACE` as one STRUCT, see ``records.columns.RECORD``."""
     return sf.struct(*[value.alias(name) for name, value in record_place(scan, envelope, key).items()])
 
 
 def late_place(window: Window) -> frozenset[str]:
-    """The technical column that a log of late rows takes of a window's rows."""
+    """The technical column that a log of late rows needs from a window's rows."""
     return frozenset({names.RECORD}) if window.late is not None and window.late.record else frozenset()
 
 
 def late_values(late: LateRows, columns: Sequence[str]) -> tuple[Column, Mapping[str, Column]]:
-    """The end of a row's window, and what of the row a log of late rows may hold.
+    """The end of a row's window, and the values of the row for a log of late rows, by the log's column.
 
     Args:
         late: the log.
-        columns: of the rows.
+        columns: columns of the rows.
     """
     start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
     window_values = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}

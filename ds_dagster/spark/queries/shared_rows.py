@@ -1,13 +1,12 @@
-"""Rows that several sinks of an application read: made once per batch, handed to all of them.
+"""Rows that several sinks of an application read: computed once per batch for all of them.
 
-Spark reads a source as often as it stands in a plan. An exchange between the rows and their readers is made once and
-used again (``ReusedExchange``), provided what stands below it is equal for all. So nothing of a reader may get below:
-the rows travel as an array of one struct, and a generator takes them out again. No condition and no projection moves
-through a generator's own columns. Rows of one partition stay together and in order.
+Spark reads a source as often as a plan contains it. But it computes an exchange once and reuses it (``ReusedExchange``)
+if the plans below are equal. So the optimizer must move nothing from a reader below the exchange: each row is packed
+into an array of one struct, and a generator unpacks it. Conditions and projections do not move through a generator's
+own columns. Rows of one partition stay together and in order.
 
-What keeps state is never equal to anything: Spark numbers stateful steps, and each has its own state. So the exchange
-carries the name of its relation, and a rule of ours (``dsdagster.share.SharedSteps``) puts the first of that name in
-the place of the others.
+Two stateful steps are never equal: Spark numbers them, and each has its own state. So their exchange carries the name
+of its relation, and our rule ``dsdagster.share.SharedSteps`` replaces all exchanges of a name by the first.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class SharedRows:
     """Rows of one application's plan.
 
     Attributes:
-        whole: root of all its sinks.
-        partitions: of the exchange.
-        beside: further technical columns of rows that are of one record each.
+        whole: root over all its sinks.
+        partitions: number of partitions of the exchange.
+        beside: additional technical columns of rows that are from one record each.
     """
 
     whole: Node
@@ -50,7 +49,7 @@ class SharedRows:
         self._names = frozenset(name for name, count in readings(self.whole).items() if count > 1)
 
     def has(self, node: Node) -> bool:
-        """Whether several read it."""
+        """Whether several nodes read it."""
         return node.shared_name in self._names
 
     def wants(self, node: Node) -> frozenset[str]:
@@ -61,7 +60,7 @@ class SharedRows:
         return frozenset([*time, names.WINDOW] if node.open_windows else time)
 
     def rows(self, node: Node, make: Callable[[], Flow]) -> Flow:
-        """The node's rows after an exchange; ``make`` is called once."""
+        """The node's rows after an exchange; ``make``, which compiles them, is called once per node."""
         name = node.shared_name
         if name not in self._made:
             flow = make()
@@ -71,13 +70,13 @@ class SharedRows:
 
 
 def exchanged(frame: DataFrame, partitions: int, mark: str, timed: bool) -> DataFrame:
-    """The same rows, such that Spark makes them once for all that read this frame in one plan.
+    """The rows after an exchange that Spark computes once for all readers in one plan.
 
     Args:
-        frame: of a node.
-        partitions: of the exchange.
-        mark: a name for rows of steps with state, unique in the plan; empty for others.
-        timed: its time has Spark's watermark, and keeps it.
+        frame: rows of a node.
+        partitions: number of partitions of the exchange.
+        mark: for rows of stateful steps, a name that is unique in the plan; else empty.
+        timed: the frame's event time has Spark's watermark; the result has it too.
     """
     row = sf.struct(*[names.field(name) for name in frame.columns])
     rows = mark or _ROWS

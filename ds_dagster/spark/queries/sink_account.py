@@ -1,7 +1,7 @@
-"""Streams that a query writes, held against its checkpoint before the first batch.
+"""Compares the streams that a query writes with its checkpoint, before the first batch.
 
-A transactional sink knows its last batch by number and offsets (the marker); any other stream can only be told from a
-later one of the same name, so that of it no more than TARGET_GONE is noticed.
+A transactional sink stores the number and offsets of its last batch (the marker). For any other stream only its
+identity can be compared, so only TARGET_GONE is detected.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from ds_dagster.spark.jvm import NO_REPLAY
 from ds_dagster.spark.queries.source_identity import TARGETS, remember, remembered
 
 HELD = "held"
-"""What a checkpoint remembers beside its targets (``store.entity``) once its sinks were held against it."""
+"""Entry that a checkpoint has next to its targets (``store.entity``) after its sinks were compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run that is about to begin knows of its checkpoint.
+    """The checkpoint and the targets of a run that is about to begin.
 
     Attributes:
-        session: of the job.
-        checkpoint: its location.
-        tip: where it ends.
-        targets: entity (``store.entity``) → what tells it from a later one of that name; without those nobody knows.
-        before: the same, as the checkpoint remembers them.
-        entities: what the job reads and writes, for messages.
-        sources: JSON object, what tells each source from a later one of its name.
-        is_muted: it writes no row, so its notes in a sink may be ahead of a checkpoint that went back.
+        session: session of the job.
+        checkpoint: location of the checkpoint.
+        tip: its last batches.
+        targets: entity (``store.entity``) → its identity, which a later entity of that name does not share; without
+            unknown ones.
+        before: the targets that the checkpoint remembers.
+        entities: sources and sinks of the job, for messages.
+        sources: JSON object: source → its identity.
+        is_muted: the run writes no rows; then the marker in a sink may be ahead of a checkpoint that was reset.
     """
 
     session: SparkSession
@@ -62,7 +63,7 @@ class Account:
         *,
         is_muted: bool = False,
     ) -> Account:
-        """Reads what the checkpoint remembers.
+        """Read the targets that the checkpoint remembers.
 
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
@@ -75,12 +76,12 @@ class Account:
         """Options of a stream sink for this run.
 
         Args:
-            write: spec of the sink.
-            identity: who writes.
-            options: of the sink, references resolved.
+            write: write spec of the sink.
+            identity: identity of the job in the sink.
+            options: options of the sink with resolved references.
 
         Raises:
-            DsError: CHECKPOINT_BEHIND_SINK, SINK_BEHIND_CHECKPOINT, TARGET_GONE; Kafka's conditions when the marker
+            DsError: CHECKPOINT_BEHIND_SINK, SINK_BEHIND_CHECKPOINT, TARGET_GONE; Kafka's conditions if the marker
                 cannot be read.
         """
         settled = dict(options)
@@ -98,7 +99,7 @@ class Account:
         return settled
 
     def close(self) -> None:
-        """All sinks are settled: remember them.
+        """Write the targets to the checkpoint; call it when all sinks are settled.
 
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
@@ -109,11 +110,14 @@ class Account:
         return self.before.get(entity, "") not in ("", self.targets.get(entity, ""))
 
     def _marker(self, entity: str, options: Mapping[str, str]) -> Tip | None:
-        """The last batch of the sink.
+        """The last batch of the sink; opens the sink's transaction.
 
-        Two markers are as good as the checkpoint's own tip while no batch was open: one that expired with its consumer
-        group while the job rested (the topic is the same one), and one of an earlier version of the package, which
-        wrote none for batches without rows: it is behind, or missing where no row ever came.
+        In two cases the checkpoint's last committed batch is returned in place of the marker:
+
+        * The marker is missing and no batch was open. It has expired with its consumer group (the topic is the same),
+          or an earlier version of the package wrote none because no batch had rows.
+        * The marker is from an earlier version of the package and behind: that version wrote none for batches without
+          rows.
         """
         transaction = _open_transaction(self.session, options, self.entities)
         marker, committed = Tip(**transaction) if transaction else None, self.tip.committed
@@ -126,18 +130,18 @@ class Account:
 
 
 def sources_text(sources: Mapping[str, str]) -> str:
-    """What tells each source from a later one of its name, as markers have it."""
+    """Identities of the sources as compact JSON, as in markers."""
     return json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
 
 
 def note_written(session: SparkSession, options: Mapping[str, str], epoch: int, entities: str) -> None:
-    """Note a planned batch as the last one in a topic, without rows of its own: another job has written them.
+    """Record a planned batch as the last one in a topic, without writing rows: another job has written them.
 
     Args:
-        session: of the engine.
-        options: of the transactional sink, with its checkpoint; no query of the job runs.
+        session: the engine's session.
+        options: options of the transactional sink, with its checkpoint; no query of the job may run.
         epoch: number of the batch.
-        entities: what the job reads and writes, for messages.
+        entities: sources and sinks of the job, for messages.
 
     Raises:
         DsError: Kafka's conditions.
@@ -149,7 +153,7 @@ def note_written(session: SparkSession, options: Mapping[str, str], epoch: int, 
 
 
 def _open_transaction(session: SparkSession, options: Mapping[str, str], entities: str) -> Mapping[str, Any] | None:
-    """Open the transaction of a sink before its first batch, which fences every other owner of its id; gives the
+    """Open the transaction of a sink before its first batch; this fences every other owner of its id. Returns the
     marker, see ``dsdagster.kafka.Marker``."""
     try:
         state = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))

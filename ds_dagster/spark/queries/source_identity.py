@@ -1,8 +1,8 @@
-"""Which of the entities that had a name a checkpoint belongs to. A topic that was deleted and created again carries on
-with small numbers under the old name; positions of the first mean nothing in the second, and Spark does not notice
-when the second has grown longer than the first was. Rows that were written into the first are not in the second.
+"""Detects entities that were deleted and created again. A new topic of the same name starts with small offsets: the
+checkpoint's positions mean nothing in it, and Spark does not notice once the new topic is longer than the old one was.
+Rows that were written to the old topic are not in the new one.
 
-What was read and written is remembered beside Spark's own files in the checkpoint.
+The checkpoint remembers the identities of its sources and targets next to Spark's own files.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TARGETS = "ds-targets.json"
 
 
 def check_identities(session: SparkSession, checkpoint: str, reads: Mapping[str, ReadSpec]) -> None:
-    """Compare the sources with those the checkpoint was begun with, and remember new ones.
+    """Compare the sources with those that the checkpoint remembers, and remember new ones.
 
     Args:
         session: with the settings of the checkpoint's file system.
-        checkpoint: its location; a local path or any URL Hadoop knows.
+        checkpoint: location of the checkpoint; a local path or any URL that Hadoop supports.
         reads: read spec of every source, by its name.
 
     Raises:
@@ -40,12 +40,12 @@ def check_identities(session: SparkSession, checkpoint: str, reads: Mapping[str,
 
 
 def identities(reads: Mapping[str, ReadSpec]) -> Mapping[str, str]:
-    """Identities of the sources, which a later source of the same name does not share; without the unknown ones."""
+    """Identities of the sources by name, without unknown ones. A later source of the same name has another identity."""
     return {name: spec.identity for name, spec in reads.items() if spec.identity}
 
 
 def remembered(session: SparkSession, checkpoint: str, file: str) -> Mapping[str, str]:
-    """Identities by name; none for a checkpoint that is new, or of an earlier version of the package.
+    """Identities by name; empty for a checkpoint that is new or from an earlier version of the package.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
@@ -62,7 +62,7 @@ def remembered(session: SparkSession, checkpoint: str, file: str) -> Mapping[str
 def remember(
     session: SparkSession, checkpoint: str, file: str, before: Mapping[str, str], now: Mapping[str, str]
 ) -> None:
-    """Write down what is not there yet, or has changed.
+    """Write identities that are new or have changed.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.

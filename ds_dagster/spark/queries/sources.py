@@ -1,4 +1,4 @@
-"""Read specs → streams of records. Every source is named, so that a changed query finds its offsets again."""
+"""Read specs → streams of records. Sources have names, so that a changed query finds its offsets again."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ds_dagster.spark.records.typemap import to_spark
 from ds_dagster.spark.session import in_session
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
-"""Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
-``partition`` and ``order`` STRING, and, where records have them, ``headers``. For test runs; such sources have no names
-in the checkpoint."""
+"""Returns a scan's records in place of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
+``partition`` and ``order`` STRING, and ``headers`` if records have them. For tests and backfills; such sources have no
+names in the checkpoint."""
 
 PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 """Columns of a provided frame with the parts of a record."""
 
 STREAM_BATCH_ROWS = 1_000_000
-"""Records one source gives a batch at most when neither query nor relation says: keeps a backlog in steps that can be
-replayed."""
+"""Most records of one source in a batch, unless the query or the relation sets a number: a backlog is read in steps
+that can be replayed."""
 TABLE_BATCH_ROWS = 200_000
-"""The same where a batch is collected on the driver: to be loaded into a table, or sent to Kafka by a cluster."""
+"""Like :data:`STREAM_BATCH_ROWS`, if a batch is collected on the driver: for a table, or for Kafka on a cluster."""
 
 
 def read_records(
@@ -45,16 +45,17 @@ def read_records(
     default_rows: int,
     named: bool = True,
 ) -> SourceFrame:
-    """The stream of a scan's records as its store gives them.
+    """The stream of a scan's undecoded records from its store.
 
     Args:
         spark: the job's session.
         scan: names the source.
-        spec: of the store.
-        resolve: gives option values; called here and nowhere else.
-        clock_job: job to whose clock every poll for new records is reported; empty for queries without event time.
-        default_rows: bound of one batch where the scan has none.
-        named: the checkpoint knows the source by its name, not by its place in the plan.
+        spec: read spec from the store.
+        resolve: gives option values; called only here.
+        clock_job: name of the job whose clock gets a report of every poll for new records; empty for queries without
+            event time.
+        default_rows: most records of a batch if the scan sets no number.
+        named: the checkpoint identifies the source by its name, not by its place in the plan.
     """
     register_provider(spark, spec.provider)
     options = dict(resolved(spec.options, resolve))
@@ -84,14 +85,14 @@ def read_records(
 
 
 def struct_json(scan: Scan) -> str:
-    """The columns a scan reads, as Spark writes a struct type."""
+    """The columns that a scan reads, as the JSON of a Spark struct type."""
     return StructType([StructField(c.name, to_spark(c.type)) for c in scan.read_columns]).json()
 
 
 def provided_records(
     session: SparkSession, provider: SourceProvider, scan: Scan, spec: ReadSpec | None, resolve: Resolver
 ) -> SourceFrame:
-    """The stream of a scan's records as a test run gives them, in the job's session."""
+    """The stream of a scan's records from a provider (tests, backfills), in the job's session."""
     entity = spec.entity if spec else f"{scan.relation.store}.{scan.relation.entity}"
     frame = in_session(provider(scan, spec), session)
     schemas = resolved_schemas(spec.schemas, resolve) if spec else None
@@ -106,7 +107,8 @@ def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:
 
 
 def register_provider(spark: SparkSession, provider: str) -> None:
-    """Make a Python data source (``module:Class``) known to a session, once; nothing happens without one."""
+    """Register a Python data source (``module:Class``) with a session, unless it is registered or ``provider`` is
+    empty."""
     if not provider:
         return
     module, _, name = provider.partition(":")
