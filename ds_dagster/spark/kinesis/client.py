@@ -1,6 +1,6 @@
-"""The Kinesis API over plain HTTP: botocore finds and signs with credentials, urllib3 carries, orjson parses.
+"""The Kinesis API over plain HTTP: botocore finds credentials and signs, urllib3 sends, orjson parses.
 
-boto3's response parser costs eight times what this path costs per record. Throttling, 5xx and lost connections are
+Per record, boto3's response parser takes eight times as long as this path. Throttling, 5xx and lost connections are
 retried here, with jitter and within a budget; everything else becomes a condition.
 """
 
@@ -34,7 +34,7 @@ THROTTLING = frozenset(
         "TooManyRequestsException",
     }
 )
-"""Codes of "slow down"."""
+"""Error codes of throttling."""
 
 DENIED = frozenset(
     {
@@ -51,13 +51,18 @@ DENIED = frozenset(
         "KMSAccessDeniedException",
     }
 )
-"""Codes of "not you"."""
+"""Error codes of refused logins and missing permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """When an answer was got: our clock right before and after (epoch seconds), and the server's ``Date`` in between
-    (whole seconds; None when it did not say)."""
+    """Times of a request, in epoch seconds.
+
+    Attributes:
+        asked_at: our clock right before the request.
+        answered_at: our clock right after the answer.
+        date: the server's ``Date`` in whole seconds; None if the server sends none.
+    """
 
     asked_at: float
     answered_at: float
@@ -70,14 +75,14 @@ class Exchange:
 
     @property
     def earliest(self) -> float:
-        """Server time that had certainly passed when the request was answered."""
+        """Server time that had certainly passed when the request was answered (epoch seconds)."""
         if self.agrees or self.date is None:
             return self.asked_at
         return min(self.asked_at, self.date - 1)
 
     @property
     def latest(self) -> float:
-        """Server time of the request, rather too late than too early where the clocks differ."""
+        """Server time of the request (epoch seconds); if the clocks differ, rather too late than too early."""
         return self.asked_at if self.agrees or self.date is None else self.date + 1
 
 
@@ -87,10 +92,10 @@ class Reply:
 
     Attributes:
         body: parsed JSON.
-        exchange: when.
-        code: error code when the caller expected one, else empty.
-        message: text of ``code``.
-        throttled: attempts that were answered by "slow down" before this one.
+        exchange: time of the successful attempt.
+        code: error code if the caller expected it, else empty.
+        message: text of the error.
+        throttled: number of attempts before this one that were throttled.
     """
 
     body: Mapping[str, Any]
@@ -102,7 +107,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Answer of one HTTP exchange; ``status`` 0: no answer."""
+    """Answer of one HTTP request; ``status`` 0: no valid answer."""
 
     status: int
     reply: Reply
@@ -112,11 +117,11 @@ class KinesisClient:
     """A thread-safe client of one endpoint.
 
     Args:
-        connection: where and who.
+        connection: address and login.
         policy: retries of one call.
-        clock: injected time.
-        stopped: ends pauses between retries early.
-        connections: HTTP connections kept open.
+        clock: the system's clock by default.
+        stopped: when set, pauses between retries end early.
+        connections: number of HTTP connections kept open.
     """
 
     def __init__(
@@ -153,14 +158,14 @@ class KinesisClient:
         read_seconds: float = READ_SECONDS,
         policy: RetryPolicy | None = None,
     ) -> Reply:
-        """Call one operation until it answers or the retry budget is used up.
+        """Call one operation; retries until it succeeds or the retry budget is used up.
 
         Args:
             operation: name in the Kinesis API, such as ``GetRecords``.
             payload: its input; binary members in base64.
-            expected: error codes the caller handles itself, returned in ``Reply.code``.
+            expected: error codes that the caller handles; they are returned in ``Reply.code``.
             read_seconds: how long to wait for the answer of one attempt.
-            policy: replaces the client's own.
+            policy: replaces the client's policy.
 
         Raises:
             UserError: stream not found, access denied, no credentials.
@@ -238,7 +243,7 @@ def _server_date(header: str | None) -> float | None:
 
 
 class _Signer:
-    """Signature version 4 by botocore, with its refreshing credentials."""
+    """Signs requests with botocore (signature version 4), whose credentials refresh themselves."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -265,7 +270,7 @@ class _Signer:
         return self._url, dict(request.headers)
 
     def _frozen(self) -> Any:
-        """The present keys; the keys of a role are renewed here."""
+        """The current keys; keys of a role are renewed here."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         login = self._connection

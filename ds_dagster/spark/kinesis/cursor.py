@@ -1,4 +1,4 @@
-"""Reading one shard page by page from a position, through expired iterators, empty pages and the shard's end."""
+"""Reads one shard page by page from a position; handles expired iterators, empty pages and the shard's end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ds_dagster.spark.kinesis.offsets import ShardPosition, sequence_key
 from ds_dagster.spark.kinesis.shards import list_shards
 
 PAGE_RECORDS = 10_000
-"""Kinesis gives at most 10,000 records or 10 MB a page."""
+"""Kinesis returns at most 10,000 records or 10 MB per page."""
 TIMESTAMP_SECONDS = 3.0
-"""How long to wait for an iterator by time: a test server never answers when no record is that young."""
+"""How long to wait for an iterator by time: a test server never answers if no record is that young."""
 READ_RETRY_SECONDS = 0.4
-"""First pause after a refused read, at most: AWS allows five reads a second and shard, over all who read it."""
+"""Longest first pause after a refused read: AWS allows five reads per second and shard, shared by all its readers."""
 
 EXPIRED = frozenset({"ExpiredIteratorException"})
 INVALID = frozenset({"InvalidArgumentException"})
 NOT_FOUND = frozenset({"ResourceNotFoundException"})
 UNANSWERED = frozenset({"ReadTimeoutError"})
-"""The client's code of a timeout."""
+"""The client's code for a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Page:
     """One answer of a shard.
 
     Attributes:
-        records: raw, in order, aggregates taken apart; empty pages are normal.
-        exchange: when it was.
-        millis_behind: how far the page's end is behind the shard's newest record.
-        at_end: the shard had no further record when the request was answered; of a closed shard: it is finished.
+        records: raw, in order, with aggregates unpacked; empty pages are normal.
+        exchange: time of the request.
+        millis_behind: age of the page's end relative to the shard's newest record, in milliseconds.
+        at_end: the shard had no further record when the request was answered; for a closed shard: it is finished.
         finished: the shard is closed and read to its end.
-        throttled: Kinesis had said "slow down" before it answered.
+        throttled: Kinesis has throttled an attempt before this answer.
     """
 
     records: list[RawRecord]
@@ -53,12 +53,12 @@ class ShardCursor:
 
     Args:
         client: the API.
-        stream, shard: what to read.
+        stream, shard: names of the stream and the shard.
         position: where to begin; advances by the returned records.
-        ending: sequence number at which ListShards says that the shard ends; empty if open or unknown.
-        survives_trim: asked when the record we were behind is gone; answers whether nothing can have been lost. None:
-            the caller finds out by itself.
-        hashes: hash keys of the shard; None: asked for when the first aggregate comes.
+        ending: last sequence number of the shard according to ListShards; empty if it is open or unknown.
+        survives_trim: called if the record of the position no longer exists; returns whether to continue. If it is
+            None, the cursor continues, and the caller checks for lost records.
+        hashes: hash keys of the shard; None: requested when the first aggregate arrives.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ShardCursor:
         """Fetch one page.
 
         Raises:
-            UserError: stream, position or records are gone.
+            UserError: the stream, the shard or records no longer exist, or the position is from another stream.
             ExternalError: Kinesis throttles or does not answer beyond the retry budget.
         """
         reply = self._fetch()
@@ -95,7 +95,7 @@ class ShardCursor:
         records: list[RawRecord] = body.get("Records") or []
         self._iterator = body.get("NextShardIterator")
         behind = int(body.get("MillisBehindLatest") or 0)
-        # a server may say 0 behind for every page; a full page is never the end
+        # a server may report 0 milliseconds behind for every page; a full page is never the end
         nothing_further = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
         if records and has_aggregates(records):
             records = take_apart(records, self._hash_range)
@@ -105,7 +105,7 @@ class ShardCursor:
         if records:
             self.position = self.position.advanced(records[-1]["SequenceNumber"], len(records))
         finished = self._is_finished(records, nothing_further)
-        # the end of a closed shard is where it is finished; until then its children wait
+        # a closed shard is at its end only when it is finished; until then its children wait
         at_end = finished or (nothing_further and not self.ending)
         return Page(records, reply.exchange, behind, at_end, finished, reply.throttled > 0)
 
@@ -123,7 +123,7 @@ class ShardCursor:
         position = self.position
         self._anchor = ""
         if position.kind in ("after", "closed") and position.after:
-            # at, not after: the record itself comes first exactly if nothing behind it was trimmed
+            # at, not after: the record itself comes first exactly if nothing after it was trimmed
             self._anchor = position.after
             return self._request_iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=position.after)
         if position.kind == "time":
@@ -139,8 +139,9 @@ class ShardCursor:
         )
         if not reply.code:
             return str(reply.body["ShardIterator"])
-        # refused: that time is still to come by the server's clock; not answered: read all, next_page() drops the older
-        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")  # tells what is not found
+        # refused: by the server's clock that time is in the future; not answered: read all, next_page() drops older
+        # records; not found: the next request raises the right error
+        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")
 
     def _iterator_request(self, kind: str, **more: object) -> dict[str, Any]:
         return {"StreamName": self._stream, "ShardId": self._shard, "ShardIteratorType": kind, **more}
@@ -149,7 +150,7 @@ class ShardCursor:
         request = self._iterator_request(kind, **more)
         reply = self._client.call("GetShardIterator", request, expected=INVALID | NOT_FOUND)
         if reply.code in NOT_FOUND:
-            list_shards(self._client, self._stream)  # raises if it is the stream that does not exist
+            list_shards(self._client, self._stream)  # raises if the stream does not exist
             after = self.position.after or "its beginning"
             raise error("KINESIS_SHARD_GONE", stream=self._stream, shard=self._shard, after=after)
         if reply.code:
@@ -163,7 +164,11 @@ class ShardCursor:
         return str(reply.body["ShardIterator"])
 
     def _without_anchor(self, records: list[RawRecord], nothing_further: bool) -> list[RawRecord]:
-        """Drop the record of the position; if it no longer exists, find out whether records may be lost."""
+        """Drop the record of the position; if it no longer exists, check whether records may be lost.
+
+        Raises:
+            UserError: KINESIS_POSITION_TRIMMED.
+        """
         if not self._anchor or not (records or nothing_further):
             return records
         anchor, self._anchor = self._anchor, ""
@@ -180,7 +185,7 @@ class ShardCursor:
         return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
 
     def _behind(self, anchor: str, records: list[RawRecord]) -> list[RawRecord]:
-        """Without the record ``anchor``, or without those of its sub-records that were read."""
+        """The records without the record ``anchor``, or without its sub-records that are read already."""
         read = self.position.sub if self.position.sub >= 0 else float("inf")
         return [r for r in records if r["SequenceNumber"] != anchor or sub_number(r) > read]
 
@@ -202,12 +207,12 @@ class ShardCursor:
 
 
 def stream_summary(client: KinesisClient, stream: str) -> Mapping[str, Any]:
-    """``StreamDescriptionSummary`` of the API."""
+    """The API's ``StreamDescriptionSummary`` of a stream."""
     reply = client.call("DescribeStreamSummary", {"StreamName": stream})
     summary: Mapping[str, Any] = reply.body["StreamDescriptionSummary"]
     return summary
 
 
 def retention_hours(client: KinesisClient, stream: str) -> int:
-    """How long the stream keeps a record."""
+    """Hours for which the stream keeps a record."""
     return int(stream_summary(client, stream).get("RetentionPeriodHours") or 24)

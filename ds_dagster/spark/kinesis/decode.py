@@ -1,4 +1,4 @@
-"""Records of a GetRecords answer → one Arrow record batch; aggregated records are taken apart before."""
+"""Records of a GetRecords answer → one Arrow record batch; aggregated records are unpacked before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD_SCHEMA = pa.schema(
         ("approximate_arrival_timestamp", pa.timestamp("us", "UTC")),
     ]
 )
-"""What the source gives; :data:`RECORD_DDL` says the same to Spark."""
+"""Columns of the source; :data:`RECORD_DDL` has the same columns for Spark."""
 
 RECORD_DDL = (
     "data binary, partition_key string, sequence_number string, sub_sequence_number bigint, shard_id string, "
@@ -30,12 +30,12 @@ RECORD_DDL = (
 
 ARRIVAL = "ApproximateArrivalTimestamp"
 SUB = "SubSequenceNumber"
-"""Ours: is in records that came out of an aggregate only."""
+"""A field of our own, only in records from an aggregate."""
 RawRecord = Mapping[str, Any]
 
 
 def arrival_millis(record: RawRecord) -> int:
-    """Arrival in epoch milliseconds; the API speaks of seconds with a fraction, 0 where a server leaves it out."""
+    """Arrival in epoch milliseconds (the API has seconds with a fraction); 0 if the server sends none."""
     return int((record.get(ARRIVAL) or 0) * 1000 + 0.5)
 
 
@@ -45,27 +45,27 @@ def arrived_at(batch: pa.RecordBatch, row: int) -> int:
 
 
 def sub_number(record: RawRecord) -> int:
-    """Place inside its aggregate, from 0; 0 for an ordinary record too."""
+    """Number of a record inside its aggregate, from 0; 0 also for an ordinary record."""
     return int(record.get(SUB, 0))
 
 
 def record_data(record: RawRecord) -> bytes:
-    """Its bytes."""
+    """The record's data, decoded from base64."""
     data: str | bytes = record["Data"]
     return data if isinstance(data, bytes) else b64decode(data, None, True)
 
 
 def has_aggregates(records: Sequence[RawRecord]) -> bool:
-    """Whether any record may be an aggregate; a look at five signs of each."""
+    """Whether any record may be an aggregate; checks the first five characters of each."""
     return any(record["Data"][:5] == ENCODED_MAGIC for record in records)
 
 
 def take_apart(records: Sequence[RawRecord], hashes: Callable[[], HashRange]) -> list[RawRecord]:
-    """The same records with those inside an aggregate in its place: ``Data`` in bytes, their number under ``SUB``.
+    """The records, each aggregate replaced by the records in it, with ``Data`` in bytes and their number as ``SUB``.
 
     Args:
         records: of one shard.
-        hashes: gives the shard's hash keys; asked only if there is an aggregate.
+        hashes: returns the shard's hash keys; called only if there is an aggregate.
     """
     taken_apart: list[RawRecord] = []
     for record in records:
@@ -83,8 +83,8 @@ def take_apart(records: Sequence[RawRecord], hashes: Callable[[], HashRange]) ->
 
 
 def decode_records(records: Sequence[RawRecord], shard: str) -> pa.RecordBatch:
-    """Build the batch of one shard's records, in their order."""
-    # not by arrival_millis(), record_data(): this is the hot path
+    """The Arrow batch of one shard's records, in their order."""
+    # does not call arrival_millis() and record_data(): this is the hot path
     seconds = pa.array([record.get(ARRIVAL) for record in records], pa.float64()).fill_null(0.0)
     millis = pc.floor(pc.add(pc.multiply(seconds, 1000.0), 0.5)).cast(pa.int64())
     if any(SUB in record for record in records):

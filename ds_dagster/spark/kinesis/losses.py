@@ -1,4 +1,4 @@
-"""Records that a query skipped because the stream had dropped them, counted and reported."""
+"""Counts and logs records that a query skipped because the stream no longer has them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Losses:
-    """What one query has skipped since it started.
+    """Records that one query has skipped since it started.
 
-    A gap at a position counts as one record: Kinesis does not say how many it held.
+    A gap at a position counts as one record: Kinesis does not report how many records are missing.
     """
 
     def __init__(self, stream: str) -> None:
@@ -21,17 +21,17 @@ class Losses:
 
     @property
     def records(self) -> int:
-        """Skipped records; at least."""
+        """Least number of skipped records."""
         with self._lock:
             return self._records
 
     def gap(self, shard: str, after: str) -> None:
-        """The record ``after`` and an unknown number after it were dropped."""
+        """Report that an unknown number of records after the record ``after`` no longer exist."""
         self._count(1)
         _LOG.warning("stream %s: records of shard %s after %s are gone and skipped", self._stream, shard, after or "-")
 
     def missing(self, shard: str, count: int) -> None:
-        """So many records of a batch that is read again were dropped."""
+        """Report that ``count`` records of a repeated batch no longer exist."""
         if count:
             self._count(count)
             _LOG.warning("stream %s: %d records of shard %s are gone and skipped", self._stream, count, shard)

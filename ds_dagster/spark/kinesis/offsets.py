@@ -3,14 +3,14 @@
 A shard's position is one of::
 
     {"from": "trim_horizon"}                    the oldest record the stream still has
-    {"latest": 1700000000123}                   the end as it was then; only before the first batch
-    {"time": 1700000000123}                     the first record that arrived at or after this moment (epoch ms)
-    {"after": "4959…", "count": 17}             after this record, the 17th we have read of this shard
+    {"latest": 1700000000123}                   the shard's end at this time (epoch ms); only before the first batch
+    {"time": 1700000000123}                     the first record that arrived at or after this time (epoch ms)
+    {"after": "4959…", "count": 17}             after this record, the 17th that we have read from this shard
     {"after": "4959…", "count": 17, "sub": 3}   inside an aggregated record, after its sub-record 3 (from 0)
-    {"closed": true, "after": "4959…", "count": 17}   read to its end for good
+    {"closed": true, "after": "4959…", "count": 17}   the shard is closed and read to its end
 
-The count makes a re-read range verifiable: sequence numbers have gaps, so they do not show a trimmed range. Two
-positions are the same place exactly if their JSON is equal.
+With the count, a range that is read again can be verified: sequence numbers have gaps, so they do not show missing
+records. Two positions are equal exactly if their JSON is equal.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class ShardPosition:
 
     Attributes:
         kind: see the module.
-        after: sequence number of the last record read; empty if none was.
-        count: records read of this shard since the first batch; records in an aggregate are counted one by one.
-        time: epoch milliseconds, kinds ``latest`` and ``time``.
-        sub: last sub-record read where more of the aggregate ``after`` follow, else -1.
+        after: sequence number of the last record read; empty if none was read.
+        count: number of records read from this shard since the first batch; each record in an aggregate counts.
+        time: epoch milliseconds, for the kinds ``latest`` and ``time``.
+        sub: number of the last sub-record read, if more of the aggregate ``after`` follow, else -1.
     """
 
     kind: PositionKind
@@ -45,12 +45,12 @@ class ShardPosition:
 
     @property
     def closed(self) -> bool:
-        """No record will ever follow."""
+        """Whether the shard is closed and read to its end."""
         return self.kind == "closed"
 
     def advanced(self, after: str, rows: int, sub: int = -1) -> ShardPosition:
-        """The position after ``rows`` further records, the last of which is ``after``, or its sub-record ``sub`` if
-        more follow."""
+        """The position after ``rows`` more records. The last of them is ``after``, or its sub-record ``sub`` if more
+        sub-records follow."""
         return ShardPosition("after", after, self.count + rows, sub=sub)
 
     def ended(self) -> ShardPosition:
@@ -69,7 +69,7 @@ class ShardPosition:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> ShardPosition:
-        """Read one shard's JSON. Raises KeyError on a shape we never wrote."""
+        """Parse one shard's JSON; raises KeyError, TypeError or ValueError for any other shape."""
         if value.get("closed"):
             return cls("closed", str(value["after"]), int(value["count"]))
         if "latest" in value:
@@ -85,15 +85,15 @@ TRIM_HORIZON = ShardPosition("trim_horizon")
 
 
 def offset_json(stream: str, positions: Mapping[str, ShardPosition]) -> JsonOffset:
-    """What Spark stores; shards in order."""
+    """The offset in the form that Spark stores, with sorted shards."""
     return {stream: {shard: positions[shard].json() for shard in sorted(positions)}}
 
 
 def parse_offset(stream: str, offset: Mapping[str, Any]) -> dict[str, ShardPosition]:
-    """Read what :func:`offset_json` wrote.
+    """Parse the result of :func:`offset_json`: shard → position.
 
     Raises:
-        InternalError: KINESIS_OFFSET_INVALID when the shape or the stream is another.
+        InternalError: KINESIS_OFFSET_INVALID, if the shape or the stream does not fit.
     """
     try:
         return {shard: ShardPosition.parse(value) for shard, value in offset[stream].items()}
@@ -102,5 +102,5 @@ def parse_offset(stream: str, offset: Mapping[str, Any]) -> dict[str, ShardPosit
 
 
 def sequence_key(number: str) -> tuple[int, str]:
-    """Sorts sequence numbers, which are decimal numbers of up to 129 digits, without parsing them."""
+    """Sort key of a sequence number, a decimal number of up to 129 digits, without parsing it."""
     return (len(number), number)

@@ -16,7 +16,7 @@ class Connection:
     """Address of Kinesis and login. Without keys, botocore's default chain is used.
 
     Attributes:
-        region: AWS region; part of the signature even for a local server.
+        region: AWS region; needed for the signature, even with a local server.
         endpoint_url: replaces AWS's own endpoint; empty for AWS.
         profile, role_arn, external_id, sts_endpoint_url: see :class:`ds_dagster.aws_session.AwsLogin`.
     """
@@ -33,7 +33,7 @@ class Connection:
 
     @property
     def login(self) -> AwsLogin:
-        """The login."""
+        """The login for AWS."""
         return AwsLogin(
             region_name=self.region,
             aws_access_key_id=self.access_key_id,
@@ -47,7 +47,7 @@ class Connection:
 
     @property
     def place(self) -> str:
-        """Shown in errors."""
+        """Endpoint or region, shown in errors."""
         return self.endpoint_url or self.region
 
 
@@ -58,16 +58,17 @@ class KinesisOptions:
     Attributes:
         stream: name of the stream.
         connection: see :class:`Connection`.
-        starting_position: ``earliest``, ``latest`` or ``timestamp``; of a first start only.
-        starting_timestamp: epoch milliseconds, with position ``timestamp``.
+        starting_position: ``earliest``, ``latest`` or ``timestamp``; only for a first start.
+        starting_timestamp: epoch milliseconds, for position ``timestamp``.
         max_records: most records of one batch.
-        spool: folder on the driver for fetched records and notes; empty: a temporary one.
-        poll_seconds: pause between looks at a shard that was read to its end. AWS allows five looks a second and shard.
-        discovery_seconds: pause between looks at the list of shards (a closed shard triggers one at once).
-        ship_records: tasks get small ranges of records with their plan, since they run where the spool is not.
-        buffer_bytes: records fetched ahead, over all shards; one page per shard is always allowed.
-        on_trimmed: ``fail`` or ``skip`` when records that were not read yet have passed the stream's retention.
-        lanes: requests a sink task keeps under way; a partition key stays in one lane.
+        spool: folder on the driver for fetched records and notes; empty: a temporary folder.
+        ship_records: small ranges of records are sent to tasks with their plan, for tasks on other machines than the
+            spool.
+        poll_seconds: pause between reads of a shard at its end. AWS allows five reads per second and shard.
+        discovery_seconds: pause between requests for the list of shards; a closed shard triggers one at once.
+        buffer_bytes: bytes of records fetched ahead, over all shards; one page per shard is always allowed.
+        on_trimmed: ``fail`` or ``skip``, if unread records have passed the stream's retention.
+        lanes: number of parallel requests of a sink task; a partition key stays in one lane.
         retry_seconds: how long a request is retried without any success.
     """
 
@@ -87,7 +88,7 @@ class KinesisOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> KinesisOptions:
-        """Read Spark's options; keys are case-insensitive, an unknown key with a dot or of our own is refused.
+        """Parse Spark's options. Keys are case-insensitive; unknown keys are refused, except :data:`IGNORED`.
 
         Raises:
             UserError: KINESIS_OPTION_INVALID or KINESIS_OPTION_UNKNOWN.

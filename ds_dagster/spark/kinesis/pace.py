@@ -1,5 +1,5 @@
-"""How often one shard is read. AWS allows five reads a second and shard, over all who read it: jobs that read the same
-stream share them by backing off: slower at once, faster little by little."""
+"""How often one shard is read. AWS allows five reads per second and shard, shared by all its readers. Jobs that read
+the same stream share them by backing off: the pause doubles at once, and shrinks slowly."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 SLOWER, FASTER = 2.0, 0.95
 FIRST_SECONDS = 0.2
 MOST_SECONDS = 2.0
-"""Ten readers of one shard come to this; what a burst made of it is gone within a minute."""
+"""Longest pause, enough for ten readers of one shard; after a burst the pause is short again within a minute."""
 LEAST_SECONDS = 0.02
-"""Shorter pauses are none."""
+"""A shorter pause becomes zero."""
 
 
 class Pace:
@@ -18,7 +18,7 @@ class Pace:
 
     Args:
         poll_seconds: least pause at the shard's end.
-        draw: a number in [0, 1), spreads the readers of one shard.
+        draw: returns a random number in [0, 1), which spreads the readers of one shard.
     """
 
     def __init__(self, poll_seconds: float, draw: Callable[[], float]) -> None:
@@ -30,8 +30,8 @@ class Pace:
         """Seconds to wait after an answer.
 
         Args:
-            throttled: Kinesis had said "slow down" before it answered.
-            at_end: there was nothing further to read.
+            throttled: Kinesis has throttled an attempt before this answer.
+            at_end: there was nothing more to read.
         """
         if throttled:
             self.seconds = min(MOST_SECONDS, max(FIRST_SECONDS, self.seconds * SLOWER))

@@ -1,6 +1,6 @@
-"""Reading ahead: one thread per shard fills a bounded buffer, one more watches the list of shards.
+"""Reading ahead: one thread per shard fills a bounded buffer, another thread watches the list of shards.
 
-The reader's thread takes what is buffered and never waits for the network. All shared state is under one lock.
+The reader's thread takes buffered records and does not wait for the network. All shared state is under one lock.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ds_dagster.spark.kinesis.shards import Shard, list_shards
 from ds_dagster.spark.kinesis.spool import Sighting
 
 MOST_THREADS = 4096
-"""Threads are made when a shard needs one; a stream of more shards than this needs a cluster of readers."""
+"""Most threads; each shard gets one when it is read. A stream with more shards needs several readers."""
 TRIM_MARGIN_MILLIS = 60_000
 """A record this close to the end of its retention counts as trimmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """The moment at which a finite run's input ends: by our clock (seconds) and as the servers stamp records (ms)."""
+    """The end of a finite run's input: by our clock (epoch seconds), and in arrival times of records (epoch ms)."""
 
     local: float
     millis: int
@@ -41,10 +41,10 @@ class Prefetcher:
 
     Args:
         client: shared by all threads; its ``stopped`` event ends them.
-        options: of the source.
-        sightings: of an earlier process (:class:`Sighting` by shard).
-        losses: counts what is skipped.
-        freeze: where a finite run ends; None for a run without end.
+        options: options of the source.
+        sightings: :class:`Sighting` by shard, from an earlier process.
+        losses: counts skipped records.
+        freeze: where a finite run ends; None for a continuous run.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class Prefetcher:
 
     @property
     def shards(self) -> Mapping[str, Shard]:
-        """The last look at the list of shards."""
+        """The list of shards, as last requested."""
         return self._shards
 
     def sightings(self) -> dict[str, Sighting]:
-        """When each shard was last seen at its end."""
+        """For each shard, when it was last read to its end."""
         with self._changed:
             return dict(self._sightings)
 
     def follow(self, positions: Mapping[str, ShardPosition]) -> None:
-        """Read on from these positions; shards that are read from there already go on undisturbed.
+        """Read from these positions; shards that are already read from there continue undisturbed.
 
         Raises:
             UserError: KINESIS_SHARD_GONE.
@@ -95,7 +95,8 @@ class Prefetcher:
             self._start(shard, position)
 
     def take(self, most: int | None) -> dict[str, Taken]:
-        """Up to ``most`` buffered records over all shards, shared fairly; raises what a thread raised."""
+        """Take up to ``most`` buffered records over all shards, shared fairly; None: all. Raises the failure of a
+        thread."""
         with self._changed:
             self._raise_failure()
             waiting = sorted((s.rows, name) for name, s in self._states.items() if s.rows)
@@ -110,7 +111,7 @@ class Prefetcher:
             return result
 
     def drained(self) -> list[str]:
-        """Shards that are closed and read to their end; they are forgotten here."""
+        """Shards that are closed and read to their end; each is returned once, and its buffer is dropped."""
         with self._changed:
             ended = [name for name, state in self._states.items() if state.drained]
             for name in ended:
@@ -118,27 +119,27 @@ class Prefetcher:
             return ended
 
     def wait_for_news(self) -> bool:
-        """Finite runs: wait until there is something to take or a shard ended; False when the frozen end is reached."""
+        """For finite runs: wait until records can be taken or a shard has ended; False if the frozen end is reached."""
         with self._changed:
             self._changed.wait_for(self._has_news)
             self._raise_failure()
             return any(s.rows or s.drained for s in self._states.values())
 
     def looks(self) -> dict[str, ShardLook]:
-        """How far every shard that is being read is read."""
+        """For each shard that is being read, how far it is read."""
         wall, monotonic = self._client.clock.now(), self._client.clock.monotonic()
         with self._changed:
             return {name: state.look(wall, monotonic) for name, state in sorted(self._states.items())}
 
     def stop(self) -> None:
-        """End all threads; returns at once, a request under way ends with its own time limit."""
+        """End all threads. Returns at once; a running request ends within its own time limit."""
         self._client.stopped.set()
         with self._changed:
             self._changed.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
-        """Wait until every thread has ended; after :meth:`stop`."""
+        """Wait until every thread has ended; call it after :meth:`stop`."""
         self._threads.shutdown(wait=True)
 
     # -- under the lock -------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ class Prefetcher:
                 self._client.clock.wait(self._client.stopped, pause)
 
     def _await_room(self, state: ShardBuffer) -> bool:
-        """Wait while the buffer is full; a shard may always hold one page. False when the thread has to end."""
+        """Wait while the buffer is full; a shard may always buffer one page. False if the thread has to end."""
         stopped = self._client.stopped
         with self._changed:
             self._changed.wait_for(
@@ -215,7 +216,7 @@ class Prefetcher:
             return not (stopped.is_set() or state.abandoned)
 
     def _accept(self, shard: str, state: ShardBuffer, page: Page) -> bool:
-        """Buffer a page; True when the shard needs no further one."""
+        """Buffer a page; True if no more pages of the shard are needed."""
         records, reached = self._before_freeze(page)
         batch = decode_records(records, shard) if records else None
         until = int(page.exchange.earliest * 1000) if page.at_end and not reached else None
@@ -247,7 +248,8 @@ class Prefetcher:
         return page.records, page.at_end and not page.finished and page.exchange.asked_at >= freeze.local
 
     def _survives_trim(self, shard: str, position: ShardPosition) -> bool:
-        """The record of the position no longer exists: whether to continue."""
+        """Whether to continue although the record of the position no longer exists; counts a loss if records are
+        skipped."""
         if self._was_last(shard, position):
             return True
         if self._options.on_trimmed == "skip":
@@ -256,7 +258,7 @@ class Prefetcher:
         return False
 
     def _was_last(self, shard: str, position: ShardPosition) -> bool:
-        """Nothing is lost if the record of the position was still the newest one recently enough."""
+        """Whether the record of the position was the shard's newest one recently enough, so that nothing is lost."""
         with self._changed:
             sighting = self._sightings.get(shard)
         if sighting is None or sighting.after != position.after or position.sub >= 0:
@@ -265,7 +267,7 @@ class Prefetcher:
         return sighting.until > self._client.clock.now() * 1000 - retention_millis + TRIM_MARGIN_MILLIS
 
     def _watch(self) -> None:
-        """Look at the list of shards now and then, and at once when a shard ended."""
+        """Request the list of shards at intervals (``discovery_seconds``), and at once when a shard has ended."""
         stopped = self._client.stopped
         while not stopped.is_set():
             with self._changed:

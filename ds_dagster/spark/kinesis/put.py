@@ -1,8 +1,8 @@
-"""Writing records: batches of PutRecords with one lane per group of keys.
+"""Writing records: PutRecords requests, with one lane per group of keys.
 
-PutRecords may accept some entries of a request and refuse others, and it goes on after a refused one. So a request
-carries at most one record of a partition key, and a key's next record leaves only when the one before it was accepted:
-that keeps the order of every key and resends nothing but what failed. Lanes work at the same time; a key stays in its
+PutRecords may accept some entries of a request and refuse others, and it continues after a refused entry. So a request
+has at most one record of a partition key, and a key's next record is sent only after the previous one was accepted.
+This keeps the order of every key, and only refused records are sent again. Lanes work in parallel; a key stays in its
 lane.
 """
 
@@ -24,31 +24,31 @@ from ds_dagster.spark.kinesis.timing import Retries
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 REQUEST_RECORDS = 500
 REQUEST_BYTES = 5 * 1000 * 1000
-"""AWS has taken 10 MiB since late 2025, other servers 5; a larger record goes alone."""
+"""AWS accepts 10 MiB per request since late 2025, other servers 5; a larger record is sent alone."""
 RECORD_BYTES = 1024 * 1024
 KEY_CHARACTERS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class OutRecord:
-    """One record to write; empty ``data`` is a delete of its key."""
+    """One record to write; empty ``data`` deletes its key."""
 
     key: str
     data: bytes
 
     @property
     def size(self) -> int:
-        """Bytes that count against the limits of record and request."""
+        """Bytes of data and key, which count for the limits of records and requests."""
         return len(self.data) + len(self.key.encode())
 
 
 def check_record(stream: str, record: OutRecord, limit: int = RECORD_BYTES) -> None:
-    """Refuse what Kinesis would refuse for good. Key and data count together.
+    """Refuse a record that Kinesis would refuse on every attempt.
 
     Args:
         stream: name, for messages.
-        record: to be written.
-        limit: bytes of a record that the stream takes.
+        record: the record to write.
+        limit: most bytes of a record, key and data together.
 
     Raises:
         UserError: KINESIS_PARTITION_KEY_INVALID, KINESIS_RECORD_TOO_LARGE.
@@ -60,8 +60,8 @@ def check_record(stream: str, record: OutRecord, limit: int = RECORD_BYTES) -> N
 
 
 def record_limit(client: KinesisClient, stream: str, largest: int) -> int:
-    """Bytes of a record that a stream takes: 1 MiB, or what was set for it (up to 10 MiB). Asked only if the largest
-    record is over the former."""
+    """Most bytes of a record: 1 MiB, or the stream's own limit (up to 10 MiB), which is requested only if ``largest``,
+    the size of the largest record, is over 1 MiB."""
     if largest <= RECORD_BYTES:
         return RECORD_BYTES
     return int(stream_summary(client, stream).get("MaxRecordSizeInKiB") or 0) * 1024 or RECORD_BYTES
@@ -72,8 +72,8 @@ class Putter:
 
     Args:
         client: the API.
-        stream: where to.
-        lanes: requests under way at the same time.
+        stream: name of the stream.
+        lanes: number of parallel requests.
     """
 
     def __init__(self, client: KinesisClient, stream: str, lanes: int) -> None:
@@ -82,10 +82,10 @@ class Putter:
         self._lanes = lanes
 
     def put(self, records: Sequence[OutRecord]) -> None:
-        """Write all records; returns when every one was accepted.
+        """Write all records; returns when all are accepted.
 
         Raises:
-            UserError: a record or key is over Kinesis's limits (nothing of this call was written then).
+            UserError: a record or key is over Kinesis's limits; then nothing of this call is written.
             ExternalError: KINESIS_THROTTLED, KINESIS_REFUSED or KINESIS_UNREACHABLE beyond the retry budget.
         """
         limit = record_limit(self._client, self._stream, max((record.size for record in records), default=0))
@@ -124,7 +124,7 @@ class Putter:
                     raise self._failure(failed)
 
     def _send(self, records: Sequence[OutRecord]) -> Mapping[str, Mapping[str, Any]]:
-        """One request; gives the refused entries by partition key."""
+        """Send one request. Returns the answers for refused entries, by partition key."""
         encode = binascii.b2a_base64
         entries = [{"Data": encode(r.data, newline=False).decode(), "PartitionKey": r.key} for r in records]
         reply = self._client.call("PutRecords", {"StreamName": self._stream, "Records": entries})

@@ -1,4 +1,4 @@
-"""Reading exactly the records between two positions of a shard, once more."""
+"""Reads exactly the records between two positions of a shard again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ds_dagster.spark.kinesis.offsets import ShardPosition, sequence_key
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records (start, end] of a shard, and where they may be had without reading the stream again.
+    """The records (start, end] of a shard, and a copy of them if there is one.
 
     Attributes:
-        path: spool file on the machine that planned the batch, empty without one.
-        payload: that file's content, for tasks on other machines; empty where it was not shipped.
+        path: spool file with the records, on the machine that planned the batch; empty if there is none.
+        payload: that file's content, for tasks on other machines; empty if it is not shipped.
     """
 
     shard: str
@@ -31,7 +31,7 @@ class ShardRange:
 
     @property
     def rows(self) -> int:
-        """How many records the range holds."""
+        """Number of records in the range."""
         return self.end.count - self.start.count
 
 
@@ -42,12 +42,12 @@ def read_range(
 
     Args:
         client: the API.
-        stream: name.
+        stream: name of the stream.
         wanted: the range.
-        missing: called with the number of records that no longer exist, instead of an error.
+        missing: called with the number of records that no longer exist; None: they are an error.
 
     Raises:
-        UserError: KINESIS_RANGE_TRIMMED when not all of them are there any more.
+        UserError: KINESIS_RANGE_TRIMMED, if some records no longer exist.
     """
     read_rows = 0
     try:

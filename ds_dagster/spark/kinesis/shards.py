@@ -1,4 +1,4 @@
-"""The shards of a stream and their ancestry: which ones to read first, and which may start when others are done."""
+"""The shards of a stream and their ancestry: which shards to read first, and which may start when others are done."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class Shard:
     """One shard as ListShards shows it.
 
     Attributes:
-        parents: shards it was split off or merged from.
+        id: name of the shard.
+        parents: shards from which it was split or merged.
         ending: last sequence number of a closed shard, empty while it is open.
-        hashes: hash keys of its records.
+        hashes: range of the hash keys of its records.
     """
 
     id: str
@@ -30,20 +31,24 @@ class Shard:
 
     @property
     def open(self) -> bool:
-        """Still written to."""
+        """Whether records can still be written to it."""
         return not self.ending
 
 
 @dataclass(frozen=True, slots=True)
 class ShardList:
-    """One look at the stream, and when it was."""
+    """The shards of a stream, and the time of the request."""
 
     shards: Mapping[str, Shard]
     exchange: Exchange
 
 
 def list_shards(client: KinesisClient, stream: str) -> ShardList:
-    """All shards the stream still remembers. Raises KINESIS_STREAM_NOT_FOUND."""
+    """All shards that ListShards returns (a closed shard disappears after the retention).
+
+    Raises:
+        UserError: KINESIS_STREAM_NOT_FOUND.
+    """
     shards: dict[str, Shard] = {}
     request: dict[str, Any] = {"StreamName": stream, "MaxResults": PAGE}
     while True:
@@ -67,11 +72,12 @@ def _shard(entry: Mapping[str, Any]) -> Shard:
 def first_positions(
     shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0
 ) -> dict[str, ShardPosition]:
-    """Where a first start begins.
+    """Positions of a first start, by shard.
 
-    ``earliest``: every shard without a remembered parent, at its oldest record; children follow when parents are done.
-    ``timestamp``: the same, with records that arrived at ``timestamp`` (epoch ms) or later.
-    ``latest``: every open shard as of ``now_millis``; closed ones count as read, so that only new children follow.
+    ``earliest``: every shard without a listed parent, at its oldest record; children follow after their parents.
+    ``timestamp``: the same shards, at the first record that arrived at ``timestamp`` (epoch ms) or later.
+    ``latest``: every open shard at its end as of ``now_millis`` (epoch ms); closed shards count as read, so that only
+    new children follow.
     """
     if starting_position == "latest":
         end = ShardPosition("latest", time=now_millis)
@@ -81,15 +87,15 @@ def first_positions(
 
 
 def shard_start(starting_position: str, timestamp: int) -> ShardPosition:
-    """Where a shard begins that was not read before. A child of a shard that closed before the moment a query begins at
-    may hold older records too."""
+    """Position at which a shard begins that was not read before. It depends on ``timestamp`` for child shards too,
+    since the child of a shard that closed before that time may contain older records."""
     return ShardPosition("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
 
 
 def startable(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition]) -> list[str]:
-    """Shards to add now: not read yet, and every parent is read to its end or forgotten by the stream.
+    """Shards to add now: not read yet, and every parent is read to its end or no longer listed.
 
-    A parent that is remembered but neither read nor being read holds its children back: it becomes startable first.
+    A listed parent that is not read yet becomes startable before its children.
     """
 
     def done(parent: str) -> bool:
@@ -99,5 +105,5 @@ def startable(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition
 
 
 def forgotten(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition]) -> list[str]:
-    """Closed positions of shards the stream does not remember any more; they may leave the offset."""
+    """Closed shards that the stream no longer lists; their positions can be dropped from the offset."""
     return sorted(shard for shard, position in positions.items() if position.closed and shard not in shards)

@@ -1,8 +1,8 @@
 """The Spark side of the sink: Arrow batches in, PutRecords out. At least once: a replayed batch is written again.
 
-Kinesis has no transactions and keeps nothing for a writer, so whether a batch was written is unknown: neither
-CHECKPOINT_BEHIND_SINK nor SINK_BEHIND_CHECKPOINT is ever noticed. A stream that was deleted and made again is
-(TARGET_GONE): the checkpoint remembers when it was made, see :mod:`ds_dagster.spark.queries.sink_account`.
+Kinesis has no transactions and stores nothing for a writer, so it is unknown whether a batch was written:
+CHECKPOINT_BEHIND_SINK and SINK_BEHIND_CHECKPOINT are never detected. A stream that was deleted and created again is
+detected (TARGET_GONE): the checkpoint has its creation time, see :mod:`ds_dagster.spark.queries.sink_account`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ds_dagster.spark.kinesis.timing import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """Number of rows that one task wrote."""
 
     rows: int
 
 
 @crosses
 class KinesisStreamWriter(DataSourceStreamArrowWriter):
-    """Writes ``data`` (binary; empty or null is a delete) and ``partition_key`` (text; null gives a random one).
+    """Writes ``data`` (binary; empty or null is a delete) and ``partition_key`` (text; for null, a random key).
 
-    Records of one key keep their order within a task, so a query has to bring a key's rows into one partition.
+    Records of one key keep their order within a task, so a query must put a key's rows into one partition.
     """
 
     def __init__(self, options: KinesisOptions) -> None:
@@ -51,13 +51,14 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
 
 @crosses
 class KinesisBatchWriter(DataSourceArrowWriter):
-    """The same for one batch of a query in update mode, which Spark gives to no Python stream writer."""
+    """Writes one batch like :class:`KinesisStreamWriter`, for batches that Spark does not pass to a Python stream
+    writer (queries in update mode, applications)."""
 
     def __init__(self, options: KinesisOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows; raises what :class:`KinesisStreamWriter` raises."""
+        """Write one task's rows; raises as :meth:`KinesisStreamWriter.write`."""
         return _write(self._options, iterator)
 
 
@@ -73,7 +74,7 @@ def _write(options: KinesisOptions, iterator: Iterator[pa.RecordBatch]) -> Writt
 
 @functools.lru_cache(maxsize=8)
 def _client(connection: Connection, retry_seconds: float) -> KinesisClient:
-    """A task lives for one batch, its process for many: they share credentials and open connections."""
+    """A client that the tasks of a process share: a task lives for one batch, its process for many."""
     return KinesisClient(connection, RetryPolicy(budget=retry_seconds))
 
 

@@ -42,11 +42,12 @@ from ds_dagster.spark.kinesis.spool import Spool, read_shipped, read_spooled, sh
 from ds_dagster.spark.kinesis.timing import RetryPolicy
 
 ROWS_PER_TASK = 20_000
-"""A task costs tens of milliseconds before its first row, so small batches of many shards share one."""
+"""Rows after which a task is full: a task takes tens of milliseconds before its first row, so small ranges of many
+shards share one."""
 SHIP_BYTES = 4 * 1024 * 1024
-"""Most bytes that travel with a task; Spark takes 128 MiB and warns long before."""
+"""Most bytes of records sent with a task; Spark allows 128 MiB and warns long before."""
 NOTE_SECONDS = 30.0
-"""Pause between notes of how far shards were seen to their end."""
+"""Pause between notes on disk of how far shards were read to their end."""
 
 
 @crosses
@@ -79,8 +80,8 @@ class KinesisDataSource(DataSource):
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one stream.
 
-    Spark makes one in the process that plans batches (it gets threads and a spool on first use) and ships copies to
-    tasks (they only ``read``).
+    Spark creates one in the process that plans batches, where it gets threads and a spool on first use, and sends
+    copies to tasks, which only call ``read``.
     """
 
     def __init__(self, options: KinesisOptions, clock: Clock | None = None) -> None:
@@ -101,7 +102,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- planning -------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> JsonOffset:
-        """Where a query without a checkpoint begins. Raises KINESIS_STREAM_NOT_FOUND."""
+        """Position at which a query without a checkpoint begins. Raises KINESIS_STREAM_NOT_FOUND."""
         listing = list_shards(self._connect(), self._options.stream)
         now = int(listing.exchange.latest * 1000)
         options = self._options
@@ -113,19 +114,19 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """A finite run reads what had arrived by now."""
+        """A finite run reads only records that have arrived by now."""
         exchange = list_shards(self._connect(), self._options.stream).exchange
         self._freeze = Freeze(exchange.asked_at, int(exchange.latest * 1000))
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> JsonOffset:
-        """End of the next batch: what is buffered, at most ``limit``; ``start`` itself when there is nothing.
+        """End of the next batch: the buffered records, at most ``limit``; equal to ``start`` if there are none.
 
-        A finite run waits for the network here, since "nothing" would end it.
+        A finite run waits for the network here, since a batch without records would end it.
         """
         before = positions = parse_offset(self._options.stream, start)
         pinned = _pinned(positions)
         if pinned != positions:
-            # an empty first batch writes the moment of `latest` into the checkpoint
+            # an empty first batch records the time of `latest` in the checkpoint
             return self._give(pinned)
         prefetcher, positions = self._read_ahead(positions)
         if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
@@ -139,11 +140,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """``{shard: {"complete_until": epoch ms, "millis_behind": ms, "finished": true}}``; None before the first look.
 
-        Every shard of the last offset is in it. ``complete_until`` is the last moment at which the shard was seen
-        at its end with nothing left in the buffer: every record that arrived before it is part of the offsets given out
-        so far. It is absent until that happened. ``millis_behind`` is the age of the oldest record that is not part of
-        them, -1 where nobody has looked lately. ``finished`` stands for both: closed and read, nothing will ever come.
-        The first shard also tells ``lost_records``, of the whole stream, if there are any.
+        It has every shard of the last offset. ``complete_until`` is the last time at which the shard was read to its
+        end and the buffer was empty: every record that arrived before is part of the returned offsets. It is absent
+        before that happens. ``millis_behind`` is the age of the oldest record that is not part of them, -1 if unknown.
+        ``finished`` replaces both: the shard is closed and read to its end. The first shard also has ``lost_records``,
+        for the whole stream, if there are any.
         """
         if self._given is None:
             return None
@@ -159,7 +160,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return report
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """Ranges with records, grouped into tasks of about :data:`ROWS_PER_TASK`."""
+        """Ranges with records, grouped into tasks of about :data:`ROWS_PER_TASK` rows."""
         stream = self._options.stream
         before, after = parse_offset(stream, start), parse_offset(stream, end)
         ranges = []
@@ -171,14 +172,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(group) for group in _grouped(ranges)]
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """The batch that ends here is finished: its spool files go."""
+        """Remove spool files up to this offset: their batches are finished."""
         if self._spool is None:
             return
         for shard, position in parse_offset(self._options.stream, end).items():
             self._spool.forget(shard, position.count)
 
     def stop(self) -> None:
-        """End threads, remove spool files. Spark mostly kills the process instead; the next start cleans up then."""
+        """End threads and remove spool files. Usually Spark kills the process instead; then the next start does it."""
         if self._prefetcher is not None:
             self._prefetcher.stop()
             self._note()
@@ -193,8 +194,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a task ------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one partition: shipped with it, from the spool, or from the stream once more (after a restart,
-        or a large range on another machine).
+        """The records of one partition: shipped with the task, from the spool, or read from the stream again (after a
+        restart, or a large range on another machine).
 
         Raises:
             UserError: KINESIS_RANGE_TRIMMED.
@@ -217,7 +218,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def _read_ahead(self, positions: dict[str, ShardPosition]) -> tuple[Prefetcher, dict[str, ShardPosition]]:
-        """The running prefetcher, and the positions without shards that are gone where those may be skipped."""
+        """The running prefetcher, and the positions; if losses may be skipped, missing shards are closed in them."""
         if self._prefetcher is None:
             sightings = self._files().seen()
             self._prefetcher = Prefetcher(self._connect(), self._options, sightings, self._losses, self._freeze)
@@ -234,8 +235,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**positions, **{shard: position.ended() for shard, position in gone.items()}}
 
     def _kept(self, wanted: ShardRange) -> ShardRange:
-        """A range of a batch that is read again, where losses are skipped: fetched here, since only the process that
-        plans can count what is missing. The same range as it was otherwise."""
+        """The range, unchanged unless its batch is repeated and losses may be skipped. Then it is fetched into the
+        spool here, since only the process that plans batches can count missing records."""
         if wanted.path or self._options.on_trimmed != "skip":
             return wanted
         missing = partial(self._losses.missing, wanted.shard)
@@ -244,7 +245,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(wanted, path=path)
 
     def _shipped(self, wanted: ShardRange) -> ShardRange:
-        """With its records, where tasks may run on other machines and the records are few enough for a plan."""
+        """The range, with its records if ``ship_records`` is set and they are small enough."""
         if not self._options.ship_records:
             return wanted
         return replace(wanted, payload=shipped(wanted.path, SHIP_BYTES))
@@ -257,7 +258,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _advance(
         self, prefetcher: Prefetcher, positions: Mapping[str, ShardPosition], most: int | None
     ) -> dict[str, ShardPosition]:
-        """Take what is buffered, close what ended, begin what may begin; the same positions when nothing happened."""
+        """The positions after taking buffered records, closing ended shards and starting new ones; unchanged if nothing
+        happened."""
         end = dict(positions)
         for shard, taken in prefetcher.take(most).items():
             self._files().write(shard, taken.start.count, taken.end.count, taken.batches)
@@ -283,7 +285,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _nothing(_missing: int) -> None:
-    """Tasks count no losses, the process that plans has done it."""
+    """Does nothing: losses are counted by the process that plans batches, not by tasks."""
 
 
 def _pinned(positions: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
@@ -294,7 +296,7 @@ def _pinned(positions: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
 
 
 def _grouped(ranges: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
-    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`, or what may travel with it."""
+    """Fill tasks in order until each has about :data:`ROWS_PER_TASK` rows, or :data:`SHIP_BYTES` of records."""
     groups: list[tuple[ShardRange, ...]] = []
     current: tuple[ShardRange, ...] = ()
     for wanted in ranges:
@@ -308,7 +310,7 @@ def _grouped(ranges: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
 
 
 def _spooled(path: str) -> Iterator[pa.RecordBatch] | None:
-    """The spool file's batches, or None when it is not here (removed, or on another machine)."""
+    """The spool file's batches, or None if the file is not here (removed, or on another machine)."""
     if not path:
         return None
     batches = read_spooled(path)

@@ -1,7 +1,7 @@
 """Fetched records on the driver's disk until their batch is finished, and notes that outlive the process.
 
-Layout: ``<folder>/seen-<stream>.json`` (how far each shard was seen to its end; survives restarts, may be deleted) and
-one folder per process, locked while it lives, so that a start removes what dead processes left.
+Layout: ``<folder>/seen-<stream>.json`` (when each shard was last read to its end; survives restarts, may be deleted),
+and one folder per process, locked while the process lives, so that the next start removes folders of dead processes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from ds_dagster.names import safe_name
 from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA
 
 READ_ROWS = 20_000
-"""Rows of one record batch handed to Spark."""
+"""Most rows of one record batch for Spark."""
 LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """At ``until`` (epoch ms) the record ``after`` was the last one of its shard."""
+    """At ``until`` (epoch ms), the record ``after`` was the last one of its shard."""
 
     after: str
     until: int
 
 
 class Spool:
-    """Files of one reader; ``close`` removes them. Spark kills the process rather than closing it, hence the sweep.
+    """Files of one reader; ``close`` removes them. Since Spark usually kills the process without closing, a start also
+    removes files of dead processes.
 
     Args:
-        folder: where; empty for a folder of this user among the machine's temporary files.
-        stream: name of the stream, for the notes' file name.
+        folder: folder for the files; empty for a folder of this user among the machine's temporary files.
+        stream: name of the stream, part of the name of the notes' file.
 
     Raises:
         ExternalError: KINESIS_SPOOL_FAILED.
@@ -59,19 +60,19 @@ class Spool:
         self._files: dict[str, list[tuple[int, int, Path]]] = {}
 
     def _claim(self) -> tuple[Path, int]:
-        """A locked folder of our own, and the lock's descriptor."""
+        """A new locked folder, and the lock's file descriptor."""
         unlocked = self._base / f"new-{uuid.uuid4().hex}"
         unlocked.mkdir(mode=0o700)
         lock = os.open(unlocked / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # only now others may judge it by its lock
+        # renamed after locking: other processes remove an unlocked "run-" folder
         return unlocked.rename(self._base / unlocked.name.replace("new-", "run-")), lock
 
     def write(self, shard: str, start_count: int, end_count: int, batches: Sequence[pa.RecordBatch]) -> str:
-        """Store the records (start_count, end_count] of a shard; gives the file's path.
+        """Store the records (start_count, end_count] of a shard. Returns the file's path.
 
         Raises:
-            ExternalError: KINESIS_SPOOL_FAILED, mostly a full disk.
+            ExternalError: KINESIS_SPOOL_FAILED, usually a full disk.
         """
         path = self._own / f"{safe_name(shard)}-{end_count}.arrow"
         partial = path.with_suffix(".partial")
@@ -86,7 +87,7 @@ class Spool:
         return str(path)
 
     def find(self, shard: str, start_count: int, end_count: int) -> str:
-        """Path of the file that holds exactly the records (start_count, end_count], or empty."""
+        """Path of the file with exactly the records (start_count, end_count], or empty."""
         for start, end, path in self._files.get(shard, ()):
             if (start, end) == (start_count, end_count):
                 return str(path)
@@ -101,7 +102,7 @@ class Spool:
         self._files[shard] = [entry for entry in files if entry[1] > count]
 
     def note_seen(self, sightings: Mapping[str, Sighting]) -> None:
-        """Keep until when each shard was read completely; a note that cannot be written is left out."""
+        """Write the notes of when each shard was last read to its end; a failure to write them is ignored."""
         partial = self._own / "seen.partial"
         notes = {shard: [sighting.after, sighting.until] for shard, sighting in sightings.items()}
         with contextlib.suppress(OSError):
@@ -109,14 +110,14 @@ class Spool:
             partial.replace(self._seen)
 
     def seen(self) -> dict[str, Sighting]:
-        """What the last process noted; empty when there is nothing readable."""
+        """The notes of the last process, by shard; empty if there are none or they cannot be read."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             notes = orjson.loads(self._seen.read_bytes())
             return {shard: Sighting(str(after), int(until)) for shard, (after, until) in notes.items()}
         return {}
 
     def close(self) -> None:
-        """Remove this process's files; notes stay."""
+        """Remove this process's files, but not the notes."""
         shutil.rmtree(self._own, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -129,7 +130,8 @@ class Spool:
 
 
 def _shared_folder() -> Path:
-    """One folder for all readers without one of their own, so that the next one sweeps what the last one left."""
+    """The folder of all readers without a folder of their own; shared, so that a start can remove files of dead
+    processes."""
     folder = Path(tempfile.gettempdir(), f"ds_kinesis_{os.getuid()}")
     folder.mkdir(exist_ok=True, mode=0o700)
     ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
@@ -148,13 +150,13 @@ def _is_unlocked(path: Path) -> bool:
 
 
 def read_spooled(path: str) -> Iterator[pa.RecordBatch]:
-    """The batches of one file, in slices of bounded size."""
+    """The batches of a spool file, in slices of at most :data:`READ_ROWS` rows."""
     with pa.memory_map(path) as source:
         yield from _slices(source)
 
 
 def read_shipped(payload: bytes) -> Iterator[pa.RecordBatch]:
-    """The same of a file's content."""
+    """The batches of a spool file's content, like :func:`read_spooled`."""
     yield from _slices(pa.BufferReader(payload))
 
 
@@ -167,7 +169,7 @@ def _slices(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
 
 
 def shipped(path: str, most_bytes: int) -> bytes:
-    """A spool file's content if it is not larger; otherwise nothing, also when it is gone."""
+    """A spool file's content; empty if the file is larger than ``most_bytes`` or does not exist."""
     file = Path(path)
     try:
         return file.read_bytes() if path and file.stat().st_size <= most_bytes else b""

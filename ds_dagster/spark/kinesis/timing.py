@@ -12,13 +12,13 @@ from ds_dagster.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential back-off with full jitter, bounded in delay and in total.
+    """Exponential back-off with jitter, with a limit for each delay and for the total.
 
     Attributes:
-        base: first delay's upper bound in seconds.
-        cap: greatest delay in seconds.
+        base: upper bound of the first delay, in seconds.
+        cap: longest delay, in seconds.
         budget: seconds without any success after which the caller gives up.
-        jitter: draws a number in [0, 1).
+        jitter: returns a random number in [0, 1).
     """
 
     base: float = 0.05
@@ -27,13 +27,13 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.random
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait before attempt ``attempt + 1`` (attempts count from 0); at least a tenth of the bound."""
+        """Seconds to wait after ``attempt`` (counted from 0) has failed; at least a tenth of the bound."""
         bound = min(self.cap, self.base * 2.0 ** min(attempt, 30))
         return float(bound * (0.1 + 0.9 * self.jitter()))
 
 
 class Retries:
-    """One run of retries under a policy: counts attempts, pauses, says when the budget is used up."""
+    """One series of retries under a policy: counts attempts, waits, and checks the budget."""
 
     def __init__(self, policy: RetryPolicy, clock: Clock, stopped: threading.Event) -> None:
         self._policy = policy
@@ -42,12 +42,12 @@ class Retries:
         self.reset()
 
     def reset(self) -> None:
-        """After a success: the next failure starts a new run."""
+        """Start a new series; call it after a success."""
         self.attempts = 0
         self._deadline = self._clock.monotonic() + self._policy.budget
 
     def pause(self) -> bool:
-        """Wait before the next attempt; False when the budget is used up or a stop was requested."""
+        """Wait before the next attempt; False if the budget is used up or a stop was requested."""
         delay = self._policy.delay(self.attempts)
         self.attempts += 1
         if self._clock.monotonic() + delay > self._deadline:
