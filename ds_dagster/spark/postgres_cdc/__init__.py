@@ -1,6 +1,6 @@
 """Changes of Postgres tables for Spark: a streaming source over logical replication, as a Python data source.
 
-``source`` knows Spark; the other modules are plain Python: ``pgoutput`` and ``tuples`` read messages of the server's
-own plug-in, ``columns`` makes typed Arrow columns of texts, ``rows`` makes a relation's rows, ``server`` speaks to the
-server, ``snapshot`` keeps what the tables held when the slot began.
+``source`` uses Spark; the other modules are plain Python: ``pgoutput`` and ``tuples`` parse messages of the server's
+own plug-in, ``columns`` converts texts to typed Arrow columns, ``rows`` builds a relation's rows, ``server`` sends
+requests to the server, ``snapshot`` copies the tables' rows of the time when the slot began.
 """

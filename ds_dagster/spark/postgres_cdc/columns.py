@@ -1,7 +1,7 @@
-"""Texts of the server → typed Arrow columns, a whole column at a time. A value that does not fit becomes null, and says
-so: what happens to its record is decided where records are judged.
+"""Texts of the server → typed Arrow columns, a whole column at a time. A value that does not fit becomes null and is
+marked as bad; the scan's rule for bad records decides about its record.
 
-The texts are those of the output functions under ``DateStyle ISO``, ``TimeZone UTC``, ``bytea_output hex``.
+The texts come from the server's output functions with ``DateStyle ISO``, ``TimeZone UTC``, ``bytea_output hex``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ ARROW: Mapping[str, pa.DataType] = MappingProxyType(
         "VARBINARY": pa.binary(),
     }
 )
-"""Scalar name → Arrow type as Spark takes it; DECIMAL carries its own digits."""
+"""Scalar name → Arrow type for Spark. DECIMAL is not listed: its type depends on precision and scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """A column in its type. ``bad``: where a text was no value of it; None for nowhere."""
+    """A typed column. ``bad``: where a text was not a valid value of the type; None if all are valid."""
 
     values: pa.Array
     bad: Mask | None = None
 
 
 def arrow_type(type_: DataType) -> pa.DataType:
-    """The Arrow type of a declared one."""
+    """The Arrow type for a declared type."""
     if isinstance(type_, ArrayType):
         return pa.list_(arrow_type(type_.element))
     if isinstance(type_, StructType):
@@ -66,9 +66,9 @@ def typed(texts: pa.Array, oid: int, type_: DataType) -> TypedColumn:
     """A column of texts in a declared type.
 
     Args:
-        texts: as the server wrote them.
-        oid: of the server's type.
-        type_: declared; a scalar or an ARRAY of such.
+        texts: texts from the server.
+        oid: OID of the server's type.
+        type_: declared type; a scalar or an ARRAY of scalars or ARRAYs.
     """
     if isinstance(type_, ArrayType):
         return _arrays(texts, type_)
@@ -114,7 +114,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> TypedColumn:
 
 
 def _by_halves(texts: pa.Array, type_: pa.DataType) -> TypedColumn:
-    """Find the values that do not fit; the others are cast in large parts."""
+    """Find the values that do not fit by halving; all others are cast in large parts."""
     if len(texts) == 1:
         try:
             return TypedColumn(texts.cast(type_))
@@ -131,7 +131,7 @@ _NIBBLES[[ord(c) for c in "0123456789abcdef"]] = np.arange(16, dtype=np.uint8)
 
 
 def unhex(texts: pa.Array) -> pa.Array:
-    """``\\x…`` as bytes."""
+    """Texts ``\\x…`` as bytes."""
     valid = pc.is_valid(texts).to_numpy(zero_copy_only=False)
     _, offsets, data = texts.buffers()
     wide = pa.types.is_large_string(texts.type)
@@ -151,7 +151,7 @@ def unhex(texts: pa.Array) -> pa.Array:
 
 
 def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
-    """One-dimensional arrays; what is deeper than declared, or shallower, does not fit."""
+    """Arrays; a value with more or fewer dimensions than declared is bad."""
     offsets, elements = [0], []
     bad = np.zeros(len(texts), bool)
     missing = np.zeros(len(texts), bool)
@@ -172,7 +172,8 @@ def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
 
 
 def _elements_at(text: str, *, is_deeper: bool) -> list[str | None] | None:
-    """The elements of an array, None where they are arrays and should not be, or the other way round."""
+    """The texts of an array's elements; None if the text is not an array, or if its elements are arrays and
+    ``is_deeper`` is false, or the reverse."""
     parts = parse_array(text)
     fits = parts is not None and all(part is None or isinstance(part, InnerArray) == is_deeper for part in parts)
     return parts if fits else None
@@ -186,13 +187,13 @@ def _elements(parts: list[str | None], type_: DataType) -> TypedColumn:
 
 
 class InnerArray(str):
-    """The text of an array inside another one; a text that only looks like one is a plain ``str``."""
+    """The text of an array inside another array; a quoted text that only looks like an array is a plain ``str``."""
 
     __slots__ = ()
 
 
 def parse_array(text: str) -> list[str | None] | None:
-    """The elements of an array's text, inner arrays as :class:`InnerArray`; None for no array.
+    """The elements of an array's text, inner arrays as :class:`InnerArray`; None if it is not an array.
 
     Source of the rule: PostgreSQL documentation, "Array Input and Output Syntax".
     """

@@ -1,5 +1,5 @@
-"""Whole rows as JSON texts, for relations that take ``before`` and ``after`` as text or bytes: lists of tables, whose
-rows have no common type. The texts read back into the types a relation declares for them.
+"""Whole rows as JSON texts, for relations that declare ``before`` and ``after`` as text or bytes: with several tables,
+rows have no common type. The texts can be parsed into the types that a relation declares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT_ARRAYS = frozenset({1002, 1003, 1009, 1014, 1015, 1115, 1182, 1183, 1185, 2
 
 
 def json_rows(table: SourceTable, rows: Tuples) -> pa.Array:
-    """One object per row, columns in the table's order; null where the row is absent."""
+    """One JSON object per row, with columns in the table's order; null if the row is absent."""
     parts: list[pa.Array | str] = []
     for at, column in enumerate(table.columns):
         name = orjson.dumps(column.name).decode()
@@ -52,7 +52,7 @@ def _strings(texts: pa.Array) -> pa.Array:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    """NaN and the infinities are not JSON numbers; they become strings, which FLOAT and DOUBLE read."""
+    """Numbers as JSON. NaN and the infinities are not JSON numbers; they become strings, as FLOAT and DOUBLE accept."""
     odd = pc.match_substring_regex(texts, "[a-zA-Z]$")
     return pc.if_else(odd, _strings(texts), texts) if pc.any(odd).as_py() else texts
 
@@ -77,7 +77,7 @@ def _array(make: Callable[[str], object]) -> Callable[[pa.Array], pa.Array]:
 
 
 def _number(text: str) -> object:
-    """All its digits; what is not a number of JSON is a string."""
+    """A JSON number with all its digits; a string for NaN and the infinities."""
     return text if text[-1:].isalpha() else orjson.Fragment(text)
 
 
@@ -95,4 +95,4 @@ _LITERALS: Mapping[int, Callable[[pa.Array], pa.Array]] = MappingProxyType(
         TIMESTAMPTZ: lambda texts: _strings(pc.replace_substring_regex(texts, r"\+00$", "Z")),
     }
 )
-"""OID of a type → its JSON literals; every other type is a string."""
+"""OID of a type → function that returns JSON literals; values of other types become strings."""

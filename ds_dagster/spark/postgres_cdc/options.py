@@ -18,8 +18,8 @@ from ds_dagster.spark.records.typemap import from_spark
 
 SLOT = re.compile(r"[a-z0-9_]{1,63}")
 WAL_BYTES_OF_A_RECORD = 128
-"""What a change costs in the server's log at least, about: turns a bound on records into one on the log. A transaction
-is never divided, so a batch may be larger by one."""
+"""About the least size of a change in the server's log: converts a limit on records into a limit on the log. A
+transaction is never divided, so a batch may exceed the limit by one transaction."""
 DEFAULT_RECORDS = 1_000_000
 
 
@@ -29,16 +29,16 @@ class CdcOptions:
 
     Attributes:
         connector: import path ``module:Class`` of the connector (``Class.of(store, settings)``).
-        settings: of the connection; secrets.
-        store: shown in errors.
+        settings: settings of the connection; secrets.
+        store: name of the store, shown in errors.
         tables: (schema, name), at least one.
-        entity: how the relation names them; is in offsets.
-        slot: replication slot, and the publication of the same name.
-        shape: of the rows.
-        starting_position: ``earliest``: first what the tables hold; ``latest``: from the slot's position.
-        max_records: bound of one batch, see :data:`WAL_BYTES_OF_A_RECORD`.
-        state: folder for snapshots, one per slot below it.
-        poll_seconds: pause between looks while nothing happens.
+        entity: the relation's name for the tables; part of offsets.
+        slot: name of the replication slot, and of the publication.
+        shape: shape of the rows.
+        starting_position: ``earliest``: begin with a snapshot of the tables; ``latest``: begin at the slot's position.
+        max_records: limit of one batch, see :data:`WAL_BYTES_OF_A_RECORD`.
+        state: folder for snapshots, with a folder for each slot; empty: the machine's temporary files.
+        poll_seconds: least pause between looks at the log while nothing happens.
     """
 
     connector: str
@@ -55,12 +55,12 @@ class CdcOptions:
 
     @property
     def max_bytes(self) -> int:
-        """Most of the log one batch spans."""
+        """Most bytes of the log in one batch."""
         return self.max_records * WAL_BYTES_OF_A_RECORD
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> CdcOptions:
-        """Read Spark's options; keys are case-insensitive.
+        """Parse Spark's options; keys are case-insensitive.
 
         Raises:
             UserError: CDC_OPTION_INVALID, CDC_SLOT_NAME_INVALID.
@@ -96,7 +96,7 @@ KNOWN = frozenset(
 
 
 def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
-    """``schema.table`` with line breaks between them; the schema is what is before the first point."""
+    """Parse ``schema.table`` lines into (schema, table); the schema is the text before the first dot."""
     pairs = [line.partition(".") for line in text.split("\n")]
     return tuple((schema, name) for schema, _, name in pairs)
 
@@ -112,7 +112,7 @@ def _slot(options: Mapping[str, str]) -> str:
 
 
 def _columns(text: str) -> tuple[ReadColumn, ...]:
-    """Spark's JSON of a struct (its DDL can be read where a JVM is only)."""
+    """Parse Spark's JSON of a struct type (parsing its DDL would need a JVM)."""
     fields = SparkStruct.fromJson(json.loads(text)).fields
     return tuple(ReadColumn(field.name, from_spark(field.dataType)) for field in fields)
 

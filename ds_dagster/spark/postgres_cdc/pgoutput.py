@@ -1,8 +1,8 @@
 """Messages of ``pgoutput`` (protocol version 1, text format) in bulk: one Arrow array of messages in, changes out.
 
-Source of the layout: PostgreSQL documentation, "Logical Replication Message Formats". A transaction's messages follow
-one another and transactions come in the order of their commits. The layout is walked with numpy, all messages of a
-relation at once; only what is rare (relations, truncates) is read one by one.
+Source of the layout: PostgreSQL documentation, "Logical Replication Message Formats". A transaction's messages are
+contiguous, and transactions are in commit order. The layout is parsed with numpy, all messages of a relation at once;
+only rare messages (relations, truncates) are parsed one by one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ds_dagster.spark.postgres_cdc.tuples import Bytes, Index, Tuples, read_tupl
 
 BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE = (ord(letter) for letter in "BCRIUDT")
 IGNORED = tuple(ord(letter) for letter in "OYM")
-"""Origin, type and logical messages: nothing in them is a change."""
+"""Origin, type and logical messages: they contain no changes."""
 KEY, OLD, NEW = (ord(letter) for letter in "KON")
 EPOCH_MICROS = 946_684_800_000_000
-"""2000-01-01, where the server's clock begins."""
+"""2000-01-01, the epoch of the server's clock, in microseconds since 1970."""
 _KNOWN = np.zeros(256, bool)
 _KNOWN[[BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE, *IGNORED]] = True
 
@@ -33,7 +33,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """One column of a table as a message describes it; ``oid`` of its type."""
+    """One column of a table from a relation message; ``oid``: OID of its type."""
 
     name: str
     oid: int
@@ -42,7 +42,7 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table as the last relation message described it. ``identity``: what old rows hold (``d n f i``)."""
+    """A table from the last relation message. ``identity``: replica identity (``d n f i``), the columns of old rows."""
 
     oid: int
     schema: str
@@ -51,7 +51,7 @@ class SourceTable:
     identity: str = "d"
 
     def index(self, name: str) -> int | None:
-        """Place of a column by name."""
+        """Index of a column by name, None if there is no such column."""
         return next((at for at, column in enumerate(self.columns) if column.name == name), None)
 
 
@@ -60,16 +60,16 @@ class Changes:
     """Changes of one table, in order.
 
     Attributes:
-        table: as it was described when they happened.
+        table: the table's description at the time of the changes.
         op: letters ``c u d t r`` as bytes.
-        position: where each is among all changes of the chunk.
+        position: position of each change among all messages of the chunk.
         commit: LSN of the commit record of its transaction.
         sequence: number of the change in its transaction, from 0.
-        time: of the commit, microseconds since 1970.
-        transaction: its id.
-        new: the row afterwards; absent for deletes.
-        old: the row before; absent where the table's replica identity does not give it.
-        old_is_key: the old row holds columns of the replica identity alone.
+        time: time of the commit, microseconds since 1970.
+        transaction: id of its transaction.
+        new: the row after the change; absent for deletes.
+        old: the row before the change; absent if the message has none (see the table's replica identity).
+        old_is_key: the old row has only the columns of the replica identity.
     """
 
     table: SourceTable
@@ -89,8 +89,8 @@ class Changes:
 
 @dataclass(slots=True)
 class ChangeReader:
-    """Reads the chunks of one peek, in order. Transactions outside ``[start, end)`` (LSNs of commit records) are left
-    out: a peek may begin before what was read already and end after a record that straddles the end."""
+    """Reads the chunks of one peek, in order. Transactions outside ``[start, end)`` (LSNs of commit records) are
+    dropped: a peek may return transactions that are read already, and one that crosses the end."""
 
     start: int
     end: int
@@ -131,7 +131,8 @@ class ChangeReader:
     def _transactions(
         self, buffer: Bytes, at: Index, kinds: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[np.int64], _Begun]:
-        """For each message the number of its transaction; 0 is the one the last chunk left open."""
+        """For each message the index of its transaction, and the transactions; 0 is the one that the last chunk left
+        open."""
         starts = at[kinds == BEGIN] + 1
         begun = _Begun(
             np.concatenate([[self._commit], whole_numbers(buffer, starts, 8)]),
@@ -141,7 +142,7 @@ class ChangeReader:
         return np.cumsum(kinds == BEGIN), begun
 
     def _sequence(self, is_change: npt.NDArray[np.bool_], of: npt.NDArray[np.int64]) -> Numbers:
-        """Changes of its transaction before each message."""
+        """For each message the number of changes before it in its transaction."""
         before: Numbers = np.cumsum(is_change).astype(np.int64) - is_change.astype(np.int64)
         firsts = np.searchsorted(of, np.arange(of[-1] + 1))
         base: Numbers = before[np.minimum(firsts, len(of) - 1)]
@@ -156,7 +157,7 @@ class ChangeReader:
         wanted: npt.NDArray[np.bool_],
         facts: _Facts,
     ) -> Iterator[Changes]:
-        """Changes of each table, split where a table was described again."""
+        """Changes by table, split at every relation message."""
         has_row = wanted & (kinds != TRUNCATE)
         described = np.flatnonzero(kinds == RELATION)
         truncates = np.flatnonzero(wanted & (kinds == TRUNCATE))
@@ -190,7 +191,7 @@ class ChangeReader:
         return Changes(table, op, position, *facts.take(position), new, old, marks == KEY)
 
     def _truncated(self, message: bytes, place: int, facts: _Facts) -> Iterator[Changes]:
-        """One row per table of a TRUNCATE, without old and new row."""
+        """One change per table of a TRUNCATE, without old and new row."""
         (count,) = struct.unpack_from(">I", message, 1)
         position = np.array([place])
         for oid in struct.unpack_from(f">{count}I", message, 6):
@@ -202,13 +203,13 @@ class ChangeReader:
     def _table(self, oid: int) -> SourceTable:
         table = self.tables.get(oid)
         if table is None:
-            raise error("CDC_MESSAGE_UNREADABLE", reason=f"a change of table {oid}, which was not described")
+            raise error("CDC_MESSAGE_UNREADABLE", reason=f"a change of table {oid} without a relation message")
         return table
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """Transactions of a chunk, the open one of the last chunk first."""
+    """Transactions of a chunk; first the one that the last chunk left open."""
 
     commit: Numbers
     time: Numbers
@@ -217,7 +218,7 @@ class _Begun:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known of each message of a chunk by its transaction."""
+    """Figures of each message of a chunk, from its transaction."""
 
     commit: Numbers
     sequence: Numbers
@@ -225,7 +226,7 @@ class _Facts:
     transaction: Numbers
 
     def take(self, at: Index) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """For some messages."""
+        """The figures of some messages: commit, sequence, time, transaction."""
         return self.commit[at], self.sequence[at], self.time[at], self.transaction[at]
 
 
@@ -234,7 +235,7 @@ _LETTERS[[INSERT, UPDATE, DELETE]] = np.frombuffer(b"cud", np.uint8)
 
 
 def _messages(chunk: pa.Array) -> tuple[Bytes, Index]:
-    """The bytes of an array and where each message begins. A few bytes of padding let a look after the end pass."""
+    """The bytes of an array, and the offset of each message in them. Eight bytes of padding allow reads after it."""
     _, offsets, data = chunk.buffers()
     wide = pa.types.is_large_binary(chunk.type)
     every = np.frombuffer(offsets, np.int64 if wide else np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
@@ -248,7 +249,7 @@ def _one(buffer: Bytes, at: Index, place: int) -> bytes:
 
 
 def read_relation(message: bytes) -> SourceTable:
-    """The table a relation message describes."""
+    """The table in a relation message."""
     (oid,) = struct.unpack_from(">I", message, 1)
     schema, at = _terminated_text(message, 5)
     name, at = _terminated_text(message, at)

@@ -1,10 +1,10 @@
-"""Where a reader is, and its JSON: ``{"<entity>": {"0": {...}}}`` with one of::
+"""The position of a reader and its JSON: ``{"<entity>": {"0": {...}}}`` with one of::
 
-    {"begin": "earliest"}                       nothing was read yet
-    {"lsn": "0/16B3748"}                        every transaction whose commit record begins before it is read
-    {"lsn": "0/16B3748", "part": 3, "of": 8}    so many parts of the snapshot taken at that LSN are read
+    {"begin": "earliest"}                       nothing is read yet
+    {"lsn": "0/16B3748"}                        all transactions whose commit record begins before this LSN are read
+    {"lsn": "0/16B3748", "part": 3, "of": 8}    3 of 8 parts of the snapshot taken at this LSN are read
 
-LSNs are as Postgres writes them.
+LSNs are in the text form of Postgres.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A place in the changes. ``lsn`` None: before the first; ``of`` > 0: inside or at the end of a snapshot."""
+    """A position in the changes.
+
+    Attributes:
+        lsn: see the module; None before the first batch.
+        part: number of parts of the snapshot that are read.
+        of: number of parts of the snapshot; 0: none, or it is left behind.
+        begin: ``earliest`` or ``latest``, before the first batch.
+    """
 
     lsn: int | None = None
     part: int = 0
@@ -30,11 +37,11 @@ class LogPosition:
 
     @property
     def in_snapshot(self) -> bool:
-        """Parts of the snapshot are still to be read."""
+        """Whether parts of the snapshot are not read yet."""
         return self.part < self.of
 
     def json(self, entity: str) -> JsonOffset:
-        """The form in Spark's offset log; ``entity``: table or tables, for people."""
+        """The form in Spark's offset log; ``entity``: name of the table or tables."""
         if self.lsn is None:
             return {entity: {PARTITION: {"begin": self.begin}}}
         parts = {"part": self.part, "of": self.of} if self.of else {}
@@ -42,7 +49,7 @@ class LogPosition:
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any]) -> LogPosition:
-        """Read what :meth:`json` gave. Raises InternalError: CDC_OFFSET_INVALID."""
+        """The position from the result of :meth:`json`. Raises InternalError: CDC_OFFSET_INVALID."""
         try:
             (partitions,) = offset.values()
             log_offset = partitions[PARTITION]
@@ -54,11 +61,11 @@ class LogPosition:
 
 
 def lsn_text(number: int) -> str:
-    """``16/B374D848`` of a number."""
+    """The text ``16/B374D848`` of an LSN."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
 
 
 def lsn_number(text: str) -> int:
-    """A number of ``16/B374D848``."""
+    """The LSN as a number, from a text like ``16/B374D848``."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)

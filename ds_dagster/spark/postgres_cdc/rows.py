@@ -1,8 +1,7 @@
 """Changes → rows of a relation, in its own types.
 
-Two shapes: the envelope of Debezium (``op``, ``ts_ms``, ``before``, ``after``, ``source``) for a stream, and the
-table's own columns with a mark for deletes for a changelog. Whatever shape, a row comes with what it needs to be judged
-and ordered: see :data:`FACTS`.
+Two shapes: Debezium's envelope (``op``, ``ts_ms``, ``before``, ``after``, ``source``) for a stream, and the table's own
+columns with a mark for deletes for a changelog. In both shapes, a row has additional columns: see :data:`FACTS`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ FACTS = (
     pa.field("sequence", pa.int64()),
     pa.field("at", pa.timestamp("us", "UTC")),
 )
-"""Beside ``row``: whether it deletes its key; what is wrong with it, null for nothing; where it is among all
-changes; when its transaction was committed."""
+"""Columns next to ``row``: whether it deletes its key; why it is bad, or null; its position among all changes (LSN of
+the commit, and a number); time of the commit."""
 SNAPSHOT = ord("r")
 
 
@@ -45,12 +44,12 @@ class ReadColumn:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What rows are made for.
+    """Shape of the rows.
 
     Attributes:
-        columns: of the relation, those that are read.
+        columns: columns of the relation that are read.
         key: primary key of a changelog; empty for a stream of envelopes.
-        database: shown in ``source``.
+        database: name of the database, shown in ``source``.
     """
 
     columns: tuple[ReadColumn, ...]
@@ -59,13 +58,13 @@ class Shape:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """Arrow schema of the batches."""
         row = pa.struct([pa.field(c.name, arrow_type(c.type)) for c in self.columns])
         return pa.schema([pa.field("row", row), *FACTS])
 
 
 class Reasons:
-    """What is wrong with rows: the first reason of each."""
+    """Why rows are bad: the first reason of each row."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -73,7 +72,7 @@ class Reasons:
         self._found: npt.NDArray[np.object_] | None = None
 
     def add(self, where: Mask, text: str) -> None:
-        """Note a reason for some rows."""
+        """Add a reason for some rows; rows that have a reason keep it."""
         if not where.any():
             return
         if self._found is None:
@@ -82,12 +81,12 @@ class Reasons:
         self._free &= ~where
 
     def array(self) -> pa.Array:
-        """As a column."""
+        """The reasons as a text column, null for good rows."""
         return pa.nulls(self._rows, pa.string()) if self._found is None else pa.array(self._found, pa.string())
 
 
 def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None:
-    """The rows of all changes of a chunk, in order; None when there is none.
+    """The rows of all changes of a chunk, in order; None if there are none.
 
     Raises:
         UserError: CDC_COLUMN_GONE, CDC_TRUNCATED.
@@ -109,7 +108,8 @@ def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None
 
 @dataclass(frozen=True, slots=True)
 class _TableRows:
-    """Rows of one table, and twice their position (+1 after a delete that belongs to the same change)."""
+    """Rows of one table. ``position``: twice the position of the change, +1 for upserts and deletes by key, so that the
+    delete of an old key comes first."""
 
     batch: pa.RecordBatch
     position: npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ def _part(
 
 
 def _column(table: SourceTable, name: str) -> int:
-    """Place of a declared column in the table as it is described now.
+    """Index of a declared column in the table's current description.
 
     Raises:
         UserError: CDC_COLUMN_GONE.
@@ -155,7 +155,8 @@ def _values(table: SourceTable, rows: Tuples, name: str, type_: DataType, reason
 
 
 def _completed(changes: Changes, names: Sequence[str], reasons: Reasons) -> Tuples:
-    """New rows with what did not change and was left out taken from the old row, where that is whole."""
+    """New rows; values that the server left out because they did not change come from the old row. If the old row is
+    not complete, the row is bad."""
     new, old = changes.new, changes.old
     if all(mask is None for mask in new.unchanged):
         return new
@@ -206,7 +207,7 @@ def _after(changes: Changes, type_: DataType, _shape: Shape, reasons: Reasons) -
 
 
 def _row(table: SourceTable, rows: Tuples, type_: DataType, reasons: Reasons) -> pa.Array:
-    """A row as STRUCT, or as JSON in text or bytes."""
+    """Rows as STRUCT, or as JSON in text or bytes."""
     if not isinstance(type_, StructType):
         return json_rows(table, rows).cast(arrow_type(type_))
     fields = [pa.field(field.name, arrow_type(field.type)) for field in type_.fields]
@@ -240,7 +241,7 @@ SOURCE_FIELDS: Mapping[str, Callable[[Changes, Shape], pa.Array]] = MappingProxy
         "connector": lambda changes, _: _same("postgresql", changes),
     }
 )
-"""Field of ``source`` → its values; ``lsn`` is that of the transaction's commit."""
+"""Field of ``source`` → its values; ``lsn`` is the LSN of the transaction's commit."""
 
 _PARTS: Mapping[str, Callable[[Changes, DataType, Shape, Reasons], pa.Array]] = MappingProxyType(
     {"op": _op, "ts_ms": _millis, "before": _before, "after": _after, "source": _source, "system": _source}
@@ -252,7 +253,7 @@ _PARTS: Mapping[str, Callable[[Changes, DataType, Shape, Reasons], pa.Array]] = 
 
 
 def _keyed(changes: Changes, shape: Shape) -> list[_TableRows]:
-    """Upserts and deletes; a change of the key deletes the old one first."""
+    """Upserts and deletes; an update that changes the key deletes the old key first."""
     if changes.op[0] == ord("t"):
         raise error("CDC_TRUNCATED", table=f"{changes.table.schema}.{changes.table.name}")
     reasons = Reasons(len(changes))
@@ -272,7 +273,7 @@ def _keyed(changes: Changes, shape: Shape) -> list[_TableRows]:
 
 
 def _merged(new: Tuples, old: Tuples, deleted: Mask, is_key: bool) -> Tuples:
-    """New rows, and for deletes the old one's key."""
+    """The values for a column: of the new row; for deletes, a key column of the old row."""
     if not deleted.any():
         return new
     if not is_key:
@@ -290,7 +291,7 @@ def _require_key(values: Sequence[pa.Array], shape: Shape, reasons: Reasons) -> 
 
 
 def _moved(changes: Changes, shape: Shape) -> Mask:
-    """Updates whose key is another one than before."""
+    """Updates that change the key."""
     moved = np.zeros(len(changes), bool)
     update = (changes.op == ord("u")) & changes.old.present
     if not update.any():

@@ -1,7 +1,7 @@
 """Requests to the server: publication and slot, position of its log, changes, tables under a snapshot.
 
-Only one session at a time may use a slot. A session that was cut off may hold it for a moment longer, so a slot in use
-is asked for again until :data:`SLOT_SECONDS` have passed.
+Only one session at a time may use a slot. A session that was cut off may hold the slot for a moment, so requests to a
+slot in use are retried for :data:`SLOT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLUGIN = "pgoutput"
 SLOT_SECONDS = 30.0
 RETRY_SECONDS = 0.1
 LEAST_VERSION = 130_000
-"""The first whose slots say whether their log is still there, and whose publications follow partitions."""
+"""Version 13, the first whose slots report whether their log still exists, and whose publications have partitions."""
 SNAPSHOT_RECORD_SINCE = 160_000
 IN_USE, MISSING, NOT_READY, NONE_FREE = "55006", "42704", "55000", "53400"
 FAILURES = (
@@ -37,12 +37,12 @@ FAILURES = (
     (NOT_READY, "replication slot", "CDC_SLOT_LOST"),
     (NONE_FREE, "replication slot", "CDC_NO_SLOT_FREE"),
 )
-"""SQLSTATE, a word of the text, condition."""
+"""SQLSTATE, words in the text, our condition."""
 SESSION = (
     ("datestyle", "ISO"), ("intervalstyle", "iso_8601"), ("timezone", "UTC"), ("bytea_output", "hex"),
     ("extra_float_digits", "1"), ("client_encoding", "UTF8"), ("statement_timeout", "0"),
 )  # fmt: skip
-"""Settings under which the server writes values; a change has no time limit, a look has."""
+"""Session settings, which determine the texts of values; the last one lifts the time limit, only to read rows."""
 
 LOOK_QUERY = """
     SELECT pg_current_wal_flush_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
@@ -65,7 +65,7 @@ PEEK_ONE = """
     SELECT max(lsn)::text FROM pg_logical_slot_peek_binary_changes(
         %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s)
 """
-"""The last message of a transaction is at the end of its commit record."""
+"""End of the first transaction: the LSN of its last message is the end of its commit record."""
 PEEK = """
     SELECT data FROM pg_logical_slot_peek_binary_changes(
         {slot}, {upto}::pg_lsn, NULL, 'proto_version', '1', 'publication_names', {publication})
@@ -77,14 +77,14 @@ class ServerState:
     """The server at one moment.
 
     Attributes:
-        flushed: end of its log on disk.
-        millis: its clock, since 1970.
-        database: of the connection.
-        confirmed: position up to which the slot has released the log; None without the slot.
-        status: of the slot's log (``reserved``, ``extended``, ``unreserved``, ``lost``).
-        retained: bytes of log the slot keeps.
-        published: how many of the tables the publication holds.
-        keep: most log a slot may keep, as the server is set (``4GB``); ``-1``: no limit.
+        flushed: end of its log on disk (LSN).
+        millis: its clock, milliseconds since 1970.
+        database: database of the connection.
+        confirmed: LSN up to which the slot has released the log; None if there is no slot.
+        status: status of the slot's log (``reserved``, ``extended``, ``unreserved``, ``lost``).
+        retained: bytes of log that the slot keeps.
+        published: how many of our tables are in the publication.
+        keep: the server's limit for the log that a slot keeps (``4GB``); ``-1``: no limit.
     """
 
     flushed: int
@@ -99,7 +99,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A snapshot of the database, usable while ``session`` is open: it holds every transaction whose commit record
+    """A snapshot of the database, usable while ``session`` is open. It contains every transaction whose commit record
     begins before ``lsn``."""
 
     lsn: int
@@ -118,13 +118,13 @@ class Server:
         self._connection: Any = None
         self._version = 0
 
-    # -- what must be there --------------------------------------------------------------------------------------------
+    # -- preconditions -------------------------------------------------------------------------------------------------
 
     def check(self) -> tuple[SourceTable, ...]:
         """The tables, if their changes can be read.
 
         Raises:
-            UserError: CDC_SERVER_TOO_OLD, CDC_WAL_LEVEL, CDC_NOT_ALLOWED, and what ``source_tables`` refuses.
+            UserError: CDC_SERVER_TOO_OLD, CDC_WAL_LEVEL, CDC_NOT_ALLOWED, and the conditions of ``source_tables``.
         """
 
         def ask(cursor: Any) -> tuple[SourceTable, ...]:
@@ -143,7 +143,7 @@ class Server:
         return self._ask(ask, "look at its tables")
 
     def ensure_publication(self) -> None:
-        """The publication named like the slot, over all the tables."""
+        """Create the publication with the slot's name if it is missing, and add missing tables to it."""
         from psycopg2 import sql
 
         slot, wanted = self.options.slot, self.options.tables
@@ -165,7 +165,7 @@ class Server:
         self._ask(ask, f"make the publication {slot} over {shown}")
 
     def ensure_slot(self) -> ServerState:
-        """The slot, made if it is not there.
+        """Create the slot if it is missing. Returns the state of the server.
 
         Raises:
             UserError: CDC_SLOT_FOREIGN, CDC_SLOT_LOST, CDC_NO_SLOT_FREE.
@@ -184,7 +184,7 @@ class Server:
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def look(self) -> ServerState:
-        """Where log and slot are.
+        """The positions of the log and of the slot.
 
         Raises:
             UserError: CDC_SLOT_FOREIGN, CDC_SLOT_LOST.
@@ -206,11 +206,11 @@ class Server:
         return ServerState(lsn_number(flushed), int(millis), database, position, *log)
 
     def look_from(self, start: int) -> ServerState:
-        """The same, if the slot still has everything from a position on.
+        """Like :meth:`look`; checks that the slot still has everything after a position.
 
         Raises:
-            UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD, CDC_PUBLICATION_MISSING: later versions of the server leave out
-                the changes of a publication that is gone without a word.
+            UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD; CDC_PUBLICATION_MISSING, since newer servers silently drop the
+                changes of a publication that does not exist.
         """
         look = self.look()
         slot, store = self.options.slot, self.options.store
@@ -223,7 +223,7 @@ class Server:
         return look
 
     def first_commit(self, upto: int) -> int | None:
-        """End of the first transaction of ours that was committed before a position and not given up, or None."""
+        """End (LSN) of our tables' first transaction that is committed before a position and not released, or None."""
         values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
 
         def ask(cursor: Any) -> int | None:
@@ -234,8 +234,7 @@ class Server:
         return self._ask(ask, "look for changes")
 
     def advance(self, lsn: int) -> None:
-        """Give up everything before a position. Where it may, it leaves a mark in the log first that lets the server
-        begin after it the next time: otherwise every look decodes again what the last quarter of a minute brought."""
+        """Release the log before a position. See also :meth:`mark_log`."""
 
         def ask(cursor: Any) -> None:
             cursor.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.options.slot, lsn_text(lsn)))
@@ -243,7 +242,9 @@ class Server:
         self._ask(ask, "advance its replication slot")
 
     def mark_log(self) -> None:
-        """Write the record of running transactions from which decoding may begin; nothing where that is not allowed."""
+        """Write a record of running transactions to the log, from which decoding can begin. Without it, every look
+        decodes the log of the last quarter of a minute again. Does nothing before Postgres 16, or if the user lacks the
+        privilege."""
 
         def ask(cursor: Any) -> None:
             cursor.execute("SELECT current_setting('server_version_num')::int >= %s", (SNAPSHOT_RECORD_SINCE,))
@@ -258,7 +259,8 @@ class Server:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def peek(self, upto: int) -> Iterator[pa.Array]:
-        """Messages of what was committed before a position and not given up, in chunks of about 16 MB."""
+        """Messages of the transactions that were committed before a position and are not released, in chunks of about
+        16 MB."""
         from psycopg2 import sql
 
         values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
@@ -272,7 +274,7 @@ class Server:
         return str(statement.as_string(self._open()))
 
     def select(self, statement: str, snapshot: str = "") -> Iterator[pa.RecordBatch]:
-        """Rows of a query as Arrow batches; ``snapshot``: name of an exported one."""
+        """Rows of a query as Arrow batches; ``snapshot``: name of an exported snapshot, empty for none."""
         import adbc_driver_manager
 
         connection = self._address.bulk()
@@ -284,14 +286,14 @@ class Server:
                 yield from cursor.fetch_record_batch()
         except adbc_driver_manager.Error as problem:
             raise self._failure(problem, "read") from None
-        except pa.ArrowException as problem:  # the driver's error, told by the reader of its batches
+        except pa.ArrowException as problem:  # the driver's error, raised by the reader of its batches
             raise self._failure(problem, "read") from None
         finally:
             with suppress(Exception):
                 connection.close()
 
     def _settings(self, snapshot: str) -> list[str]:
-        """What a session that reads sets first; the snapshot before anything is read."""
+        """Statements that a session executes before it reads; the snapshot comes first."""
         from psycopg2 import sql
 
         of_session = [sql.SQL("SET {} TO {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in SESSION]
@@ -302,7 +304,7 @@ class Server:
         return [self.printed(setting) for setting in (isolation, chosen, *of_session)]
 
     def export(self) -> Exported:
-        """A snapshot of all tables, by a slot that is dropped with its session."""
+        """Export a snapshot of the database, with a temporary slot that is dropped with its session."""
         import psycopg2
         from psycopg2 import sql
         from psycopg2.extras import LogicalReplicationConnection
@@ -355,7 +357,7 @@ class Server:
         return self._again(once)
 
     def _retried(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """The batches; begun again while another session holds the slot, which shows before the first batch."""
+        """The batches; retried while another session uses the slot. That error comes before the first batch."""
 
         def begin() -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]:
             batches = make()

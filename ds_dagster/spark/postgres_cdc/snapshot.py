@@ -1,9 +1,9 @@
-"""What the tables hold when a reader begins, copied once into files: parts that are read batch by batch.
+"""The tables' rows when a reader begins, copied once into files: parts that are read batch by batch.
 
-The copy runs under one exported snapshot, so that what it holds and what the slot gives from then on neither overlap
-nor leave a gap. Only a whole copy is ever read: a start that dies in it begins again. A whole copy is kept until
-its last part has been read, so a crash on the way goes on where it was; and the source server is free of the
-transaction as soon as the copy is made, however slow the sink is.
+The copy uses one exported snapshot, so its rows and the later changes from the slot neither overlap nor leave a gap.
+Only a complete copy is read: if a start dies while copying, the next start copies again. A complete copy is kept until
+its last part is read, so a query continues after a crash. The transaction on the source server ends with the copy,
+however slow the sink is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ds_dagster.spark.postgres_cdc.tables import needed, takes_whole_rows
 from ds_dagster.spark.postgres_cdc.tuples import Tuples
 
 READ_ROWS = 20_000
-"""Rows of one record batch handed to Spark."""
+"""Most rows of one record batch for Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class Parts:
 
     @classmethod
     def of(cls, options: CdcOptions) -> Parts:
-        """Below the state folder, or among the machine's temporary files."""
+        """The folder of the slot, below the state folder or among the machine's temporary files."""
         base = options.state or str(Path(tempfile.gettempdir(), "ds_postgres_cdc"))
         return cls(Path(base, options.slot))
 
     def path(self, lsn: int, part: int) -> Path:
-        """Of one part."""
+        """File of one part."""
         return self.folder / lsn_text(lsn).replace("/", "-") / f"part-{part:06d}.arrow"
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all parts."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def read(self, lsn: int, part: int) -> Iterator[pa.RecordBatch]:
@@ -66,17 +66,17 @@ class Parts:
 
 
 def copy_tables(server: Server, tables: Sequence[SourceTable], exported: Exported, shape: Shape, millis: int) -> int:
-    """Copy the tables; gives the number of parts, 0 for empty tables. Memory holds one batch of rows, not a table.
+    """Copy the tables. Returns the number of parts, 0 for empty tables. Only one batch of rows is in memory.
 
     Args:
         server: to read from.
-        tables: as they are now.
-        exported: the snapshot; its session is closed by the caller.
-        shape: of the rows.
-        millis: the server's clock when it was taken, since 1970.
+        tables: the tables to copy.
+        exported: the snapshot; the caller closes its session.
+        shape: shape of the rows.
+        millis: the server's clock before the snapshot, milliseconds since 1970.
 
     Raises:
-        ExternalError: CDC_SNAPSHOT_FAILED, mostly a full disk.
+        ExternalError: CDC_SNAPSHOT_FAILED, usually a full disk.
     """
     parts = Parts.of(server.options)
     try:
@@ -134,7 +134,7 @@ def _rows(
 
 
 class _PartWriter:
-    """Writes rows into parts of a bounded number of rows."""
+    """Writes rows into parts of at most ``most`` rows."""
 
     def __init__(self, parts: Parts, lsn: int, schema: pa.Schema, most: int) -> None:
         self._parts, self._lsn, self._schema, self._most = parts, lsn, schema, most
@@ -144,7 +144,7 @@ class _PartWriter:
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch | None) -> None:
-        """Add rows, in new parts where one is full."""
+        """Add rows; begins a new part when one is full."""
         while batch is not None and batch.num_rows:
             if self._writer is None:
                 self._begin()
@@ -158,7 +158,7 @@ class _PartWriter:
             batch = batch.slice(taken.num_rows)
 
     def close(self) -> int:
-        """Finish the last part; the number of parts."""
+        """Finish the last part. Returns the number of parts."""
         self._end()
         return self._made
 

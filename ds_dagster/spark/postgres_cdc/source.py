@@ -26,12 +26,12 @@ from ds_dagster.spark.postgres_cdc.snapshot import READ_ROWS, Parts, copy_tables
 FORMAT = "ds_postgres_cdc"
 HEARTBEAT_SECONDS = 60.0
 HEARTBEAT_BYTES = 64 * 1024 * 1024
-"""While nothing happens to the tables, others may write: after so long, or so much log, an empty batch moves the
-offset, and with it the slot, so that the server need not keep that log."""
+"""While our tables do not change, other tables may: after so many seconds, or so much log, an empty batch moves the
+offset and the slot, so that the server can remove that log."""
 LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
-"""A look that finds nothing is followed by a pause of so many times its own length, up to so many seconds."""
+"""After a look without changes: the pause as a multiple of the look's duration, and its limit in seconds."""
 MARK_BYTES = 16 * 1024 * 1024
-"""Bytes of log after which a point is recorded from which decoding may begin."""
+"""Bytes of log between two marks from which decoding can begin, see :meth:`Server.mark_log`."""
 
 
 @crosses
@@ -44,7 +44,7 @@ class PostgresCdcSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Columns of the source; ``row`` holds the relation's."""
+        """Columns of the source; ``row`` contains the relation's columns."""
         row = StructType.fromJson(json.loads(self.options["columns"]))
         facts = {"deleted": BooleanType(), "bad": StringType(), "commit_lsn": LongType(), "sequence": LongType()}
         row_type = StructType([StructField("row", row), *(StructField(name, type_) for name, type_ in facts.items())])
@@ -71,11 +71,11 @@ class _Range:
 class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one slot.
 
-    Spark makes one in the process that plans batches and ships copies to tasks, which only ``read``. A batch is one
-    partition: a slot has one user at a time, and changes have one order.
+    Spark creates one in the process that plans batches, and sends copies to tasks, which only call ``read``. A batch is
+    one partition: a slot has one user at a time, and changes have one order.
 
-    Spark asks for the next offset only when the batch up to ``start`` is in its commit log; so that is the moment
-    when the slot is advanced to ``start``, and it is never ahead of the checkpoint.
+    Spark requests the next offset only after the batch up to ``start`` is in its commit log. Then the slot is advanced
+    to ``start``, so it is never ahead of the checkpoint.
     """
 
     def __init__(self, options: CdcOptions) -> None:
@@ -96,7 +96,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> JsonOffset:
-        """Where a query without a checkpoint begins, without a request to the server."""
+        """Position at which a query without a checkpoint begins; needs no request to the server."""
         return self._json(LogPosition(begin=self._options.starting_position))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -104,11 +104,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """A finite run reads what was committed by now."""
+        """A finite run reads only transactions that are committed by now."""
         self._freeze = self._connect().look().flushed
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> JsonOffset:
-        """End of the next batch; ``start`` itself when there is nothing."""
+        """End of the next batch; equal to ``start`` if there is nothing to read."""
         at = LogPosition.parse(start)
         if at.lsn is None:
             return self._json(self._begin(at))
@@ -118,11 +118,12 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._json(self._next(at, most))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int | str]] | None:
-        """What is known of the source; None before the first look.
+        """Figures of the source; None before the first look.
 
-        ``complete_until``: everything committed before it (epoch ms) is part of the offsets given out; ``lag_bytes``:
-        of log not looked at yet; ``retained_bytes``: of log the slot keeps on the server; ``wal_status``: of that log;
-        ``wal_keep``: the most it may keep, ``unlimited`` where a slot that stands still fills the server's disk.
+        ``complete_until``: everything committed before this time (epoch ms) is part of the returned offsets;
+        ``millis_behind``: age of that time, 0 if nothing waits; ``lag_bytes``: bytes of log not examined yet;
+        ``retained_bytes``: bytes of log that the slot keeps on the server; ``wal_status``: status of that log;
+        ``wal_keep``: its limit, or ``unlimited``: then a slot that does not advance fills the server's disk.
         """
         look = self._look
         if look is None:
@@ -146,7 +147,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return []
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """The batch that ends here is finished: a snapshot that was read is deleted."""
+        """Delete the snapshot when its last part is read and that batch is finished."""
         at = LogPosition.parse(end)
         if at.of and not at.in_snapshot:
             Parts.of(self._options).clear()
@@ -164,7 +165,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             UserError: CDC_SLOT_AHEAD, CDC_SLOT_MISSING, CDC_SLOT_LOST, CDC_SNAPSHOT_LOST, CDC_COLUMN_GONE,
-                CDC_TRUNCATED. ExternalError: CDC_SLOT_ACTIVE, STORE_UNREACHABLE.
+                CDC_TRUNCATED.
+            ExternalError: CDC_SLOT_ACTIVE, STORE_UNREACHABLE.
         """
         wanted: _Part | _Range = partition.value
         if isinstance(wanted, _Part):
@@ -193,7 +195,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._server
 
     def _begin(self, at: LogPosition) -> LogPosition:
-        """Publication and slot, and where wanted a copy of the tables. An existing slot is taken over."""
+        """Create publication and slot, and copy the tables for ``earliest``. An existing slot is used."""
         server = self._connect()
         tables = server.check()
         server.ensure_publication()
@@ -207,7 +209,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         finally:
             with suppress(Exception):
                 exported.session.close()
-        # what came before stands in the copy: nothing was read yet that the slot could run ahead of
+        # earlier changes are in the copy; no offset is stored yet, so the slot cannot get ahead of one
         server.advance(exported.lsn)
         return LogPosition(exported.lsn, min(1, parts), parts)
 
@@ -235,8 +237,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LogPosition(end)
 
     def _first_change(self, server: Server, start: int, bound: int, most: int) -> int | None:
-        """The end of a stretch of log with changes of ours; None where there are none. It is as long as a batch may be,
-        or as its first transaction is."""
+        """End (LSN) of the next range of the log with changes of our tables; None if there are none. The range is as
+        long as a batch may be, or longer if its first transaction is."""
         self._quiet = max(self._quiet, start)
         if self._quiet >= bound:
             return None
@@ -247,7 +249,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(first, min(bound, self._quiet + most))
 
     def _heartbeat(self, start: int) -> int | None:
-        """How far the offset moves although nothing happened."""
+        """Position to which the offset moves although nothing changed; None if it is too early for that."""
         silent = self._quiet - start
         due = silent >= HEARTBEAT_BYTES or time.monotonic() - self._moved >= HEARTBEAT_SECONDS
         return self._quiet if silent > 0 and due and self._freeze is None else None

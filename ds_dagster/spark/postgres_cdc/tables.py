@@ -1,4 +1,4 @@
-"""What the server says of the tables that are read, and whether their changes can be."""
+"""Reads the definitions of the source tables from the server, and checks that their changes can be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READABLE = ("r", "p")
 
 
 def source_tables(cursor: Any, tables: Sequence[tuple[str, str]], shape: Shape) -> tuple[SourceTable, ...]:
-    """The tables at present; ``is_key`` marks the columns of the row's identity.
+    """The current definitions of the tables; ``is_key`` marks the columns of the row's identity.
 
     Raises:
         UserError: CDC_TABLE_MISSING, CDC_TABLE_UNREADABLE, CDC_TABLE_WITHOUT_KEY, CDC_COLUMN_GONE, CDC_KEY_DIFFERS.
@@ -60,7 +60,7 @@ def _table(cursor: Any, schema: str, name: str) -> SourceTable:
 
 
 def needed(shape: Shape) -> tuple[str, ...]:
-    """Columns of the table that the relation names."""
+    """Names of the table's columns that the relation reads."""
     if shape.key:
         return tuple(column.name for column in shape.columns)
     rows = [c.type for c in shape.columns if c.name in ("before", "after") and isinstance(c.type, StructType)]
@@ -68,7 +68,7 @@ def needed(shape: Shape) -> tuple[str, ...]:
 
 
 def takes_whole_rows(shape: Shape) -> bool:
-    """Rows are wanted as JSON, all columns in them."""
+    """Whether rows are read as JSON with all columns."""
     return not shape.key and any(
         column.name in ("before", "after") and not isinstance(column.type, StructType) for column in shape.columns
     )
@@ -82,7 +82,7 @@ def _check_columns(table: SourceTable, shape: Shape) -> None:
 
 
 def _check_key(table: SourceTable, key: Sequence[str]) -> None:
-    """Check that the primary key of the relation is a key of the table."""
+    """Check that the relation's primary key is the table's key (its replica identity)."""
     key_of_server = [column.name for column in table.columns if column.is_key]
     if set(key_of_server) != set(key):
         raise error(

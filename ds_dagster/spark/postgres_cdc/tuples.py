@@ -1,7 +1,7 @@
-"""Rows inside messages: one column after the other over all rows at once, gathered into Arrow string arrays.
+"""Rows inside messages: parsed column by column over all rows at once, and gathered into Arrow string arrays.
 
-A tuple is a count of columns and for each a kind: ``n`` NULL, ``u`` not changed and stored apart (TOAST), ``t`` with a
-length and that many bytes of text.
+A tuple has the number of its columns, and for each column a kind: ``n`` NULL, ``u`` unchanged and stored separately
+(TOAST), ``t`` followed by a length and that many bytes of text.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Tuples:
     """Rows as texts.
 
     Attributes:
-        present: whether a message has the row at all.
-        values: one string array per column; null for NULL, unchanged and absent ones.
-        unchanged: per column, where the server left a value out that did not change; None for nowhere.
+        present: whether a message has the row.
+        values: one string array per column; null for NULL, unchanged and absent values.
+        unchanged: for each column, where the server left out an unchanged value; None if nowhere.
     """
 
     present: Mask
@@ -37,12 +37,12 @@ class Tuples:
 
     @classmethod
     def absent(cls, rows: int, columns: int) -> Tuples:
-        """No message has the row."""
+        """Absent rows."""
         return cls(np.zeros(rows, bool), tuple(pa.nulls(rows, pa.string()) for _ in range(columns)), (None,) * columns)
 
 
 def whole_numbers(buffer: Bytes, at: Index, width: int) -> npt.NDArray[np.int64]:
-    """Big-endian numbers of ``width`` bytes at many places."""
+    """Big-endian numbers of ``width`` bytes at many offsets."""
     numbers = np.zeros(len(at), np.int64)
     for step in range(width):
         numbers = (numbers << 8) | buffer[at + step]
@@ -50,7 +50,7 @@ def whole_numbers(buffer: Bytes, at: Index, width: int) -> npt.NDArray[np.int64]
 
 
 def read_tuples(buffer: Bytes, at: Index, present: Mask, columns: int) -> tuple[Tuples, Index]:
-    """The rows that begin at ``at`` where ``present``, and where each ends.
+    """The rows that begin at the offsets ``at`` where ``present``, and the offset at which each ends.
 
     Raises:
         InternalError: CDC_MESSAGE_UNREADABLE.
@@ -84,14 +84,14 @@ def read_tuples(buffer: Bytes, at: Index, present: Mask, columns: int) -> tuple[
 
 
 def _spread(part: npt.NDArray[Any], present: Mask) -> npt.NDArray[Any]:
-    """Values of the present rows among all rows, zero elsewhere."""
+    """The values of the present rows at their places among all rows, zero elsewhere."""
     spread = np.zeros(len(present), part.dtype)
     spread[present] = part
     return spread
 
 
 def gather(buffer: Bytes, starts: Index, lengths: Index, valid: Mask) -> pa.Array:
-    """The texts at many places as one string array; ``lengths`` are 0 where not valid."""
+    """The texts at many offsets as one string array; ``lengths`` are 0 where not ``valid``."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     total = int(offsets[-1])
@@ -100,8 +100,8 @@ def gather(buffer: Bytes, starts: Index, lengths: Index, valid: Mask) -> pa.Arra
     shift = (starts - offsets[:-1]).astype(places.dtype)
     places += np.repeat(shift, lengths)
     held = pa.py_buffer(buffer[places])
-    made_offsets = pa.py_buffer(offsets if wide else offsets.astype(np.int32))
+    offset_buffer = pa.py_buffer(offsets if wide else offsets.astype(np.int32))
     validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(
-        pa.large_string() if wide else pa.string(), len(starts), [validity, made_offsets, held]
+        pa.large_string() if wide else pa.string(), len(starts), [validity, offset_buffer, held]
     )
