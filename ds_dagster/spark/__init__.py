@@ -1,1 +1,1 @@
-"""spark"""
+"""From plans to Spark: DataFrames, sources and sinks."""

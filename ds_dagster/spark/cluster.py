@@ -1,5 +1,5 @@
-"""What a Spark cluster gives the engine: executors that have what its jobs need, with their cores the number of
-partitions of state, and an end of that state with its run."""
+"""The engine on a Spark cluster: waits for executors, checks their hosts, counts their cores (the number of state
+partitions), and closes the state of ended runs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 """Spark's setting for partitions of shuffles and of state; a checkpoint keeps the value of its first batch."""
 INSTANCES = "spark.executor.instances"
 EXECUTOR_SECONDS = 60.0
-"""How long a cluster may take to start the first executor, and those that ``spark.executor.instances`` asks for."""
+"""How long a cluster may take to start ``spark.executor.instances`` executors, or the first executor."""
 SETTLED_SECONDS = 2.0
-"""A cluster that gives what it has is complete when no executor has come for so long."""
+"""Without ``spark.executor.instances`` the cluster is complete if no executor has registered for this long."""
 _PAUSE = 0.05
 PYTHON_PROPERTY = "spark.pyspark.python"
 PYTHON_PROBE = """
@@ -37,12 +37,12 @@ if missing:
 import ds_dagster
 print("Python %d.%d with ds_dagster %s" % (*sys.version_info[:2], ds_dagster.__version__))
 """
-"""What an executor's Python runs; its first line is compared with :data:`PYTHON_HERE`."""
+"""Program for an executor's Python; the first line of its output is compared with :data:`PYTHON_HERE`."""
 PYTHON_HERE = f"Python {sys.version_info.major}.{sys.version_info.minor} with ds_dagster {__version__}"
 
 
 def registered_cores(session: SparkSession, settings: Settings) -> int:
-    """Cores of the cluster's executors, 2 at least, when they have started.
+    """Wait for the cluster's executors, up to :data:`EXECUTOR_SECONDS`. Returns the number of their cores, at least 2.
 
     Raises:
         ExternalError: CLUSTER_HAS_NO_EXECUTORS.
@@ -64,13 +64,13 @@ def registered_cores(session: SparkSession, settings: Settings) -> int:
 
 
 def _is_complete(executors: int, wanted: int, seconds: float) -> bool:
-    """Whether no more executors are expected; ``seconds``: since the last one came."""
+    """Whether no more executors are expected. ``wanted``: 0 if not configured; ``seconds``: since the last one came."""
     return executors > 0 and (executors >= wanted if wanted else seconds >= SETTLED_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """What one process has, see ``dsdagster.cluster.Probe.Report``."""
+    """Versions and folders that one process sees; fields as in ``dsdagster.cluster.Probe.Report``."""
 
     host: str
     spark: str
@@ -81,14 +81,14 @@ class HostReport:
 
     @classmethod
     def of(cls, report: Any) -> HostReport:
-        """Of a record in Java."""
+        """From the Java record."""
         sees_file = bool(report.seesFile())
         return cls(report.host(), report.spark(), report.jar(), sees_file, report.python(), report.problem())
 
 
 def check_executors(session: SparkSession, settings: Settings, *, runs_python: bool = False) -> None:
-    """Look whether the hosts of all executors have what jobs need: the state folder, the driver's versions of Spark and
-    of the operator jar, and Python where ``runs_python``. Nothing happens on a local master.
+    """Check that the hosts of all executors have the state folder, the driver's versions of Spark and of the operator
+    jar, and Python if ``runs_python``. Does nothing on a local master.
 
     Raises:
         ExternalError: CLUSTER_FOLDER_MISSING, CLUSTER_VERSION_SKEW, CLUSTER_PYTHON_MISSING; each names the host.
@@ -113,7 +113,7 @@ def check_executors(session: SparkSession, settings: Settings, *, runs_python: b
 
 @contextmanager
 def _marker(folder: Path) -> Iterator[Path]:
-    """A file that nobody can have but who has the folder."""
+    """A new file in the folder; a host that sees the file shares the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder / f"seen-{uuid.uuid4().hex}"
     marker.touch()
@@ -124,7 +124,14 @@ def _marker(folder: Path) -> Iterator[Path]:
 
 
 def problem_of(driver: HostReport, reports: Iterable[HostReport], folder: str, python: str) -> DsError | None:
-    """What the first unfit executor lacks; ``python``: the program that it has to have, if any."""
+    """The error of the first executor that lacks something, or None.
+
+    Args:
+        driver: report of the driver, with which the others are compared.
+        reports: reports of the executors.
+        folder: the state folder.
+        python: the Python program that executors need; empty if they need none.
+    """
     for report in reports:
         host = report.host
         if not report.sees_file:
@@ -143,10 +150,10 @@ def problem_of(driver: HostReport, reports: Iterable[HostReport], folder: str, p
 
 
 def close_ended_stores(session: SparkSession) -> tuple[int, Sequence[str]]:
-    """Write and close the state of runs that have ended, before anybody changes their checkpoints.
+    """Write and close the state of ended runs. Call it before changing their checkpoints.
 
     Returns:
-        How many stores were open, and the executors of a cluster that did not answer within half a minute.
+        Number of stores that were open, and the executors that did not answer within half a minute.
     """
     closed = package(session, "dsdagster").checkpoint.EndedStores.close(session._jsparkSession)
     return int(closed.stores()), list(closed.silent())

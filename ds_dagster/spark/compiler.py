@@ -1,6 +1,6 @@
 """Plan → streaming DataFrame: one visit method per node.
 
-Between nodes are the fields of the plan under their internal names, and the technical columns of
+A node's frame has the fields of the plan under their internal names, and the technical columns of
 :mod:`ds_dagster.spark.records.columns` that a node above needs (``wants``); nothing else is computed.
 """
 
@@ -66,7 +66,7 @@ _HOLDS = "__holds"
 
 
 def state_store(root: Node) -> StateStore:
-    """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
+    """State store of the plan: our operators need RocksDB, Spark's own operators are faster on the heap."""
     ours = any(COMPILERS[type(node)].ours for node in root.walk() if node.is_stateful)
     return "rocksdb" if ours or has_weights(root) or intervals.ours(root) else "heap"
 
@@ -76,13 +76,13 @@ class PlanCompiler:
 
     Args:
         spark: the job's session.
-        job: whose clock moves time.
-        read: gives the records of a scan.
-        shared: rows that several sinks of an application have in common.
-        errors: how rows fail whose expressions do, None where they fail their batch.
-        look_up: gives the rows of a table, of a plan with one.
-        logs: of rows the plan leaves out, or None.
-        ticks: names the tick source over a node's rows.
+        job: name of the job, whose clock moves event time.
+        read: returns the records of a scan.
+        shared: rows that several sinks of an application read, or None.
+        errors: how to handle rows whose expressions fail; None if such a row fails its batch.
+        look_up: returns the rows of a table; needed only if the plan reads one.
+        logs: logs of rows that the plan drops, or None.
+        ticks: returns the name of the tick source over a node's rows.
         part: name of the plan, unique in its job.
     """
 
@@ -112,8 +112,7 @@ class PlanCompiler:
         self.intervals: tuple[IntervalJoin, ...] = ()
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
-        """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
-        ``wants``."""
+        """The rows of the sink's relation: its columns by name, ``DELETED`` if rows may be deletes, and ``wants``."""
         if self.errors is not None:
             root = replace(root, input=computed_below(root.input))
         whole = self.shared.whole if self.shared else root
@@ -129,7 +128,7 @@ class PlanCompiler:
         return COMPILERS[type(node)].visit(self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
-        """Decoded records; each reports its time if the clock needs it."""
+        """Decoded records; each reports its event time if the clock needs it."""
         is_clocked = node.source_name in self.clocked
         checked = node.checked
         source = self.read(checked)
@@ -146,7 +145,7 @@ class PlanCompiler:
         return Flow(_without(frame, (beside - wants) | (checked.names - node.names)))
 
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
-        """Over rows that may be replaced, one that fails deletes its key."""
+        """Rows for which the condition is TRUE; on upserts, a row for which it is not TRUE deletes its key."""
         flow = self.visit(node.input, wants | logged_place(self.errors, node.input))
         if self.errors is not None and node.input.changelog == "append":
             judged = self.errors.computed(flow.frame, {_HOLDS: node.condition}, node.input, wants)
@@ -177,13 +176,13 @@ class PlanCompiler:
         return Flow(_without(frame.withColumns(bounds), late_place(node) - wants), timed=True)
 
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
-        """Rows with the window a step below has put them in; its bounds carry the watermark again."""
+        """Rows with the window that a step below assigned; its bounds carry the watermark again."""
         frame = self.visit(node.input, wants - {names.WINDOW}).frame
         return Flow(frame.withColumn(names.WINDOW, window_of_bounds(node.start, node.end)), timed=True)
 
     def visit_aggregate(self, node: Aggregate, wants: Wants) -> Flow:
-        """A windowed group is keyed by Spark's own window column: it carries the watermark that closes the group. The
-        time of a closed window is the last moment in it."""
+        """Groups. A windowed group is keyed by Spark's own window column, which carries the watermark that closes the
+        group. The event time of a closed window is the last moment in it."""
         flow = self.visit(node.input, frozenset({names.WINDOW}) if node.window else NOTHING)
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
         of_window = {named.name: bounds[n] for named in node.group if (n := plain_name(named.expression)) in bounds}
@@ -206,14 +205,15 @@ class PlanCompiler:
         return Flow(frame.select(*output), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
-        """An operator of ours, or Spark's join if a later step needs the event time of the pairs."""
+        """Our operator, or Spark's join if a later step needs the event time of the pairs."""
         left, right = (self._timed(side, TIME).frame for side in (node.left, node.right))
         if node in self.intervals:
             return Flow(intervals.join(self.spark, node, (left, right), wants))
         return Flow(intervals.native_join(node, (left, right), wants), timed=True)
 
     def visit_temporal_join(self, node: TemporalJoin, wants: Wants) -> Flow:
-        """Both sides as one stream, keyed alike; the operator keeps versions and emits when time has passed a row."""
+        """Both sides as one stream with the same key; the operator keeps versions, and emits a row when event time has
+        passed it."""
         left, timed = self._temporal_side(node, 0)
         right, _ = self._temporal_side(node, 1)
         both = (with_missing(left, "r", right), with_missing(right, "l", left))
@@ -240,13 +240,13 @@ class PlanCompiler:
         return Flow(frame, timed=timed or not node.immediate)
 
     def visit_window_join(self, node: WindowJoin, wants: Wants) -> Flow:
-        """Both sides as one stream, keyed by the window's end; Spark drops what is late by that end, the operator emits
-        a window when time passes it."""
+        """Both sides as one stream, keyed by the window's end. Spark drops rows whose end has passed; the operator
+        emits a window when event time passes its end."""
         frames = [self.visit(side, NOTHING).frame for side in node.inputs]
         return Flow(windowed.join(self.spark, node, frames, wants), timed=True)
 
     def visit_window_extreme(self, node: WindowExtreme, wants: Wants) -> Flow:
-        """Rows keyed by their window's end, closed as a join of windows is."""
+        """Rows keyed by their window's end; a window is closed as in :meth:`visit_window_join`."""
         return Flow(windowed.extreme(self.spark, node, self.visit(node.input, NOTHING).frame, wants), timed=True)
 
     def visit_match(self, node: Match, _wants: Wants) -> Flow:
@@ -254,7 +254,7 @@ class PlanCompiler:
         return Flow(match(self.spark, node, self._timed(node.input, TIME | POSITION).frame))
 
     def visit_weigh(self, node: Weigh, _wants: Wants) -> Flow:
-        """Rows with weights; of upserts the last of a batch counts."""
+        """Rows with weights; of several upserts of a key in a batch, the last counts."""
         flow = self.visit(node.input, POSITION if node.is_stateful else NOTHING)
         return Flow(deltas.weigh(self.spark, node, flow.frame))
 
@@ -268,7 +268,7 @@ class PlanCompiler:
         return Flow(deltas.join(self.spark, node, left, right))
 
     def visit_virtual(self, node: Virtual, wants: Wants) -> Flow:
-        """What its SELECT gives."""
+        """The rows of its SELECT."""
         return self.visit(node.input, wants)
 
     def visit_fold(self, node: Fold, _wants: Wants) -> Flow:
@@ -276,8 +276,8 @@ class PlanCompiler:
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
 
     def visit_union(self, node: Union, wants: Wants) -> Flow:
-        """All rows. Where time is wanted no branch carries it yet: it is told over all of them together. Rows that
-        others read too may have more technical columns than those of another branch."""
+        """The rows of all branches. No branch carries a watermark: it is attached above, over all branches together.
+        A branch with shared rows may have more technical columns than the others; only common ones are kept."""
         frames = [self.visit(branch, wants).frame for branch in node.branches]
         everywhere = frozenset.intersection(*(frozenset(frame.columns) for frame in frames))
         technical = (names.TECHNICAL & everywhere) | {names.DELETED, names.WEIGHT}
@@ -290,12 +290,12 @@ class PlanCompiler:
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
     def visit_over(self, node: Over, wants: Wants) -> Flow:
-        """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
+        """Rows with results over the rows before them, once event time has passed them; Spark drops late rows."""
         frame = self._timed(node.input, TIME).frame
         return Flow(over(self.spark, node, frame, timed=names.EVENT_TIME in wants), timed=True)
 
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
-        """Appended rows."""
+        """Appended rows, without weights."""
         return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
 
     def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
@@ -308,7 +308,7 @@ class PlanCompiler:
         return Flow(elements(flow.frame, node), flow.timed)
 
     def visit_static_scan(self, node: StaticScan, _wants: Wants) -> Flow:
-        """The present rows of a table."""
+        """The current rows of a table."""
         if self.look_up is None:
             raise error("INTERNAL", where=f"no read spec for the table {node.source_name}")
         return Flow(self.look_up(node))
@@ -322,7 +322,7 @@ class PlanCompiler:
         return Flow(joined, left.timed)
 
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
-        """The relation's columns in its order, each in its type; rows satisfy the relation's constraints."""
+        """The relation's columns in declared order and type; rows satisfy the relation's constraints."""
         placed = frozenset({names.RECORD}) if node.constraints and node.input.is_ordered else NOTHING
         flow = self.visit(node.input, wants | placed)
         rows = constrained(flow.frame, node, self.part, self.logs)
@@ -349,8 +349,8 @@ class PlanCompiler:
         return Flow(ticked, timed=True)
 
     def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
-        """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties
-        between versions break by source position."""
+        """One side of a temporal join in the operator's columns, and whether a step below has set the watermark on it.
+        Ties between versions are broken by source position."""
         input_ = node.right if side else node.left
         flow = self.visit(input_, TIME | POSITION if side else TIME)
         return temporal.side(node, flow.frame, side), flow.timed
@@ -366,11 +366,11 @@ def _technical(frame: DataFrame) -> list[Column]:
 
 @dataclass(frozen=True, slots=True)
 class NodeCompiler:
-    """How Spark does one class of nodes.
+    """How one class of nodes is compiled.
 
     Attributes:
-        visit: its rows, with the technical columns that a node above needs.
-        ours: an operator of ours keeps its state, which needs RocksDB.
+        visit: returns the rows of a node, with the technical columns that a node above needs.
+        ours: our own operator keeps the state, which needs RocksDB.
     """
 
     visit: Callable[[PlanCompiler, Any, Wants], Flow]
@@ -410,4 +410,4 @@ COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
         Sink: _by(PlanCompiler.visit_sink),
     }
 )
-"""Node class → how Spark does it; a test holds it to all classes."""
+"""Node class → its compiler; a test checks that every class is listed."""

@@ -1,4 +1,5 @@
-"""Failures of ours on their way through Spark, which keeps a failure's text alone: the text is its envelope."""
+"""Our failures that pass through Spark. Spark keeps only the text of a failure, so the text holds the whole failure
+(its envelope, see :mod:`ds_dagster.envelope`)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ T = TypeVar("T")
 
 
 def crossing(called: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Spark calls, in a worker or back from the JVM; what it yields is part of it."""
+    """Wrap a function that Spark calls, in a worker or back from the JVM: its failures, also while it yields rows, get
+    an envelope."""
 
     @wraps(called)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -26,7 +28,7 @@ def crossing(called: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def crosses(kind: type[T]) -> type[T]:
-    """A data source, reader or writer, all of whose public methods are called by Spark."""
+    """Class decorator for a data source, reader or writer: applies :func:`crossing` to all public methods."""
     for name, method in list(vars(kind).items()):
         if callable(method) and not name.startswith("_"):
             setattr(kind, name, crossing(method))
@@ -40,7 +42,7 @@ def _rows(rows: Iterator[Any]) -> Iterator[Any]:
 
 @contextmanager
 def enveloped() -> Iterator[None]:
-    """A failure of the body leaves it in its envelope."""
+    """Put the envelope on a DsError that the body raises."""
     try:
         yield
     except DsError as failure:

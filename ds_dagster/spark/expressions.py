@@ -31,7 +31,7 @@ def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
 
 
 def compile_condition(frame: DataFrame, condition: BoundExpression) -> Column:
-    """A BOOLEAN column; NULL is not true."""
+    """A BOOLEAN column; a row passes only if it is TRUE (not NULL)."""
     return ExpressionCompiler(frame).compile(condition.tree)
 
 
@@ -39,7 +39,7 @@ class ExpressionCompiler:
     """Compiles trees over one frame.
 
     Args:
-        frame: its columns are the fields; gives the type of an operand if Spark's meaning depends on it.
+        frame: its columns are the fields; used to find the type of an operand where Spark's result depends on it.
     """
 
     def __init__(self, frame: DataFrame) -> None:
@@ -49,7 +49,7 @@ class ExpressionCompiler:
         """The column of a tree.
 
         Raises:
-            InternalError: INTERNAL for a node no binder makes.
+            InternalError: INTERNAL for a node class that is not in :data:`VISITORS`.
         """
         visit = VISITORS.get(type(tree).__name__)
         if visit is None:
@@ -85,7 +85,7 @@ class ExpressionCompiler:
         return sf.lit(None)
 
     def visit_paren(self, node: exp.Expression) -> Column:
-        """What is inside."""
+        """The expression in parentheses."""
         return self.compile(node.this)
 
     # arithmetic
@@ -105,7 +105,7 @@ class ExpressionCompiler:
         return in_years(sf, shifted.cast(self.type_of(moved)))
 
     def _sum(self, node: exp.Expression) -> Column:
-        """A chain of sums, without recursion on its left."""
+        """A chain of additions and subtractions, without recursion on its left side."""
         terms = []
         while isinstance(node, exp.Add | exp.Sub) and _amount(node) is None:
             terms.append((node.expression, isinstance(node, exp.Sub)))
@@ -129,7 +129,7 @@ class ExpressionCompiler:
     # conditions
 
     def visit_not(self, node: exp.Expression) -> Column:
-        """NOT, NULL stays NULL."""
+        """NOT; NULL for NULL."""
         return ~self.compile(node.this)
 
     def visit_is(self, node: exp.Expression) -> Column:
@@ -235,7 +235,7 @@ class _Call:
 
 
 def _amount(node: exp.Expression) -> exp.Interval | None:
-    """The interval a time is moved by."""
+    """The interval operand of a sum; None if both operands are numbers."""
     return next((side for side in (node.this, node.expression) if isinstance(side, exp.Interval)), None)
 
 
@@ -298,5 +298,5 @@ VISITORS: Mapping[str, Visitor] = MappingProxyType(
         "UserCall": ExpressionCompiler.visit_user_call,
     }
 )
-"""Name of a node class → how it is compiled. What is inside another node (If, Interval, Identifier, types) is
-read there."""
+"""Name of a node class → its visit method. Nodes that are read as part of their parent (If, Interval, Identifier,
+types) have no entry."""

@@ -1,8 +1,8 @@
 """Exceptions of Spark, its sources and its sinks → our conditions.
 
-Three ways lead out of a query, tried in this order: a failure of ours in its envelope (:mod:`ds_dagster.envelope`), a
-rule of :data:`RULES` over class names, Spark's condition names and texts of the whole chain of causes, and
-SPARK_FAILED. A user's data is in none of the results: texts that quote values are cut.
+Tried in this order: our own failure in its envelope (:mod:`ds_dagster.envelope`); a rule of :data:`RULES` over class
+names, Spark's condition names and texts of all causes; SPARK_FAILED. Results contain no user data: texts that quote
+values are cut.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from ds_dagster.envelope import from_wire
 from ds_dagster.errors import DsError, error
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What a call into Spark raises."""
+"""Exceptions of calls into Spark."""
 DETAIL_CHARACTERS = 600
 _IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
 _IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s*|\Z)(.*)", re.DOTALL)
-_TOLD_BY_JAVA = re.compile(r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M)
+_CAUSE_IN_TEXT = re.compile(
+    r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M
+)
 _GATEWAY = re.compile(r"(?i)py4j")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NAMED_VALUES = re.compile(r' for \w+ = ".*', re.DOTALL)
@@ -168,11 +170,11 @@ RULES: tuple[FaultRule, ...] = (
     ),
     FaultRule("PLAN_REFUSED_BY_SPARK", kinds=r"AnalysisException|ParseException"),
 )
-"""Known failures, most telling first; every cause of a chain is tried against one rule before the next rule."""
+"""Known failures, most specific first; every cause of a chain is tried against one rule before the next rule."""
 
 
 def classify(failure: BaseException, entities: str = "the job's entities") -> DsError:
-    """The condition of any exception of a query.
+    """Our condition for any exception of a query.
 
     Args:
         failure: from a Spark call, a streaming query, a data source or a loader.
@@ -196,7 +198,7 @@ def _by_rules(causes: list[Cause], entities: str) -> DsError:
 
 
 def _failed(condition: str, detail: str, entities: str) -> DsError:
-    """With the entities if the message names them."""
+    """The error, with ``entities`` if its message shows them."""
     if "{entities}" in CONDITIONS[condition].message:
         return error(condition, detail=detail, entities=entities)
     return error(condition, detail=detail)
@@ -244,28 +246,28 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
 
 
 def _spelled_out(text: str) -> Iterator[Cause]:
-    """A Java exception without a class in PySpark: the text begins with the exception's class."""
+    """A Java exception that PySpark has no class for: its text begins with the Java class."""
     match = _IN_JAVA.match(text)
     if match:
         yield Cause(match[1], "", _without_plan(match[2]))
 
 
 def _causes_in(text: str) -> Iterator[Cause]:
-    """Failures of Spark and Java that crossed a Python callback and are reported inside another one's text."""
+    """Failures of Spark and Java inside the text of another failure, because they passed through a Python callback."""
     for match in _IN_CALLBACK.finditer(text):
         yield Cause("pyspark." + match[1], match[2], _without_plan(f"[{match[2]}] {match[3]}"))
-    for match in _TOLD_BY_JAVA.finditer(text):
+    for match in _CAUSE_IN_TEXT.finditer(text):
         detail = match[2] or ""
         yield Cause(match[1], _condition_in(detail), _without_plan(detail))
 
 
 def _without_plan(text: str) -> str:
-    """The text before the plan Spark appends: a plan quotes our own failure texts, and literals of the user's SQL."""
+    """The text without the plan that Spark appends: a plan quotes our failure texts and literals of the user's SQL."""
     return _PLAN.split(text, maxsplit=1)[0]
 
 
 def _java_condition(throwable: Any) -> str:
-    """Spark's condition name, which the text begins with, in brackets."""
+    """Spark's condition name, in brackets at the beginning of the text; empty if there is none."""
     return _condition_in(str(throwable.getMessage() or ""))
 
 
@@ -278,8 +280,8 @@ def _condition_in(text: str) -> str:
 
 
 def _detail(causes: list[Cause], best: Cause) -> str:
-    """Class and text of the cause that told, and of the innermost one; not those of the gateway between Python and
-    Java, whose texts are tracebacks."""
+    """Class and text of the cause that matched a rule, and of the innermost cause. Exceptions of py4j are left out:
+    their texts are tracebacks."""
     causes = [cause for cause in causes if not _GATEWAY.search(f"{cause.kind} {cause.text}")] or causes[-1:]
     innermost = causes[-1]
     best = best if best in causes else innermost

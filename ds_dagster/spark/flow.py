@@ -18,25 +18,25 @@ OutputMode = Literal["append", "update"]
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows of a node. ``timed``: its event time carries Spark's watermark already."""
+    """Rows of a node. ``timed``: Spark's watermark is already set on the frame's event time."""
 
     frame: DataFrame
     timed: bool = False
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows of frames with the same columns (at least one), as a plan whose depth is the logarithm of their number:
-    Spark walks it with recursion."""
+    """All rows of one or more frames with the same columns. The depth of the plan is the logarithm of the number of
+    frames, since Spark walks plans recursively."""
     middle = (len(frames) + 1) // 2
     return frames[0] if len(frames) == 1 else union(frames[:middle]).union(union(frames[middle:]))
 
 
 def output_mode(root: Sink) -> OutputMode:
-    """How Spark emits the plan's rows: ``update`` where groups are refined, else ``append``.
+    """How Spark emits the plan's rows: ``update`` if groups are refined, else ``append``.
 
     Raises:
-        InternalError: PLAN_NOT_STREAMABLE for a chain that Spark refuses or answers wrongly; the plan's checks let none
-            through.
+        InternalError: PLAN_NOT_STREAMABLE for a plan that Spark refuses or answers wrongly; the plan's checks should
+            have refused it.
     """
     if has_weights(root):
         return "append"

@@ -1,8 +1,8 @@
-"""Fewer calls into the JVM: names that are looked up once, lists that travel as a whole.
+"""Fewer calls into the JVM: names are looked up once, lists are sent as a whole.
 
-Building a plan is some hundred small calls, a quarter of a millisecond each. Three of four of PySpark's only ask for a
-class or a method again; a name that is a package makes Java search every jar. :func:`quicken` teaches a session's
-gateway to remember; :class:`Package` needs no question at all where the names are known to be there.
+Building a plan takes a few hundred small calls of a quarter of a millisecond each. Three of four calls of PySpark look
+up a class or a method again; for the name of a package, Java searches every jar. :func:`quicken` makes a session's
+gateway cache names; :class:`Package` needs no lookup, for names that are known to exist.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ KEPT_NAMES = (
 """Members of the JVM that PySpark looks up by name for every function, list and session."""
 KEPT_PACKAGES = ("org", "java", "scala", "py4j")
 _PARTS = 16
-"""Elements of a list that travel at once, see ``dsdagster.Lists``."""
+"""Elements of a list that one call sends, see ``dsdagster.Lists``."""
 RELEASED = 128
-"""Objects that the JVM lets go of at once."""
+"""Objects that one call releases in the JVM."""
 
 
 class Package:
-    """A package of the JVM whose classes are known to be there: names with a capital are classes."""
+    """A package of the JVM whose classes are known to exist, so no lookup is needed: capitalized names are classes."""
 
     def __init__(self, name: str, client: Any) -> None:
         self._name = name
@@ -47,7 +47,7 @@ class Package:
 
 
 class KnownClass:
-    """Its static methods."""
+    """A class of the JVM that is known to exist; its attributes are its static methods."""
 
     def __init__(self, name: str, client: Any) -> None:
         self._name = name
@@ -58,17 +58,17 @@ class KnownClass:
 
 
 def package(spark: SparkSession, name: str) -> Any:
-    """A package of the session's JVM by its full name; a class that is not in it fails when it is called."""
+    """A package of the session's JVM by its full name. A class that does not exist fails when it is called."""
     return Package(name, cast(Any, spark._jvm)._gateway_client)
 
 
 def known_class(spark: SparkSession, name: str) -> Any:
-    """A class by its full name, in the same way."""
+    """A class by its full name. A class that does not exist fails when it is called."""
     return KnownClass(name, cast(Any, spark._jvm)._gateway_client)
 
 
 class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
-    """A class that remembers its methods; values of fields are read again."""
+    """A class that caches its methods; values of fields are read each time."""
 
     def __getattr__(self, name: str) -> Any:
         member = super().__getattr__(name)
@@ -78,8 +78,8 @@ class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
 
 
 class KeptPackage(JavaPackage):  # type: ignore[misc]  # py4j has no types
-    """A package that remembers what is in it: to find out that ``org`` is no class, Java searches every jar. What has
-    the name of a class and is none yet is asked for again."""
+    """A package that caches its packages and classes: to find out that ``org`` is not a class, Java searches every jar.
+    A capitalized name without a class is not cached: its jar may be added later."""
 
     def __getattr__(self, name: str) -> Any:
         member = super().__getattr__(name)
@@ -91,10 +91,10 @@ class KeptPackage(JavaPackage):  # type: ignore[misc]  # py4j has no types
 
 
 class ListConverter:
-    """Python lists as ``java.util.ArrayList``, a call for sixteen elements instead of one for each."""
+    """Converts Python lists to ``java.util.ArrayList``: one call per sixteen elements instead of one per element."""
 
     def can_convert(self, value: object) -> bool:
-        """Whether it is one."""
+        """Whether the value is a list or a tuple."""
         return isinstance(value, list | tuple)
 
     def convert(self, value: Iterable[object], client: Any) -> Any:
@@ -113,9 +113,9 @@ def _padded(part: list[object]) -> list[object]:
 
 
 class Releases:
-    """Tells the JVM which objects Python needs no more: many at a time, where py4j makes a call for each.
+    """Releases JVM objects that Python no longer needs, many per call, where py4j makes one call per object.
 
-    A few wait for others. py4j's own thread is the only one that makes the calls.
+    Up to 127 objects wait for the next call. Only py4j's own thread makes the calls.
     """
 
     def __init__(self, client: Any) -> None:
@@ -143,10 +143,10 @@ class Releases:
 
 
 def launch_jvm(properties: Mapping[str, str]) -> None:
-    """Start this process's JVM with the properties of its first session; nothing where one runs.
+    """Start this process's JVM with the properties of its first session; does nothing if a JVM runs.
 
-    With our jar its threads get a class loader that remembers the names without a class. That is before Spark starts:
-    loaders of its tasks ask the one of the thread that started it.
+    With our jar, its threads get a class loader that caches names without a class. This must happen before Spark
+    starts: the class loaders of its tasks delegate to that of the thread that started Spark.
     """
     SparkContext._ensure_initialized(conf=SparkConf().setAll(list(properties.items())))
     view = cast(Any, SparkContext._jvm)
@@ -155,7 +155,7 @@ def launch_jvm(properties: Mapping[str, str]) -> None:
 
 
 def quicken(spark: SparkSession) -> None:
-    """Let the gateway of a session remember names, and send lists as a whole where the JVM has our jar."""
+    """Make a session's gateway cache names and release objects in groups; with our jar, also send lists as a whole."""
     view = cast(Any, spark._jvm)
     client = view._gateway_client
     for name in KEPT_NAMES:

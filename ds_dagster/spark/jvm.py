@@ -1,9 +1,9 @@
-"""The bridge to the operators in our jar: the only module that knows py4j names.
+"""The bridge to the operators in our jar: a typed function for each of them.
 
 Everything here needs a classic session whose JVM was started with the jar on its class path
-(``spark.driver.extraClassPath``; a jar added later is not seen). :func:`operators` checks that once.
+(``spark.driver.extraClassPath``; a jar added later has no effect). :func:`operators` checks that once.
 
-Failures inside the JVM carry ``[ds:CONDITION]`` in their text however deep Spark wraps them; :func:`operator_error`
+The text of a failure inside the JVM contains ``[ds:CONDITION]``, however deep Spark wraps it; :func:`operator_error`
 turns such an exception into ours.
 """
 
@@ -32,7 +32,7 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
-"""Prefix of the name of a column whose exchange is made once, see :meth:`Operators.share_steps`."""
+"""Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.share_steps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +63,26 @@ class Operators:
                 string that sorts by source position, ``deleted`` boolean, ``l`` struct, ``r`` struct; unless
                 ``immediate`` built by :func:`ds_dagster.spark.clocks.ticks.temporal_input`.
             outer: LEFT instead of INNER.
-            immediate: join to what has been seen instead of waiting for time; needs no ticks.
-            retention_micros: how long ended versions stay for late stream rows.
+            immediate: join to the versions read so far, without waiting for event time; needs no ticks.
+            retention_micros: how long ended versions are kept for late stream rows.
             edge_millis: how far the ticks trail event time.
-            late_rows: stream rows older than event time are late; false for rows that a join below has held back.
-            job: whose snapshot counts late rows and versions.
+            late_rows: stream rows older than event time are late; false for rows that a join below has delayed.
+            job: name of the job whose clock snapshot counts late rows and versions.
 
         Returns:
-            Columns ``l`` and ``r`` (null where nothing was valid).
+            Columns ``l`` and ``r`` (null if no version was valid).
         """
         apply = self._jvm.join.TemporalJoin.apply
         joined = apply(_java(frame), outer, immediate, retention_micros, edge_millis, late_rows, job)
         return DataFrame(joined, self.spark)
 
     def match_recognize(self, frame: DataFrame, keys: int, conditions: DataFrame | None, settings: str) -> DataFrame:
-        """Patterns in the rows of a key.
+        """MATCH_RECOGNIZE: patterns in the rows of a key.
 
         Args:
             frame: ``keys`` key columns, then ``ts`` bigint microseconds, ``ord`` string that sorts by source position,
                 ``row`` struct, ``et`` timestamp with the watermark on it.
-            conditions: a projection over the fields of ``row`` and the values of a match; never run; None without one.
+            conditions: a projection over the fields of ``row`` and the values of a match, never run; or None.
             settings: JSON, see ``dsdagster.match.MatchSettings``.
 
         Returns:
@@ -96,9 +96,9 @@ class Operators:
         """Upserts and deletes as rows with weights.
 
         Args:
-            frame: ``keys`` key columns, then ``ord`` binary (the last of a batch counts), ``deleted`` boolean, ``row``
-                struct.
-            ttl_millis: a key without upsert for so long is forgotten; 0: never.
+            frame: ``keys`` key columns, then ``ord`` binary (the greatest of a batch counts), ``deleted`` boolean,
+                ``row`` struct.
+            ttl_millis: a key without an upsert for so long is dropped from state; 0: never.
 
         Returns:
             Columns ``row`` and ``w``.
@@ -116,8 +116,8 @@ class Operators:
                 ``COUNT(*)``.
             appends_only: no weight is below zero.
             weighted: results are added and retracted by ``w``; else the last column is ``deleted``.
-            ttl_millis: a group, and each value kept by itself, that no change touches for so long is forgotten; 0:
-                never.
+            ttl_millis: groups, and values that are stored separately, are dropped from state after so long without a
+                change; 0: never.
 
         Returns:
             The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
@@ -132,22 +132,22 @@ class Operators:
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
-            kind: inner, left, full, semi or anti; left_own and full_own: all pairs, and every row of the left side, of
-                both, by itself too.
-            ttl_millis: a row that no change touches for so long is forgotten; 0: never.
+            kind: inner, left, full, semi or anti; left_own and full_own: all pairs, and also every row of the left side
+                (left_own) or of both sides (full_own) without a partner.
+            ttl_millis: a row is dropped from state after so long without a change; 0: never.
 
         Returns:
-            Columns ``l``, ``r`` (null where a row has no partner) and ``w``.
+            Columns ``l``, ``r`` (null if a row has no partner) and ``w``.
         """
         return DataFrame(self._jvm.delta.join.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
 
     def distinct(self, frame: DataFrame, *, appends_only: bool, ttl_millis: int = 0) -> DataFrame:
-        """Each row with weights once.
+        """DISTINCT over rows with weights: each row once.
 
         Args:
             frame: columns of the row, then ``w`` bigint.
             appends_only: no weight is below zero.
-            ttl_millis: a row that no change touches for so long is forgotten; 0: never.
+            ttl_millis: a row is dropped from state after so long without a change; 0: never.
 
         Returns:
             The same columns; ``w`` is 1 for the first copy of a row, -1 when its last copy is retracted.
@@ -172,22 +172,23 @@ class Operators:
             ranking: JSON of ``{"function", "limit", "order": [{"descending", "nulls_first"}]}``.
             appends_only: no weight is below zero.
             whole: all rows of a partition are in one batch.
-            ranked: the rank is wanted; else a row that only moves is not a change.
-            ttl_millis: a partition that no change touches for so long is forgotten; 0: never.
+            ranked: the rank is needed; otherwise a row whose rank only changes is not a change.
+            ttl_millis: a partition is dropped from state after so long without a change; 0: never.
 
         Returns:
-            Columns ``row``, ``rank`` bigint (0 where it is not wanted), ``w``.
+            Columns ``row``, ``rank`` bigint (0 unless ``ranked``), ``w``.
         """
         apply = self._jvm.delta.rank.TopN.apply
         rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
         return DataFrame(rows, self.spark)
 
     def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
-        """Own rows of one side only while no pair holds them.
+        """Outer join rows: rows of one side are emitted without a partner only while no pair contains them.
 
         Args:
-            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that count, and all rows of the side by
-                themselves (null for the other side).
+            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that satisfy the join condition, and all rows of
+                the side without a partner (null for the other side).
+            is_left: the side is the left one.
 
         Returns:
             The same columns.
@@ -195,7 +196,7 @@ class Operators:
         return DataFrame(self._jvm.delta.Lonely.apply(_java(frame), is_left), self.spark)
 
     def interval_join(self, frame: DataFrame, keys: int, kind: str, within_micros: int) -> DataFrame:
-        """Join of two streams within a time of one another.
+        """Join of two streams whose rows are at most ``within_micros`` apart.
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``et``: the
@@ -203,12 +204,12 @@ class Operators:
             kind: inner, left or full.
 
         Returns:
-            Columns ``l`` and ``r`` (null where a row has no partner).
+            Columns ``l`` and ``r`` (null if a row has no partner).
         """
         return DataFrame(self._jvm.join.IntervalJoin.apply(_java(frame), keys, kind, within_micros), self.spark)
 
     def window_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
-        """Join of rows in the same window, which leave when time passes its end.
+        """Join of rows in the same window; results are emitted when event time passes its end.
 
         Args:
             frame: ``keys`` key columns, the first of them ``end`` timestamp, then ``side`` int (0 left, 1 right), ``l``
@@ -216,12 +217,12 @@ class Operators:
             kind: inner, left or full.
 
         Returns:
-            Columns ``end``, ``l`` and ``r`` (null where a row has no partner).
+            Columns ``end``, ``l`` and ``r`` (null if a row has no partner).
         """
         return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
 
     def window_extreme(self, frame: DataFrame, keys: int) -> DataFrame:
-        """The rows with the greatest value of each window, which leave when time passes its end.
+        """The rows with the greatest value of each window, emitted when event time passes its end.
 
         Args:
             frame: ``keys`` key columns, the first of them ``end`` timestamp, then ``value`` bigint, ``row`` struct,
@@ -235,15 +236,15 @@ class Operators:
     def event_over(
         self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int, ttl_millis: int = 0
     ) -> DataFrame:
-        """Results of appended rows over those before them in event time.
+        """OVER: for each appended row, results over the rows before it in event time.
 
         Args:
             frame: ``keys`` columns of the partition, then ``et`` timestamp with the watermark, one argument per call,
                 ``row`` struct.
             calls: JSON of ``[{"function", "argument", "type"}]``.
-            by_time: the frame is so many microseconds; else so many rows.
-            before: how far it reaches back; negative: to the beginning.
-            ttl_millis: event time without a row after which a partition begins again; 0: never.
+            by_time: the window frame is measured in microseconds; else in rows.
+            before: how far the window frame reaches back; negative: to the beginning.
+            ttl_millis: a partition starts over after so long in event time without a row; 0: never.
 
         Returns:
             Column ``row``, then ``c0`` … per call.
@@ -263,12 +264,12 @@ class Operators:
         return DataFrame(self._jvm.delta.Fold.apply(_java(frame), keys), self.spark)
 
     def seen(self, job: str, input_name: str, time: Column, partition: Column) -> Column:
-        """``time`` (timestamp) unchanged, reported to the job's clock per ``partition`` (int or string)."""
+        """``time`` (timestamp) unchanged, reported to the job's clock for its ``partition`` (int or string)."""
         column = self._jvm.time.Seen.column(self.spark._jsparkSession, job, input_name, _java(time), _java(partition))
         return cast(Column, ClassicColumn(column))
 
     def opaque_null(self, data_type: DataType) -> Column:
-        """A null of the type that the optimizer cannot see through, nor push a predicate past."""
+        """A null of the type that the optimizer does not recognize as null and pushes no predicate past."""
         return cast(Column, ClassicColumn(self._jvm.Expressions.opaqueNull(data_type.json())))
 
     def avro_columns(
@@ -282,13 +283,13 @@ class Operators:
         reason: str,
         kind: Literal["value", "key"],
     ) -> Column:
-        """A struct of decoded columns and, as its last field, why the record cannot be read, null for a good one.
+        """A struct of decoded Avro columns; the last field is the reason why the record cannot be read, or null.
 
         Args:
             part: value or key in Confluent's wire format; null gives null.
             headers: of the record, ``array<struct<key:string,value:binary>>``, or a null of that type.
             settings: JSON of the registry (:func:`ds_dagster.spark.records.schemas.registry_settings`), holds secrets.
-            schema_id: id of the schema that gives defaults and names, negative without.
+            schema_id: id of the schema that gives defaults and names; negative if there is none.
             columns: struct type; a field that is not nullable is required.
             reason: name of the last field.
             kind: name of the part in reasons.
@@ -308,7 +309,7 @@ class Operators:
         reason: str,
         kind: Literal["value", "key"],
     ) -> Column:
-        """The same of Protobuf."""
+        """A struct of decoded Protobuf columns; arguments as for :meth:`avro_columns`."""
         make = self._jvm.protobuf.ProtobufDecoder.column
         java_column = make(_java(part), _java(headers), settings, schema_id, columns.json(), reason, kind)
         return cast(Column, ClassicColumn(java_column))
@@ -324,12 +325,12 @@ class Operators:
         reason: str,
         kind: Literal["value", "key"],
     ) -> Column:
-        """The same of bare Protobuf messages.
+        """A struct of decoded columns of bare Protobuf messages, without a schema registry.
 
         Args:
-            part, headers, columns, reason, kind: as above.
+            part, headers, columns, reason, kind: as for :meth:`avro_columns`.
             descriptors: a set of file descriptors, in base64.
-            message: full name of the message in it.
+            message: full name of the message in the descriptors.
         """
         make = self._jvm.protobuf.ProtobufDecoder.bare
         java_column = make(_java(part), _java(headers), descriptors, message, columns.json(), reason, kind)
@@ -343,12 +344,12 @@ class Operators:
         return cast(Column, ClassicColumn(make(_java(struct), descriptors, message, id_, type_.json(), subject)))
 
     def payload(self, part: Column, headers: Column, *, kind: Literal["value", "key"]) -> Column:
-        """A struct of ``payload``, a part without the id of its schema, and ``reason``, why it has none."""
+        """A struct of ``payload``, the part without its schema id, and ``reason``, why there is no payload, or null."""
         java_column = self._jvm.registry.Payload.column(_java(part), _java(headers), kind)
         return cast(Column, ClassicColumn(java_column))
 
     def avro_bytes(self, struct: Column, *, schema: str, id_: int, type_: DataType, subject: str) -> Column:
-        """A struct in Confluent's wire format; ``subject`` is for messages."""
+        """A struct as Avro in Confluent's wire format; ``subject`` is shown in messages."""
         make = self._jvm.avro.AvroEncoder.column
         return cast(Column, ClassicColumn(make(_java(struct), schema, id_, type_.json(), subject)))
 
@@ -356,8 +357,8 @@ class Operators:
         """Keys and values of the records of a batch, without a second plan over it.
 
         Args:
-            batch: function that Spark calls with every batch.
-            key, value: columns of it, BINARY or STRING; without a key its name is empty.
+            batch: the frame that Spark passes to a foreachBatch function.
+            key, value: names of its columns, BINARY or STRING; ``key`` is empty if records have no key.
         """
         columns = batch.columns
         places = [columns.index(name) if name else -1 for name in (key, value)]
@@ -366,7 +367,7 @@ class Operators:
 
     @contextmanager
     def rows_of_sinks(self, batch: DataFrame) -> Iterator[Callable[[int], DataFrame]]:
-        """Rows by the number of a sink; ``batch`` has that number and a struct for each sink, and is computed once."""
+        """Rows by the number of a sink; ``batch`` has this number and a struct for each sink, and is computed once."""
         rows = self._jvm.record.SinkRows.of(_java(batch))
         try:
             yield lambda number: DataFrame(rows.sink(number), batch.sparkSession)
@@ -378,21 +379,21 @@ class Operators:
         return cast(Column, ClassicColumn(self._jvm.record.Floats.read(_java(part), wide)))
 
     def write_float(self, value: Column, *, wide: bool) -> Column:
-        """The other way round."""
+        """DOUBLE (``wide``) or FLOAT as eight or four big-endian bytes; null stays null."""
         return cast(Column, ClassicColumn(self._jvm.record.Floats.write(_java(value), wide)))
 
     def bad_record(self, entity: str, relation: str, partition: Column, position: Column, reason: Column) -> Column:
-        """A condition that fails the batch with ``BAD_RECORD`` wherever it is evaluated."""
+        """A condition that fails the batch with ``BAD_RECORD`` when it is evaluated."""
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]
         return cast(Column, ClassicColumn(self._jvm.record.BadRecord.column(entity, relation, *parts)))
 
     def guard(self, row: Column, rows: DataType, columns: Sequence[Column]) -> Column:
-        """A struct of ``result``, a struct of these columns, and ``reason``, why a row has none (null for a good one).
+        """A struct of ``result``, a struct of these columns, and ``reason``, why they failed for a row, or null.
 
         Args:
-            row: struct of the fields that the columns are over.
-            rows: its type.
-            columns: each with a name of its own; nothing that only a plan can compute.
+            row: struct of the fields that the columns read.
+            rows: type of ``row``.
+            columns: with distinct names; no expressions that only a plan can compute.
         """
         java_columns = [_java(column) for column in columns]
         schema = self.spark._jsparkSession.parseDataType(rows.json())
@@ -402,11 +403,11 @@ class Operators:
     def java_function(
         self, function: str, *, jar: str, digest: str, entry: str, types: DataType, result: DataType, arguments: Column
     ) -> Column:
-        """A call of a class of the user.
+        """A call of a user-defined function in Java.
 
         Args:
-            function: as messages call it.
-            jar, digest: where the class is, and the hash of that file: another one is loaded again.
+            function: name of the function in messages.
+            jar, digest: path and hash of the jar with the class; a jar with a new hash is loaded again.
             entry: full name of the class.
             types: struct of the arguments' types.
             result: type of the result.
@@ -417,29 +418,28 @@ class Operators:
         return cast(Column, ClassicColumn(java_column))
 
     def register_row_log(self, job: str, log: str, options: Mapping[str, str]) -> None:
-        """Give the next run of a job a log; before its frames are built.
+        """Give the next run of a job a log; call it before its frames are built.
 
         Args:
             job: unique among running jobs.
-            log: name of the log in it.
-            options: of :data:`KAFKA_SINK`; none for a log whose rows are taken by :meth:`take_logged_rows`.
+            log: name of the log in the job.
+            options: of :data:`KAFKA_SINK`; empty for a log whose rows are read with :meth:`take_logged_rows`.
         """
         context = self.spark.sparkContext._jsc.sc()
         self._jvm.rowlog.RowLogs.register(context, job, log, dict(options))
 
     def log_row(self, job: str, log: str, row: Column) -> Column:
-        """A condition that is never true and puts ``row`` (text) into the log where it is evaluated."""
+        """A condition that is never true; when it is evaluated, ``row`` (text) goes to the log."""
         java_column = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
         return cast(Column, ClassicColumn(java_column))
 
     def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, tells: bool) -> None:
-        """The same for a log of rows too late for their window; ``tells``: its records say how late."""
+        """Like :meth:`register_row_log`, for rows too late for their window; ``tells``: records have their lateness."""
         context = self.spark.sparkContext._jsc.sc()
         self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), tells)
 
     def begin_row_logs(self, job: str, checkpoint: str, replay: int) -> None:
-        """The checkpoint of a job with logs and its unfinished batch (:data:`NO_REPLAY`: none), before its query
-        starts."""
+        """Before the query starts: give a job's logs its checkpoint and unfinished batch (:data:`NO_REPLAY`: none)."""
         self._jvm.rowlog.RowLogs.begin(self.spark._jsparkSession, job, checkpoint, replay)
 
     def late_row(self, job: str, log: str, end: Column, row: Column) -> Column:
@@ -450,31 +450,31 @@ class Operators:
         return sf.when(~candidate, sf.lit(True)).otherwise(logged)
 
     def take_logged_rows(self, job: str, log: str, epoch: int) -> list[bytes]:
-        """The rows of the batch that has just been computed; the log keeps none."""
+        """Remove and return the log's rows of the batch that has just been computed."""
         return [bytes(row) for row in self._jvm.rowlog.RowLogs.take(job, log, epoch)]
 
     def flush_row_logs(self, job: str, epoch: int) -> None:
-        """Write the rows of a batch into their topics; a replayed batch is a no-op."""
+        """Write the logged rows of a batch to their topics; does nothing for a batch that is already written."""
         self._jvm.rowlog.RowLogs.flush(job, epoch)
 
     def remove_row_logs(self, job: str) -> None:
-        """Forget the logs of a job that has ended, and close their producers."""
+        """Remove the logs of a job that has ended, and close their producers."""
         self._jvm.rowlog.RowLogs.remove(job)
 
     def register_clock(self, job: str, config: ClockConfig) -> None:
-        """Give the next run of a job its clock; before its frames are built."""
+        """Give the next run of a job its clock; call it before its frames are built."""
         self._jvm.time.Clocks.register(job, config.json())
 
     def remove_clock(self, job: str) -> None:
-        """Forget the clock of a job that has ended."""
+        """Remove the clock of a job that has ended."""
         self._jvm.time.Clocks.remove(job)
 
     def advance_clock(self, job: str, micros: int) -> None:
-        """All rows before ``micros`` (since 1970) have been sent; never moves time back."""
+        """Report that all rows before ``micros`` (since 1970) have been sent; never moves time back."""
         self._jvm.time.Clocks.advance(job, micros)
 
     def clock_snapshot(self, job: str) -> dict[str, Any] | None:
-        """What the clock knows, None without one.
+        """State of a job's clock, None if it has no clock.
 
         ``{"time_micros", "pending", "inputs": {name: {"state": active|idle|waiting|unreachable, "time_micros",
         "newest_micros", "look_age_micros", "lag_records", "open_transaction", "partitions"}},
@@ -483,20 +483,20 @@ class Operators:
         return cast("dict[str, Any] | None", json.loads(self._jvm.time.Clocks.snapshot(job)))
 
     def release_transaction(self, transactional_id: str) -> None:
-        """Close the producer of a job whose query has ended; nothing happens when it has none."""
+        """Close the producer of a job whose query has ended; does nothing if it has none."""
         self._jvm.kafka.JobTransactions.release(transactional_id)
 
     def fence_transaction(self, transactional_id: str, client: Mapping[str, str]) -> None:
-        """Abort what a dead job left open on its topic and fence it.
+        """Abort the transaction that a dead job left open, and fence the job's producer.
 
         Args:
-            transactional_id: the job's.
+            transactional_id: transactional id of the job.
             client: Kafka client options without prefix (``bootstrap.servers``, security).
         """
         self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
 
     def share_steps(self) -> None:
-        """Sessions made of this one from now on run steps below exchanges of one marked name once."""
+        """In sessions made from this one from now on, steps below exchanges with the same marked column run once."""
         self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
@@ -504,7 +504,7 @@ class Operators:
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:
-        """Tests: hold the clocks of this JVM at a moment; None lets them run."""
+        """Tests: stop the clocks of this JVM at ``micros`` since 1970; None lets them run."""
         if micros is None:
             self._jvm.time.Clocks.useRealTime()
         else:
@@ -523,12 +523,12 @@ def operators(spark: SparkSession) -> Operators:
 
 
 def operator_error(failure: BaseException | str) -> DsError | None:
-    """The condition that an operator named in an exception's text, or None when no operator raised it."""
+    """The condition that an operator put into an exception's text, or None if no operator raised it."""
     return from_wire(str(failure))
 
 
 def _unframed(framed: bytes) -> list[tuple[bytes | None, bytes | None]]:
-    """Pairs of parts, each after its length in four bytes, -1 for None."""
+    """Pairs of parts. Before each part is its length in four bytes, -1 for None."""
     parts: list[bytes | None] = []
     at = 0
     while at < len(framed):
@@ -544,10 +544,10 @@ def _java(wrapped: DataFrame | Column) -> Any:
 
 
 def recent_progress(query: StreamingQuery, after: str = "") -> list[str]:
-    """JSON of a query's progress reports after a time (``timestamp`` of the last one taken), oldest first.
+    """JSON of a query's progress reports after a time (``timestamp`` of the last one that was read), oldest first.
 
-    Times, not batch numbers: a look that found nothing to do is reported under the number of the batch that comes next.
-    PySpark's own ``recentProgress`` makes some fifty calls per report, this three.
+    Not after a batch number: a report without a batch has the number of the next batch. PySpark's own
+    ``recentProgress`` makes about fifty calls per report, this function three.
     """
     progress = cast(Any, query)._jsq.recentProgress()
     reports: list[str] = []

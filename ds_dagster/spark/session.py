@@ -1,8 +1,8 @@
-"""Spark sessions: the engine's one driver, and a session of its own for every job.
+"""Spark sessions: one driver for the engine, and a separate session for each job.
 
-Every name that differs between Spark's minors or is not part of its public API is in :data:`CLASSES` and
-:data:`SETTINGS`. Why each setting: measured in small batches on two cores; a forkless local file system alone makes a
-batch three to five times shorter.
+Every name that differs between Spark's minor versions or is not part of its public API is in :data:`CLASSES` and
+:data:`SETTINGS`. The settings were chosen by measuring small batches on two cores; a local file system that starts no
+processes alone makes a batch three to five times shorter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ StateStore = Literal["heap", "rocksdb"]
 LOCAL_FILE_SYSTEMS: Mapping[bool, str] = MappingProxyType(
     {True: "dsdagster.fs.DurableLocalFileSystem", False: "dsdagster.fs.NioLocalFileSystem"}
 )
-"""Whether a power failure may lose nothing → class of the local file system."""
+"""Whether writes must survive a power failure (``engine.durable``) → class of the local file system."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -57,7 +57,7 @@ CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-"""What → Spark minor → class name. A minor that is not listed is taken for the newest."""
+"""What → Spark minor version → class name. An unlisted version uses the entry of the newest."""
 
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -74,25 +74,25 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.caseSensitive": "true",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.pyspark.jvmStacktrace.enabled": "false",
-        # the place in our code where a column was made: six calls into the JVM for every one of them
+        # records where our code made each column: six calls into the JVM per column
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         PARTITIONS: "1",
         "spark.sql.streaming.pollingDelay": "100ms",
-        # time moves by ticks only, each of which is data and the watermark of its own batch: nothing is left to do for
-        # a batch without data (dsdagster.time.BatchWatermark), and one would follow the other behind a time to live
+        # only ticks move event time; a tick is data, and sets the watermark of its own batch, so a batch without data
+        # has nothing to do (dsdagster.time.BatchWatermark); with a time to live such batches would follow endlessly
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.adaptive.enabled": "false",
-        # its closures are made once and for all; those of Spark's default are analysed and serialized with every batch
+        # evaluators are made once; the closures of Spark's default are analysed and serialized in every batch
         "spark.sql.execution.usePartitionEvaluator": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.cleaner.periodicGC.interval": "10min",
-        # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles anew
+        # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles again
         "spark.sql.codegen.cache.maxEntries": "2000",
-        # Spark's own pages are not used: neither describe every batch at length nor keep a thousand of each
+        # Spark's own pages are not used: describe batches briefly, and keep fewer than the default of a thousand
         "spark.sql.ui.explainMode": "simple",
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "100",
@@ -103,17 +103,17 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 """Defaults of every session; ``[tool.ds-dagster.spark]`` overrides any of them."""
 
 CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", PARTITIONS})
-"""Defaults that hold on one machine only."""
+"""Defaults that are used only on a local master."""
 
 _LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of PySpark that repeat every failure with the values of the user's rows in it."""
+"""Loggers of PySpark that log every failure with values of the user's rows."""
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError -XX:-HeapDumpOnOutOfMemoryError"
-"""A JVM in which one thread found no memory has other threads that are dead or wait for ever: state is on disk, a new
-one goes on from there. It ends with code 3."""
+"""End the JVM, with exit code 3, if a thread runs out of memory: other threads may then be dead or wait for ever. State
+is on disk, and a new JVM continues from there."""
 
 
 def class_name(what: str, version: str) -> str:
@@ -124,13 +124,13 @@ def class_name(what: str, version: str) -> str:
 
 
 def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) -> Mapping[str, str]:
-    """Every property of the engine's session: defaults, then what the machine asks for, then the project's own; jars
-    the project names are added to ours.
+    """Every property of the engine's session: defaults, then values for this machine, then the project's properties.
+    Jars in the project's ``spark.jars`` are added to ours.
 
     Args:
         settings: of the project.
         jars: connector jars and the operator jar; they must be on the class path when the JVM starts.
-        version: of Spark.
+        version: version of Spark (``4.2.0``).
     """
     master = settings.engine.master or f"local[{settings.engine.cores}]"
     jar_files = tuple(jars)
@@ -164,8 +164,8 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
 
 
 def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) -> SparkSession:
-    """Start the JVM and its session (classic, not Connect); the caller stops it. On a cluster, wait for its executors:
-    state has as many partitions as they have cores unless the project says otherwise.
+    """Start the JVM and its session (classic, not Connect); the caller stops it. On a cluster, wait for the executors:
+    by default state has as many partitions as they have cores.
 
     Args:
         settings: master, cores, memory and Spark properties of the project.
@@ -173,7 +173,7 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
         app_name: shown by Spark.
 
     Raises:
-        ExternalError: CLUSTER_HAS_NO_EXECUTORS, and what :func:`check_executors` raises.
+        ExternalError: CLUSTER_HAS_NO_EXECUTORS, and the conditions of :func:`check_executors`.
     """
     import pyspark
 
@@ -199,7 +199,7 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
 
 
 def _join_cluster(session: SparkSession, settings: Settings) -> None:
-    """Wait for executors and look at their hosts; a session that cannot be used is stopped."""
+    """Wait for executors and check their hosts; if either fails, the session is stopped."""
     with ExitStack() as undo:
         undo.callback(session.stop)
         cores = registered_cores(session, settings)
@@ -212,10 +212,10 @@ def _join_cluster(session: SparkSession, settings: Settings) -> None:
 
 @contextmanager
 def stderr_of_jvm(log: Path) -> Iterator[None]:
-    """A JVM that is launched inside writes what is for standard error into a file: incubator modules, log4j's profile.
+    """Send the standard error of a JVM launched in the body to a file (it reports incubator modules, log4j's profile).
 
-    A process inherits its standard error when it is launched, so the body holds the launch and little else: what this
-    process itself writes meanwhile goes into the file, too. The file is shown where the body fails.
+    A process inherits standard error at its launch, so keep the body to the launch: everything that this process writes
+    to standard error meanwhile goes to the file too. If the body fails, the file's text is printed.
     """
     sys.stderr.flush()
     terminal, launched = os.dup(2), False
@@ -232,7 +232,7 @@ def stderr_of_jvm(log: Path) -> Iterator[None]:
 
 
 def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateStore) -> SparkSession:
-    """A session of its own for one job: same JVM, own configuration, own temporary names.
+    """A new session for one job: same JVM, own configuration, own temporary names.
 
     Args:
         spark: the engine's session.
@@ -248,7 +248,7 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
 
 
 def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """The same frame as one of another session of the same JVM, whose configuration then holds for its query."""
+    """The frame in another session of the same JVM, so that its query uses that session's configuration."""
     classic = known_class(session, "org.apache.spark.sql.classic.Dataset")
     dataset = classic.ofRows(session._jsparkSession, frame._jdf.logicalPlan())
     return cast("DataFrame", ClassicDataFrame(dataset, session))
@@ -256,7 +256,8 @@ def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
-    """Run the body with this session as the calling thread's: Spark looks data sources up there, sinks above all."""
+    """Run the body with this session as the active one of the calling thread: Spark looks up data sources, mainly
+    sinks, in the active session."""
     sessions: Any = SparkSession._get_j_spark_session_class(session._jvm)
     before = sessions.getActiveSession()
     sessions.setActiveSession(session._jsparkSession)
@@ -271,8 +272,8 @@ def active(session: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def in_pool(spark: SparkSession, job: str) -> Iterator[None]:
-    """Run the body with the job's own scheduler pool, so that a heavy job cannot starve light ones. Among pools with as
-    many running tasks the one with the oldest batch is next (``dsdagster.schedule.OldestFirst``).
+    """Run the body in the job's own scheduler pool, so that a heavy job cannot starve light ones. Among pools with
+    equally many running tasks, the pool with the oldest batch is next (``dsdagster.schedule.OldestFirst``).
 
     A streaming query started inside keeps the pool for all its batches.
     """
