@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 HAND_OVER_SECONDS = 5.0
-"""How long a failed question waits for a hand-over that is in its last step."""
+"""How long a failed question waits for a hand-over of a version to complete."""
 
 
 def ask(project: LoadedProject, question: Question) -> pyarrow.Table:
-    """The answer from views and tables, of one store or several.
+    """The answer to a question over views and tables of one or several stores.
 
     Args:
-        project: loaded.
+        project: the loaded project.
         question: over views and tables only.
 
     Returns:
@@ -36,7 +36,7 @@ def ask(project: LoadedProject, question: Question) -> pyarrow.Table:
     Raises:
         NotYetError: QUESTION_STORE_UNREADABLE, QUESTION_FUNCTION_NOT_THERE.
         UserError: VIEW_MISSING, TABLE_NOT_LOADED, QUESTION_TOO_LARGE, QUESTION_FAILED.
-        ExternalError: VIEW_UNREADABLE, STORE_….
+        ExternalError: VIEW_UNREADABLE, or a condition of a store (STORE_…).
     """
     with QuestionEngine() as engine:
         statement = engine.prepare(question)
@@ -44,24 +44,24 @@ def ask(project: LoadedProject, question: Question) -> pyarrow.Table:
 
 
 def ask_rows(project: LoadedProject, question: Question) -> list[Row]:
-    """The same as rows of JSON values by name."""
+    """The answer of :func:`ask` as rows: column → JSON value."""
     return json_rows(question.columns, ask(project, question))
 
 
 def ask_select(
     project: LoadedProject, body: SelectBody, question: Question, limit: int | None = None
 ) -> tuple[Question, pyarrow.Table]:
-    """The same, and what was answered: the question is bound anew where a version with other columns has begun to serve
-    since.
+    """The answer, and the question that was answered: it is bound again if a version with other columns has begun to
+    serve since the first binding.
 
     Args:
-        project: loaded.
-        body: of the question.
-        question: bound to it.
-        limit: at most so many rows.
+        project: the loaded project.
+        body: SELECT of the question.
+        question: ``body``, bound.
+        limit: most rows; None for no limit.
 
     Raises:
-        DsError: as :func:`ask`, and of the binder where the later version has other columns than are asked for.
+        DsError: as :func:`ask`; from the binder, if the new version lacks requested columns.
     """
     try:
         return question, ask(project, question.limited(limit))
@@ -73,8 +73,8 @@ def ask_select(
 
 
 def _bound_to_later(project: LoadedProject, body: SelectBody, question: Question) -> Question | None:
-    """The question over the versions that serve now; None where they are the same. Names change in the store a moment
-    before the journal says so."""
+    """The question over the versions that serve now; None if these have the same columns. Waits for a running
+    hand-over, since names change in the store shortly before the journal records it."""
     end = time.monotonic() + HAND_OVER_SECONDS
     while True:
         is_under_way = any(is_taken_over(project, relation) for relation in question.relations)
@@ -87,10 +87,10 @@ def _bound_to_later(project: LoadedProject, body: SelectBody, question: Question
 
 
 def ask_text(project: LoadedProject, sql: str) -> pyarrow.Table:
-    """The same for the text of a SELECT.
+    """The answer to the text of a SELECT over views and tables.
 
     Raises:
-        UserError: QUESTION_WITHOUT_END over streams and changelogs, and what :func:`ask` and the binder raise.
+        UserError: QUESTION_WITHOUT_END for streams and changelogs; also raises as :func:`ask` and the binder.
     """
     body = parse_select(sql.strip().rstrip(";"), "<query>")
     question = bind_question(project, body)

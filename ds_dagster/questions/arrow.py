@@ -1,4 +1,4 @@
-"""Rows of stores as Arrow of the catalog's types: a store keeps STRUCT, MAP and ARRAY as JSON text, or as its own."""
+"""Rows of stores as Arrow with the catalog's types. Stores have STRUCT, MAP and ARRAY as JSON text or as own types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Columns = Iterable[tuple[str, DataType]]
 
 
 def table_of(batches: Iterable[pyarrow.RecordBatch], columns: Columns) -> pyarrow.Table:
-    """Batches of a reader as one table with the catalog's types."""
+    """Batches of a store's reader as one table with the catalog's types."""
     import pyarrow as pa
 
     named = list(columns)
@@ -31,7 +31,7 @@ def table_of(batches: Iterable[pyarrow.RecordBatch], columns: Columns) -> pyarro
 
 
 def as_type(values: pyarrow.Array, type_: DataType) -> pyarrow.Array:
-    """A column as that type."""
+    """A column converted to a type."""
     import pyarrow as pa
 
     target = arrow_type(type_)
@@ -43,7 +43,7 @@ def as_type(values: pyarrow.Array, type_: DataType) -> pyarrow.Array:
 
 
 def value_of(value: Any, type_: DataType) -> Any:
-    """A value of a store or of JSON as Arrow takes it: maps as pairs, times as Python's."""
+    """A value of a store or of JSON in the form that Arrow needs: maps as pairs, times as Python's."""
     if value is None:
         return None
     if not isinstance(type_, Scalar):

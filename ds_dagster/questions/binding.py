@@ -1,7 +1,7 @@
-"""A SELECT that is asked once → names resolved, types known, in one tree of bound expressions (``trees.py``).
+"""A SELECT for one answer → a tree of bound expressions with resolved names and types (``trees.py``).
 
-Tables of the tree carry the qualified name of their relation as one quoted identifier; columns are ``alias.column``,
-both quoted. So nothing a person typed reaches a store as text.
+Tables in the tree have the qualified name of their relation as one quoted identifier; columns are ``alias.column``,
+both quoted. So no text that a user typed reaches a store unquoted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Question:
     """A bound SELECT.
 
     Attributes:
-        tree: bound tree; its tables are named by :func:`table_name`.
-        columns: result columns in order, names made unique.
-        relations: relations it reads, in the order of FROM.
+        tree: bound tree; the names of its tables are from :func:`table_name`.
+        columns: result columns in order, with unique names.
+        relations: relations that it reads, in the order of FROM.
     """
 
     tree: exp.Query
@@ -34,7 +34,7 @@ class Question:
     relations: tuple[Relation, ...]
 
     def limited(self, limit: int | None) -> Question:
-        """The same with at most that many rows."""
+        """The question with at most ``limit`` rows; None changes nothing."""
         written = limit_of(self.tree)
         if limit is None or (written is not None and written <= limit):
             return self
@@ -44,7 +44,7 @@ class Question:
 
 
 def limit_of(tree: exp.Expr) -> int | None:
-    """The number behind LIMIT, None without."""
+    """The number after LIMIT, None without LIMIT."""
     limit = tree.args.get("limit")
     return None if limit is None else int(str(limit.expression.this))
 
@@ -53,8 +53,9 @@ def bind_question(project: LoadedProject, body: SelectBody) -> Question:
     """Resolve and check a SELECT against the catalog.
 
     Raises:
-        UserError: UNKNOWN_RELATION, UNKNOWN_COLUMN with nearest names and place, and all others of expressions.
-        ProjectError: a relation it reads has mistakes.
+        UserError: QUESTION_CLAUSE; UNKNOWN_RELATION and UNKNOWN_COLUMN with nearest names and position; all conditions
+            of expressions.
+        ProjectError: a relation that it reads has mistakes.
     """
     if body.partition_by:
         raise error("QUESTION_CLAUSE", span=body.partition_by[0].span, clause="PARTITION BY")
@@ -66,7 +67,7 @@ def bind_question(project: LoadedProject, body: SelectBody) -> Question:
 
 
 def with_fragment(problem: DsError, text: str) -> DsError:
-    """The same with the line of the question it is about, for the list that is shown."""
+    """The error as a ProjectError that shows the line of the question; unchanged if it has no position."""
     span = problem.span
     lines = text.splitlines()
     if span is None or isinstance(problem, ProjectError) or not 1 <= span.line <= len(lines):

@@ -1,4 +1,4 @@
-"""Questions that are in files: bound like any question, and not asked."""
+"""Checks the SELECTs in a project's files: they are bound like questions, but not answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ds_dagster.sql.statements import Interactive, SelectBody
 
 
 def question_mistakes(project: LoadedProject) -> tuple[Diagnostic, ...]:
-    """What is wrong with the SELECTs in a project's files. Mistakes of its relations are reported already."""
+    """Mistakes in the SELECTs of a project's files, without mistakes of relations, which are reported elsewhere."""
     return tuple(mistake for statement in project.asked for mistake in _mistakes(project, statement))
 
 
@@ -48,7 +48,7 @@ def _mistakes(project: LoadedProject, statement: Interactive) -> Iterator[Diagno
 
 
 def _line(statement: Interactive, mistake: Diagnostic) -> str:
-    """The line of the statement a mistake is in."""
+    """The line of the statement with the mistake."""
     begin = statement.origin.span
     source = SourceText(begin.file, " " * (begin.column - 1) + statement.origin.text)
     line = (mistake.span or begin).line - begin.line + 1

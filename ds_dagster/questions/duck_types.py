@@ -21,14 +21,14 @@ DUCK_NAMES: Mapping[str, str] = MappingProxyType(
         "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE", "VARBINARY": "BLOB",
     }
 )  # fmt: skip
-"""Scalar type → its name in DuckDB; DECIMAL carries its digits."""
+"""Scalar type → its name in DuckDB. DECIMAL is not listed: its name has precision and scale."""
 
 OF_INNER_NAMES: Mapping[str, str] = MappingProxyType(
     {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INTEGER", "INT64": "BIGINT"}
 )
 """Name of a type in DuckDB's messages → scalar type."""
 MARK = "^"
-"""In front of a capital, and of itself, in a name that DuckDB gets."""
+"""Escape character before capitals, and before itself, in names for DuckDB."""
 CAPITALS = re.compile(r"[A-Z^]")
 MARKED = re.compile(r"\^(.)", re.DOTALL)
 NAMING = (exp.Column, exp.Alias, exp.TableAlias, exp.Table)
@@ -37,7 +37,7 @@ INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
 
 
 def duck_name(type_: DataType) -> str:
-    """A type as DuckDB writes it. Times have microseconds there, whatever their precision."""
+    """DuckDB's name of a type. Times have microseconds in DuckDB, whatever their precision."""
     if isinstance(type_, ArrayType):
         return f"{duck_name(type_.element)}[]"
     if isinstance(type_, MapType):
@@ -51,18 +51,18 @@ def duck_name(type_: DataType) -> str:
 
 
 def duck_type(type_: DataType) -> exp.DataType:
-    """The same as the target of a cast."""
+    """DuckDB's type as the target of a cast."""
     return exp.DataType.build(duck_name(type_), dialect="duckdb")
 
 
 def duck_identifier(name: str) -> str:
-    """A name of a table, an alias or a column as DuckDB gets it. DuckDB does not tell names apart by the case of their
-    letters, quoted or not, so a capital carries a mark."""
+    """The name of a table, an alias or a column for DuckDB. DuckDB ignores the case of names, also of quoted ones, so
+    capitals are escaped."""
     return CAPITALS.sub(lambda match: MARK + match[0], name)
 
 
 def keep_apart(tree: exp.Expression) -> None:
-    """Mark the capitals in names of tables, aliases and columns; fields of a STRUCT keep theirs."""
+    """Escape the capitals in names of tables, aliases and columns, but not in fields of a STRUCT."""
     for node in list(tree.find_all(*NAMING)):
         parts = node.args.get("columns") if isinstance(node, exp.TableAlias) else ()
         for part in (node.args.get("this"), node.args.get("table"), node.args.get("alias"), *(parts or ())):
@@ -71,7 +71,7 @@ def keep_apart(tree: exp.Expression) -> None:
 
 
 def name_of_identifier(identifier: str) -> str:
-    """The name that :func:`duck_identifier` was given."""
+    """The original name for a result of :func:`duck_identifier`."""
     return MARKED.sub(lambda match: match[1], identifier)
 
 
@@ -81,7 +81,7 @@ def quoted(name: str) -> str:
 
 
 def arrow_type(type_: DataType) -> pyarrow.DataType:
-    """A type as Arrow has it: times in microseconds, TIMESTAMP_LTZ in UTC."""
+    """The Arrow type of a type: times in microseconds, TIMESTAMP_LTZ in UTC."""
     import pyarrow as pa
 
     if isinstance(type_, ArrayType):

@@ -1,4 +1,4 @@
-"""DuckDB in this process: relations as Arrow in, a question, Arrow out. It reads no file and loads no extension."""
+"""DuckDB in this process: answers a question over Arrow tables with Arrow. It reads no file and loads no extension."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAILED_IN_PYTHON = "executing the UDF: "
 
 
 class QuestionEngine:
-    """One connection; use it as a context manager, in one thread."""
+    """One connection to DuckDB; use it as a context manager, in one thread."""
 
     def __init__(self) -> None:
         self._connection: Any = _database().cursor()
@@ -49,7 +49,7 @@ class QuestionEngine:
         self.close()
 
     def close(self) -> None:
-        """End the connection; its functions go, since all connections share them."""
+        """End the connection, and remove its functions, which all connections share."""
         for name in self._functions:
             self._connection.remove_function(name)
         self._connection.close()
@@ -64,7 +64,16 @@ class QuestionEngine:
         takes_nulls: bool,
         changes: bool = False,
     ) -> exp.Expression:
-        """A call of a Python function; its arguments travel as one struct, so that any number of them fits."""
+        """Register a Python function with DuckDB, and return a call of it.
+
+        Args:
+            function: the function; its arguments are passed to DuckDB as one struct, so their number is not limited.
+            arguments: expressions of the arguments.
+            types: types of the arguments.
+            result: type of the result.
+            takes_nulls: call the function with None; else any NULL gives NULL.
+            changes: its result differs from call to call.
+        """
         name = f"{FUNCTION_PREFIX}{next(_NUMBERS)}"
         places = [f"a{place}" for place in range(len(types))]
 
@@ -98,7 +107,7 @@ class QuestionEngine:
         return expression if shown == result else exp.Cast(this=expression, to=duck_type(result))
 
     def prepare(self, question: Question) -> str:
-        """A question in DuckDB's words.
+        """A question as a statement of DuckDB.
 
         Raises:
             NotYetError: QUESTION_FUNCTION_NOT_THERE.
@@ -109,7 +118,7 @@ class QuestionEngine:
         """The answer to a question.
 
         Args:
-            statement: of :meth:`prepare`.
+            statement: result of :meth:`prepare`.
             tables: rows of each relation, by the name of its table in the question's tree.
 
         Raises:
@@ -130,7 +139,7 @@ class QuestionEngine:
 
 
 def _shown_type(type_: DataType) -> DataType:
-    """A type with texts in place of floats: DuckDB takes a NaN of Python for NULL."""
+    """A type with VARCHAR in place of floats: DuckDB converts a NaN of Python to NULL."""
     if isinstance(type_, ArrayType):
         return ArrayType(_shown_type(type_.element))
     if isinstance(type_, MapType):
@@ -141,7 +150,7 @@ def _shown_type(type_: DataType) -> DataType:
 
 
 def _shown(value: Any, type_: DataType) -> Any:
-    """A value of a type as one of :func:`_shown_type`, with the digits of its floats."""
+    """A value of a type as a value of :func:`_shown_type`, with all digits of its floats."""
     if value is None:
         return None
     if isinstance(type_, ArrayType):
@@ -155,7 +164,7 @@ def _shown(value: Any, type_: DataType) -> Any:
 
 @cache
 def _database() -> Any:
-    """The database of this process: empty, but dear to open beside a question that reads one row."""
+    """The empty database of this process. It is shared, since opening one is slow compared with a small question."""
     import duckdb
 
     database = duckdb.connect(":memory:", config=CONFIG)
@@ -164,13 +173,13 @@ def _database() -> Any:
 
 
 _NUMBERS = count()
-"""Of functions: their names are shared by all connections."""
+"""Numbers of functions: all connections share their names."""
 
 
 def _reason(problem: Exception) -> str:
-    """What DuckDB says with our names of types, without its kind of error and the statement it shows."""
-    said = str(problem).partition("\n\nLINE ")[0]
-    if FAILED_IN_PYTHON in said:
-        return said.partition(FAILED_IN_PYTHON)[2].partition(": ")[2].strip() or said
-    text = said.partition("Error: ")[2].partition("\n")[0] or said.partition("\n")[0]
+    """DuckDB's message with our names of types, without the kind of error and the statement."""
+    message = str(problem).partition("\n\nLINE ")[0]
+    if FAILED_IN_PYTHON in message:
+        return message.partition(FAILED_IN_PYTHON)[2].partition(": ")[2].strip() or message
+    text = message.partition("Error: ")[2].partition("\n")[0] or message.partition("\n")[0]
     return INNER_NAMES.sub(lambda match: OF_INNER_NAMES[match[0]], text)

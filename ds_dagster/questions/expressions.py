@@ -1,4 +1,4 @@
-"""Expressions of a question: what a query that never ends has, and besides aggregates anywhere, OVER, sub-selects."""
+"""Expressions of a question: those of a continuous query, and also aggregates in any place, OVER and sub-selects."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 
 Columns = tuple[tuple[str, DataType], ...]
 SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
-"""Binds a sub-select that may look at the rows around it."""
+"""Binds a sub-select that may refer to columns of the SELECT around it."""
 
 
 class InnerScope(Scope):
-    """Names of a sub-select; what is not among them is looked for around it.
+    """Names of a sub-select; other names are resolved in the SELECT around it.
 
     Args:
-        span: where the sub-select begins.
-        outer: the names around it, None where it may not look at them.
-        functions: those of the user.
+        span: position of the sub-select.
+        outer: names of the SELECT around it, None if the sub-select must not use them.
+        functions: user-defined functions.
     """
 
     __slots__ = ("outer",)
@@ -40,7 +40,7 @@ class InnerScope(Scope):
         self.outer = outer
 
     def resolve(self, node: exp.Column) -> Visible:
-        """The column a reference means."""
+        """The column of a reference."""
         if not self.sources:
             if self.outer is None:
                 raise error("FROM_MISSING", span=self.place(node))
@@ -60,10 +60,10 @@ class QuestionBinder(ExpressionBinder):
     """Binds expressions of one clause.
 
     Args:
-        scope: what is visible.
-        clause: how errors call the place.
+        scope: visible names.
+        clause: name of the clause in messages.
         sub_select: binds sub-selects.
-        allows_aggregates: where they may be.
+        allows_aggregates: whether aggregates are allowed.
     """
 
     def __init__(self, scope: Scope, clause: str, sub_select: SubSelect, *, allows_aggregates: bool = False) -> None:
@@ -72,11 +72,11 @@ class QuestionBinder(ExpressionBinder):
         self.allows_aggregates = allows_aggregates
 
     def bind(self, node: exp.Expression) -> Typed:
-        """Bind a tree and note its type."""
+        """Bind a tree and record its type in it."""
         return self.completed(self._bound(node))
 
     def completed(self, bound: Typed) -> Typed:
-        """A part with its type noted."""
+        """Record the type of a bound part in its tree."""
         noted(bound.tree, bound.type)
         return bound
 
@@ -96,7 +96,7 @@ class QuestionBinder(ExpressionBinder):
         return self._aggregate(node, call, name, self._inside(f"an aggregate ({name})", aggregates=False))
 
     def _grouping(self, node: exp.Anonymous) -> Typed:
-        """GROUPING of what GROUP BY groups by; that it does is checked with the other columns."""
+        """GROUPING. That GROUP BY has its arguments is checked together with the other columns."""
         arguments = [self.expression(argument).tree for argument in node.expressions]
         if not arguments or not self.allows_aggregates:
             raise self.refuse("GROUPING_ARGUMENT", node, function=str(node.this), expression=self.shown(node))
@@ -217,12 +217,12 @@ class QuestionBinder(ExpressionBinder):
 
 
 def ordered(term: exp.Expression, key: exp.Expression) -> exp.Ordered:
-    """NULL is the smallest value unless NULLS FIRST or LAST was written."""
+    """A bound term of ORDER BY; NULL is the smallest value unless the term has NULLS FIRST or NULLS LAST."""
     return exp.Ordered(this=key, desc=bool(term.args.get("desc")), nulls_first=bool(term.args.get("nulls_first")))
 
 
 def _arguments(call: exp.Expression) -> tuple[list[exp.Expression], bool]:
-    """What is aggregated, and whether each value counts once."""
+    """Arguments of an aggregate, and whether it has DISTINCT."""
     written = list(call.expressions) if isinstance(call, exp.Anonymous) else [call.this]
     if len(written) == 1 and isinstance(written[0], exp.Distinct):
         return list(written[0].expressions), True

@@ -1,4 +1,4 @@
-"""Questions over one stream or changelog: rows as its records come."""
+"""Questions over one stream or changelog: rows as its records arrive."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from ds_dagster.stores.registry import KINDS
 OPERATION = "__op"
 """First column of a question over a changelog: ``upsert`` or ``delete``."""
 PLACE = "__place"
-"""Column of a record's place among those that are looked at together."""
+"""Column with the number of a record in its chunk."""
 ALL_RECORDS = 2**62
 AT_ONCE = 2_000
-"""Records that are looked at together where so many are there."""
+"""Most records in a chunk."""
 ENDLESS: Mapping[str, str] = MappingProxyType(
     {"joins": "a join", "group": "GROUP BY", "order": "ORDER BY", "distinct": "DISTINCT", "offset": "OFFSET"}
 )
@@ -44,12 +44,12 @@ Note = Callable[[str], None]
 
 
 def is_endless(question: Question) -> bool:
-    """Whether it reads records rather than rows of views and tables."""
+    """Whether the question reads a stream or a changelog, whose records never end."""
     return any(relation.kind in ("stream", "changelog") for relation in question.relations)
 
 
 def check_endless(question: Question, text: str, *, always: bool = False) -> None:
-    """Refuse what has no answer over records that never end; ``always``: every question over them.
+    """Refuse clauses that have no answer over records that never end; ``always``: refuse every question over them.
 
     Raises:
         UserError: QUESTION_WITHOUT_END.
@@ -71,18 +71,20 @@ def check_endless(question: Question, text: str, *, always: bool = False) -> Non
 
 
 def follow(project: LoadedProject, question: Question, limit: int | None, note: Note) -> Iterator[Row]:
-    """Rows of one stream or changelog as they come; with a limit it also ends where the entity ended at the start.
+    """Rows of one stream or changelog as they arrive. With a limit it also ends where the entity ended at the start.
 
-    A changelog's rows begin with :data:`OPERATION`. Records that cannot be decoded are noted and left out.
+    A changelog's rows begin with :data:`OPERATION`. Records that cannot be decoded are reported and skipped.
 
     Args:
-        project: loaded.
+        project: the loaded project.
         question: over one stream or changelog.
-        limit: of ``--limit``; the one in the question counts as well.
+        limit: value of ``--limit``; the question's own LIMIT counts too.
         note: called with a line for each bad record.
 
     Raises:
-        UserError: QUESTION_WITHOUT_END, ENTITY_ABSENT. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
+        UserError: ENTITY_ABSENT, QUESTION_FAILED.
+        NotYetError: FORMAT_QUESTION_NOT_YET.
+        DsError: a condition of the store (STORE_…).
     """
     relation = question.relations[0]
     needed = next((format_ for format_ in (relation.value_format, relation.key.format) if format_ in FORMATS), None)
@@ -121,17 +123,20 @@ def records_of(
     stopped: Callable[[], bool],
     offsets: Offsets = (),
 ) -> Iterator[RawRecord]:
-    """Records of an entity, found by time where the store has an index of it.
+    """Records of an entity; looked up by time if the store has an index for that.
 
     Args:
-        from_beginning: those that are there too, not only new ones.
-        begin: epoch ms that records are from; None for all of them.
+        admin: of the store.
+        entity: name of the entity.
+        from_beginning: existing records too, not only new ones.
+        begin: first record's timestamp, epoch milliseconds; None for all records.
         ends: stop where the entity ended at the start, if it is read from the beginning.
-        stopped: whether to end.
-        offsets: first records of the named partitions.
+        stopped: returns whether to end.
+        offsets: first offset of each named partition.
 
     Raises:
-        UserError: ENTITY_ABSENT. DsError: STORE_….
+        UserError: ENTITY_ABSENT.
+        DsError: a condition of the store (STORE_…).
     """
     limit = ALL_RECORDS if ends else None
     records = admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=stopped, since=begin)
@@ -142,7 +147,7 @@ def records_of(
 
 
 def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRecord]:
-    """Of each partition what comes from its first record at or after a moment (epoch ms) on."""
+    """The records of each partition from its first record at or after a time (epoch ms) on; None: all."""
     begun: set[str] = set()
     for record in records:
         if timestamp is None or record.partition in begun or record.timestamp_millis >= timestamp:
@@ -151,7 +156,7 @@ def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRe
 
 
 def since_offsets(records: Iterator[RawRecord], offsets: Offsets) -> Iterator[RawRecord]:
-    """Of each named partition what comes from its offset on."""
+    """The records of each named partition from its offset on, and all records of other partitions."""
     firsts = {str(partition): offset for partition, offset in offsets}
     for record in records:
         if record.partition not in firsts or int(record.position) >= firsts[record.partition]:
@@ -159,11 +164,12 @@ def since_offsets(records: Iterator[RawRecord], offsets: Offsets) -> Iterator[Ra
 
 
 class Chunks:
-    """Records in lists of those that are there already: one list has at least one record.
+    """Groups records into lists: each list has all records that have arrived so far, at least one, at most
+    :data:`AT_ONCE`.
 
     Args:
-        records: read in a thread of its own.
-        stopped: set by :meth:`close`; whoever gives the records looks at it.
+        records: read in a separate thread.
+        stopped: set by :meth:`close`; ``records`` must end when it is set.
     """
 
     def __init__(self, records: Iterator[RawRecord], stopped: threading.Event) -> None:
@@ -232,12 +238,12 @@ def _close(records: Iterator[Any]) -> None:
 
 
 def has_text_keys(project: LoadedProject, store: str) -> bool:
-    """Whether a store's keys are characters, not bytes (it bounds their number)."""
+    """Whether a store's keys are text, not bytes: then the store limits the number of characters."""
     return KINDS[project.catalog.store(store).kind].capabilities.max_key_characters is not None
 
 
 class RecordTable:
-    """Asks the question of records as they come."""
+    """Answers a question for chunks of records."""
 
     def __init__(self, question: Question) -> None:
         relation = question.relations[0]
@@ -260,7 +266,10 @@ class RecordTable:
         self._engine.close()
 
     def rows(self, records: Sequence[tuple[Decoded, int]]) -> Iterator[Row]:
-        """The rows of decoded records, each with its timestamp (epoch ms), where the condition holds.
+        """The question's rows for decoded records that satisfy its condition.
+
+        Args:
+            records: decoded records with their timestamps (epoch ms).
 
         Raises:
             UserError: QUESTION_FAILED.
@@ -287,8 +296,8 @@ class RecordTable:
 
 
 def _per_record(question: Question) -> Question:
-    """The question over each record by itself, the operation in front; a delete passes unless its key says that it
-    cannot match."""
+    """The question with :data:`OPERATION` as first column, in the order of the records. A delete also passes if the
+    condition is unknown (NULL), since only its key columns have values."""
     tree = question.tree.copy()
     alias = tree.args["from_"].this.args["alias"].this
     operation = exp.column(exp.to_identifier(OPERATION, quoted=True), table=alias.copy())

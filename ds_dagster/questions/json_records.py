@@ -1,5 +1,5 @@
-"""JSON of records as Spark's reader reads it (``jvm/src/dsdagster/json``): strict JSON, and one table of what each type
-takes, ``tests/fixtures/json_input.tsv``."""
+"""Parses JSON of records like the reader for Spark (``jvm/src/dsdagster/json``): strict JSON. The values that each type
+accepts are in one table for both, ``tests/fixtures/json_input.tsv``."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _MOST_DIGITS = 400
 
 
 class JsonMistakeError(ValueError):
-    """A text that is not JSON, or a value that its type does not take."""
+    """A text that is not JSON, or a value that its type does not accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """One value as it was written.
+    """One parsed value with its text.
 
     Attributes:
         kind: ``string``, ``number``, ``true``, ``false``, ``null``, ``{`` or ``[``.
-        text: of the value.
-        members: of an object, by name; the last one of a name counts.
-        items: of an array.
+        text: text of the value.
+        members: members of an object, by name; of equal names the last counts.
+        items: items of an array.
     """
 
     kind: str
@@ -50,10 +50,10 @@ class Json:
 
 
 def read_object(value: bytes) -> Json:
-    """The object a record's part holds.
+    """The JSON object in a record's key or value.
 
     Raises:
-        JsonMistakeError: why it is none.
+        JsonMistakeError: it is not a JSON object.
     """
     try:
         text = value.decode("utf-8-sig")
@@ -70,7 +70,7 @@ def read_object(value: bytes) -> Json:
 
 
 def compact(text: str) -> str | None:
-    """A JSON text without the blanks between its parts, None for any other text; numbers stay as they are written."""
+    """A JSON text without blanks between its tokens, None for any other text; numbers are not changed."""
     try:
         reader = _Reader(text)
         _, end = reader.read()
@@ -82,21 +82,21 @@ def compact(text: str) -> str | None:
 
 
 class _Reader:
-    """Reads one text; ``tokens``: what was read, without blanks."""
+    """Parses one text; ``tokens``: the tokens read so far, without blanks."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []
 
     def read(self) -> tuple[Json, int]:
-        """The value the text begins with, and where it ends."""
+        """The value at the beginning of the text, and the index of its end."""
         try:
             return self.value(0, 0)
         except RecursionError as problem:
             raise JsonMistakeError("the value is nested too deep to be read here") from problem
 
     def value(self, at: int, depth: int) -> tuple[Json, int]:
-        """The value that begins at a place, and where it ends."""
+        """The value that begins at an index, and the index of its end."""
         kind, text, end = self._token(at)
         if kind != "mark":
             return Json(text if kind == "word" else kind, text), end
@@ -147,10 +147,10 @@ class _Reader:
 
 
 def value_of_json(json_value: Json | None, type_: DataType) -> Any:
-    """A value as the type has it, in Python's form (see ``arrow.value_of``); None for ``null`` and what is not there.
+    """A value of a type, in Python's form (see ``arrow.value_of``); None for ``null`` and for a missing value.
 
     Raises:
-        JsonMistakeError: the type does not take it.
+        JsonMistakeError: the type does not accept the value.
     """
     if json_value is None or json_value.kind == "null":
         return None
@@ -185,7 +185,7 @@ def _string(value: Json) -> str:
 
 
 def _digits(value: Json) -> str:
-    """The text of a number, also of one in quotes."""
+    """The text of a number, also of a number in quotes."""
     text = value.text if value.kind == "number" else _string(value).strip()
     if not _NUMBER.fullmatch(text):
         raise JsonMistakeError("not a number")
@@ -198,7 +198,7 @@ def _exact(value: Json) -> Decimal:
 
 
 def _far(number: Decimal) -> Decimal:
-    """A number too small to matter is 0; one too large fits no type."""
+    """0 for a number with an exponent too small for any type; a number too large for any type fails."""
     if number and number.adjusted() > 0:
         raise JsonMistakeError("too large")
     return Decimal(0)
@@ -263,4 +263,4 @@ _READERS: Mapping[str, Callable[[Json, Scalar], Any]] = MappingProxyType(
         "VARBINARY": _bytes,
     }
 )
-"""Type → what reads it; the others are times."""
+"""Type → function that converts a JSON value to it; all other types are times."""

@@ -1,8 +1,8 @@
-"""The tree of a question in DuckDB's words.
+"""Translates the tree of a question to DuckDB.
 
-DuckDB compares and orders as the dialect does: ``//`` truncates, a whole number that overflows is an error, NaN equals
-itself and is the largest number, texts compare by their bytes. What differs is written out here: casts, decimals,
-division by zero, places in arrays.
+DuckDB compares and orders as the dialect does: ``//`` truncates, an overflow of a whole number is an error, NaN equals
+itself and is the largest number, texts compare by their bytes. Differences are translated here: casts, decimals,
+division by zero, array indexes.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ EASY_CASTS = frozenset(
         *((source, target) for source in ("TIMESTAMP", "TIMESTAMP_LTZ") for target in ("TIMESTAMP", "TIMESTAMP_LTZ")),
     }
 )
-"""Casts that DuckDB, with UTC as its time zone, does as the dialect does."""
+"""Casts for which DuckDB, with UTC as its time zone, gives the dialect's results."""
 
 
 class Registry(Protocol):
-    """Where Python functions are made known to DuckDB."""
+    """Registers Python functions with DuckDB; see :class:`~ds_dagster.questions.engine.QuestionEngine`."""
 
     def computed(
         self,
@@ -84,14 +84,14 @@ class Registry(Protocol):
         takes_nulls: bool,
         changes: bool = False,
     ) -> exp.Expression:
-        """A call of a Python function."""
+        """Register a Python function, and return a call of it."""
 
 
 class Lowering:
-    """Turns bound trees into DuckDB's.
+    """Translates bound trees to DuckDB's.
 
     Args:
-        registry: takes the Python functions they need.
+        registry: registers the Python functions that they need.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -99,7 +99,7 @@ class Lowering:
         self._made: dict[str, exp.Expression] = {}
 
     def question(self, question: Question) -> exp.Expression:
-        """A whole question; its columns have the types the binder said."""
+        """A whole question; its columns are cast to the types from the binder."""
         query = self.query(question.tree)
         assert isinstance(query, exp.Query)
         for select in branches(query):
@@ -127,8 +127,8 @@ class Lowering:
         return node
 
     def _once(self, node: exp.Expression) -> exp.Expression:
-        """What may need a Python function: a tree over columns of the same types is one call, as GROUP BY and
-        ORDER BY need it. Two sub-selects may call their columns alike."""
+        """A node that may need a Python function. Equal trees over columns of equal types give the same call, as GROUP
+        BY and ORDER BY need it; types count, since two sub-selects may have columns of the same name."""
         key = f"{node!r} {[str(type_of(column)) for column in node.find_all(exp.Column)]}"
         if key not in self._made:
             self._made[key] = VISITORS[type(node)](self, node)
@@ -137,7 +137,7 @@ class Lowering:
         return expression
 
     def lowered(self, nodes: Sequence[exp.Expression]) -> list[exp.Expression]:
-        """Several."""
+        """Several nodes."""
         return [self.lower(node) for node in nodes]
 
     # values
@@ -171,7 +171,7 @@ class Lowering:
         )
 
     def visit_user_call(self, node: exp.Expression) -> exp.Expression:
-        """A Python function of the user is called here; a class of a jar runs in Spark alone."""
+        """A Python function of the user; a Java class of a jar is refused, since it runs only in Spark."""
         function: UserFunction = node.args["function"]
         if function.language != "python":
             raise error("QUESTION_FUNCTION_NOT_THERE", name=function.name)
@@ -216,8 +216,8 @@ class Lowering:
         return type(node)(this=left, expression=right)
 
     def _sides(self, node: exp.Expression) -> list[exp.Expression]:
-        """Both sides; whole numbers in the type of the result: a number that is written has the type of the other side
-        in DuckDB, where SMALLINT + 1 overflows."""
+        """Both sides; whole numbers are cast to the type of the result. In DuckDB a literal has the type of the other
+        side, so SMALLINT + 1 would overflow."""
         result = type_of(node)
         written = [node.this, node.expression]
         sides: list[exp.Expression] = [exp.Paren(this=side) for side in self.lowered(written)]
@@ -230,7 +230,7 @@ class Lowering:
         ]
 
     def visit_whole_division(self, node: exp.Expression) -> exp.Expression:
-        """Whole numbers, cut towards zero; by zero it fails."""
+        """Whole numbers, cut towards zero; division by zero fails."""
         changing = [changes(side) for side in (node.this, node.expression)]
         return computed_once(changing, self._sides(node), whole_quotient)
 
@@ -283,7 +283,7 @@ class Lowering:
     # rows
 
     def visit_elements(self, node: exp.Expression) -> exp.Expression:
-        """UNNEST: every column takes its part of each element."""
+        """UNNEST: a column for each part of an element."""
         type_, listed = type_of(node.this), self.lower(node.this)
         if isinstance(type_, MapType):
             parts, listed = ["key", "value"], named("map_entries", listed)
@@ -307,7 +307,7 @@ class Lowering:
         return self._aggregate(node, lambda call: call)
 
     def visit_grouping(self, node: exp.Expression) -> exp.Expression:
-        """To which set of GROUP BY a row belongs."""
+        """GROUPING: to which grouping set of GROUP BY a row belongs."""
         return named("grouping", *self.lowered(node.expressions))
 
     def visit_window(self, node: exp.Expression) -> exp.Expression:
@@ -366,13 +366,13 @@ def _is_easy(source: DataType, target: DataType) -> bool:
 
 
 def _digits(type_: Scalar) -> int:
-    """Of the fraction of a second; a DATE has none."""
+    """Digits of the fraction of a second; 0 for a DATE."""
     return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]
 REGISTERING = (exp.Anonymous, UserCall, exp.Cast, exp.TryCast, exp.Div, exp.Mul, exp.Add, exp.Sub)
-"""Nodes whose meaning may be a Python function."""
+"""Nodes that may be translated to a Python function."""
 VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
     {
         exp.Anonymous: Lowering.visit_call,
@@ -395,4 +395,4 @@ VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
         exp.Window: Lowering.visit_window,
     }
 )
-"""Node of a bound tree → how it becomes DuckDB's; all others stay and only their parts change."""
+"""Class of a node → its visit method; of all other nodes only the children are translated."""

@@ -1,6 +1,6 @@
-"""What of a question its stores answer: the columns it reads, comparisons with constants, its limit.
+"""The part of a question that its stores compute: selected columns, comparisons with constants, and the limit.
 
-Everything is computed again by DuckDB, so a store may give more rows than it is asked for.
+DuckDB computes everything again, so a store may return more rows than requested.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ TURNED: Mapping[Operator, Operator] = MappingProxyType(
 ORDERED = (*INTEGERS, "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
 """Types that every store orders alike."""
 MOST_VALUES = 1000
-"""Constants of IN that are handed to a store."""
+"""Most constants of IN that are passed to a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is read of one relation.
+    """Columns and rows to read from one relation.
 
     Attributes:
         columns: names, in the relation's order; at least one.
-        wanted: which rows.
+        wanted: comparisons and limit of the rows.
     """
 
     columns: tuple[str, ...]
@@ -54,7 +54,7 @@ class NotConstantError(Exception):
 
 
 def readings(question: Question) -> Mapping[str, Reading]:
-    """What a question reads, by the names of its tables."""
+    """Name of a table in a question's tree → what the question reads from it."""
     sources = [(select, source) for select in question.tree.find_all(exp.Select) for source in _sources(select)]
     tables = [(select, source) for select, source in sources if isinstance(source, exp.Table)]
     by_name = {table_name(relation): relation for relation in question.relations}
@@ -80,7 +80,7 @@ def _columns(tree: exp.Expr, alias: str) -> Iterator[str]:
 
 
 def _wanted(question: Question, select: exp.Select, alias: str, relation: Relation) -> Wanted:
-    """Conditions of the only SELECT that reads a relation; rows an outer join keeps are not filtered before it."""
+    """Conditions of the only SELECT that reads a relation; empty if an outer join may pad its rows with NULL."""
     types = {column.name: column.type for column in relation.columns}
     where = select.args.get("where")
     if where is None or _is_padded(select, alias):
@@ -96,13 +96,13 @@ def _wanted(question: Question, select: exp.Select, alias: str, relation: Relati
 
 
 def _is_padded(select: exp.Select, alias: str) -> bool:
-    """Whether rows of a join may lack this side: what is compared then is not the row of the table alone."""
+    """Whether joined rows may have NULL in place of this side: then a condition is not about the table's rows only."""
     sides = {str(join.args.get("side") or "").upper() for join in select.args.get("joins") or ()}
     return bool(sides & {"FULL", "RIGHT"}) or (bool(sides) and select.args["from_"].this.alias != alias)
 
 
 def _limit(question: Question, select: exp.Select) -> int | None:
-    """The first rows of a table that nothing orders, groups or joins."""
+    """Number of rows to read, LIMIT plus OFFSET; None if the question orders, groups or joins, or has no LIMIT."""
     if select is not question.tree or any(
         select.args.get(part) for part in ("joins", "group", "having", "order", "distinct")
     ):
@@ -162,7 +162,7 @@ def _compared(
 
 
 def _plain(node: exp.Expression) -> exp.Expression:
-    """A column below casts that change no value: a whole number as a wider one."""
+    """The expression without parentheses and without casts that change no value (whole numbers to a wider type)."""
     while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and _widens(node)):
         node = node.this
     return node
@@ -176,10 +176,10 @@ def _widens(node: exp.Cast) -> bool:
 
 
 def _fitting(value: Any, type_: Scalar) -> Any:
-    """A constant beside a column of that type.
+    """A constant that is compared with a column of a type.
 
     Raises:
-        NotConstantError: they compare as something else.
+        NotConstantError: the comparison would need another type.
     """
     kinds: Mapping[str, tuple[type, ...]] = {
         **dict.fromkeys((*INTEGERS, "DECIMAL"), (int, Decimal)), "VARCHAR": (str,), "DATE": (date,),
@@ -198,7 +198,7 @@ def _value(node: exp.Expression) -> Any:
     """The value of a constant.
 
     Raises:
-        NotConstantError: it is none.
+        NotConstantError: the tree is not a constant.
     """
     if isinstance(node, exp.Paren):
         return _value(node.this)

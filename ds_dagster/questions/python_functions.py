@@ -1,4 +1,4 @@
-"""Python functions of the user in questions, called with the values Spark's workers would give them."""
+"""User-defined Python functions in questions, called with the same values as in Spark's workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ds_dagster.questions.duck_types import arrow_type
 
 
 def user_function(function: UserFunction) -> Callable[..., Any]:
-    """The function for one row; its module is run in this process, at the first call."""
+    """The function for one row; its module runs in this process, at the first call."""
     code, call = function.code(), vectorized if function.vectorized else by_row
     result = arrow_type(function.returns)
     types = [(type_, arrow_type(type_)) for type_ in function.types]

@@ -1,4 +1,4 @@
-"""Records of topics and streams for people: key and value as text, and as typed columns of a relation."""
+"""Records of topics and streams for display: key and value as text, and as typed columns of a relation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Decoded:
     """A record as columns.
 
     Attributes:
-        values: column → value, see ``arrow.value_of``; empty when there is a problem.
-        deleted: the record deletes its key; only key columns are there.
-        problem: why it cannot be decoded, empty when it can.
+        values: column → value, see ``arrow.value_of``; empty if there is a problem.
+        deleted: the record deletes its key; ``values`` has only key columns.
+        problem: why the record cannot be decoded; empty if it can.
     """
 
     values: Mapping[str, Any]
@@ -37,12 +37,11 @@ class Decoded:
 
 
 def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
-    """A key or value as text: JSON without blanks where it is valid JSON, else plain text, else ``0x…``; none is
-    ``null``.
+    """A key or value as text: JSON without blanks if it is valid JSON, else plain text, else ``0x…``; None: ``null``.
 
     Args:
         part: raw bytes.
-        type_: of a primitive part; None for anything else.
+        type_: type of a primitive part; None for other parts.
     """
     if part is None:
         return MISSING
@@ -58,7 +57,7 @@ def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
 
 
 def primitive_types(relation: Relation | None) -> tuple[DataType | None, DataType | None]:
-    """Types of a relation's primitive key and value; None where they are something else."""
+    """Types of a relation's primitive key and value; None for a part that is not primitive."""
     if relation is None:
         return None, None
     key = relation.key
@@ -76,8 +75,8 @@ def decode(relation: Relation, record: RawRecord, *, text_keys: bool = False) ->
     """The columns of a record.
 
     Args:
-        relation: whose entity it is in.
-        record: raw.
+        relation: relation of the record's entity.
+        record: the raw record.
         text_keys: primitive keys are text, not bytes (Kinesis).
     """
     try:
@@ -115,7 +114,7 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
 
 
 def _of_json_text(text: str, only: Column) -> Any:
-    """The value of a JSON string, None for other texts."""
+    """The column's value from a JSON string, None for other texts."""
     if not text.lstrip().startswith('"'):
         return None
     try:
@@ -132,7 +131,7 @@ def _part(part: bytes, type_: DataType) -> Any:
 
 
 def _primitive(part: bytes, type_: Scalar) -> Any:
-    """The value of a whole record part; None where it is none of that type."""
+    """The value of a whole record part; None if it is not a valid value of the type."""
     if type_.name == "VARCHAR":
         return part.decode("utf-8", "replace")
     if type_.name == "VARBINARY":
@@ -150,7 +149,7 @@ def _columns(record: Json, columns: Iterable[Column]) -> dict[str, Any]:
     """The columns of a JSON object.
 
     Raises:
-        ValueError: one of another type, or NULL where it may not be.
+        ValueError: a value does not fit its type, or is NULL in a NOT NULL column.
     """
     values = {}
     for column in columns:

@@ -1,4 +1,4 @@
-"""Relations of a question: by name, and what their tables are called in its tree."""
+"""Relations of a question: lookup by name, and the names of their tables in its tree."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.project.load import LoadedProject
 
 ROWTIME = "__rowtime"
-"""Column of a record's own timestamp in questions over streams."""
+"""Column with a record's timestamp in questions over streams."""
 
 
 def table_name(relation: Relation) -> str:
-    """How the neutral tree calls a relation."""
+    """Name of a relation's table in the tree of a question."""
     return str(relation.name)
 
 
 def resolve_typed(project: LoadedProject, typed: str) -> Relation:
-    """A relation by its name on a command line: exactly as it is typed, else as names without quotes are folded.
+    """A relation by its name on a command line: first exactly as typed, then in lower case.
 
     Raises:
-        UserError: UNKNOWN_RELATION. ProjectError: its statement has mistakes.
+        UserError: UNKNOWN_RELATION.
+        ProjectError: its statement has mistakes.
     """
     try:
         return resolve_relation(project, typed)
@@ -32,10 +33,11 @@ def resolve_typed(project: LoadedProject, typed: str) -> Relation:
 
 
 def resolve_relation(project: LoadedProject, written: str, span: Span | None = None) -> Relation:
-    """A relation by its full name, or by its last part where that is unique.
+    """A relation by its full name, or by the last part of its name if that is unique.
 
     Raises:
-        UserError: UNKNOWN_RELATION. ProjectError: its statement has mistakes.
+        UserError: UNKNOWN_RELATION.
+        ProjectError: its statement has mistakes.
     """
     name = QualifiedName.parse(written, project.settings.database, project.settings.schema)
     names = {*project.catalog.relations, *(broken.name for broken in project.broken)}

@@ -1,4 +1,4 @@
-"""One SELECT of a question and those it is put together with: sources, columns, grouping, order."""
+"""Binds the SELECTs of a question: sources, columns, grouping, order, set operations and sub-selects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ds_dagster.sql.lowering import own_span
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One output column."""
+    """One output column; ``node``: its unbound tree."""
 
     name: str
     tree: exp.Expression
@@ -46,13 +46,13 @@ class _Item:
 
 
 class BoundSelect:
-    """Binds one SELECT; sub-selects make their own.
+    """Binds one SELECT; each sub-select has its own object.
 
     Args:
-        project: loaded.
-        span: where the question begins.
-        relations: those that were met so far, in order.
-        around: the SELECT a sub-select is in, where it may look at its rows.
+        project: the loaded project.
+        span: position of the question.
+        relations: relations found so far, in order; the object adds its own.
+        around: the SELECT that contains a sub-select, if the sub-select may refer to its rows.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BoundSelect:
         return self._select(tree, top)
 
     def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
-        """UNION, EXCEPT, INTERSECT: columns by their places, names are the first's."""
+        """UNION, EXCEPT, INTERSECT: columns are matched by position; the names are from the first side."""
         sides = [
             BoundSelect(self.project, self.span, self.relations).bind(side, top=top)
             for side in (tree.this, tree.expression)
@@ -105,7 +105,7 @@ class BoundSelect:
         return self._ended(tree, query, as_common, "the columns of the first side")
 
     def _ended(self, tree: exp.Expression, query: exp.Query, columns: Columns, where: str) -> tuple[exp.Query, Columns]:
-        """ORDER BY a column's name or place, LIMIT, OFFSET after VALUES or the last side of a set operation."""
+        """A query with its ORDER BY (name or position of a column), LIMIT, OFFSET: of VALUES or of a set operation."""
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
@@ -172,7 +172,7 @@ class BoundSelect:
         if isinstance(node, MatchRef):
             raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause="MATCH_RECOGNIZE")
         if node.args.get("properties"):
-            raise error("QUESTION_CLAUSE", span=node.args["properties"][0].span, clause="WITH behind a source")
+            raise error("QUESTION_CLAUSE", span=node.args["properties"][0].span, clause="WITH after a source")
         if isinstance(node, RelationRef):
             relation = self._relation(node)
             shown = alias if alias == relation.name.name else f"{relation.name.name} ({alias})"
@@ -218,7 +218,7 @@ class BoundSelect:
         return exp.Join(this=source, on=condition, **({"side": side} if side else {}))
 
     def _unnest(self, join: exp.Expression, ref: UnnestRef) -> exp.Expression:
-        """The elements of an array or map of the rows so far."""
+        """UNNEST: the elements of an array or map of the sources to the left."""
         binder, on = self._binder("UNNEST"), join.args.get("on")
         if on is not None and not (isinstance(on, exp.Boolean) and on.this):
             raise binder.refuse("UNNEST_CONDITION", on)
@@ -253,7 +253,7 @@ class BoundSelect:
         return self._placed(bound.tree)
 
     def _placed(self, tree: exp.Expression) -> exp.Expression:
-        """Internal field names → ``alias.column``; notes on the nodes stay."""
+        """The tree with ``alias.column`` in place of internal field names; types on the nodes are kept."""
         return self.places.placed(tree)
 
     def _items(self, tree: exp.Select) -> Iterator[_Item]:
@@ -283,8 +283,7 @@ class BoundSelect:
     def _order(
         self, tree: exp.Select, items: Sequence[_Item]
     ) -> dict[exp.Expression, tuple[exp.Expression, exp.Expression]]:
-        """ORDER BY term → (what was written, what is sorted by): an output column by name or position, or any
-        expression."""
+        """ORDER BY term → (unbound tree, bound sort key): an output column by name or position, or any expression."""
         keys: dict[exp.Expression, tuple[exp.Expression, exp.Expression]] = {}
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
             written = term.this
@@ -306,7 +305,11 @@ class BoundSelect:
     def _check_grouped(
         self, group: Sequence[exp.Expression], outputs: Sequence[tuple[exp.Expression, exp.Expression]]
     ) -> None:
-        """Where rows are grouped, every column is grouped by or inside an aggregate."""
+        """Check that in a grouped SELECT every column is in GROUP BY or inside an aggregate.
+
+        Raises:
+            UserError: STAR_WITH_GROUP, COLUMN_NOT_GROUPED.
+        """
         if not group and not any(any(aggregates_in(tree)) for _, tree in outputs):
             return
         grouped = {repr(tree) for tree in group}
@@ -328,7 +331,7 @@ class BoundSelect:
 
 
 def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
-    """GROUP BY of bound expressions, in the sets that were written."""
+    """GROUP BY of bound expressions, with the grouping sets of the unbound clause."""
     sets = written.args.get("grouping_sets")
     if not sets:
         return exp.Group(expressions=list(group))
@@ -359,7 +362,7 @@ def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | No
 
 
 def _name(node: exp.Expression, position: int) -> str:
-    """The alias, else the name of the column, field or function."""
+    """The alias, else the name of the column, field or function, else ``column_N``."""
     if isinstance(node, exp.Alias):
         return str(node.alias)
     if isinstance(node, exp.Column):
@@ -376,7 +379,7 @@ def _name(node: exp.Expression, position: int) -> str:
 
 
 def _unique(items: Sequence[_Item]) -> list[str]:
-    """Names of the result; a name that is there already gets a number."""
+    """Names of the result; a repeated name gets a number."""
     names: list[str] = []
     for item in items:
         name, number = item.name, 1

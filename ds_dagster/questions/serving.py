@@ -1,4 +1,4 @@
-"""Which definition of a view answers: that of the version whose rows have its name, not one that is still to come."""
+"""Which definition of a view a question uses: the definition of the serving version, not that of a staged version."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _JOBS: dict[tuple[Path, str], tuple[object, JobRow | None]] = {}
-"""State folder and query → the journal's mark when its job was read, and the job."""
+"""Cache: state folder and query → mark of the journal when the job was read, and the job."""
 
 
 def serving_relation(project: LoadedProject, relation: Relation) -> Relation:
-    """The relation as its rows are now.
+    """The relation with the columns of its current rows.
 
     Args:
-        project: as it is written.
-        relation: one of it. A view whose query runs with another definition has the columns of that one.
+        project: with the current definitions.
+        relation: a relation of the project.
 
     Returns:
-        The project's own where nothing runs, and where what runs is not known or does not compile any more.
+        For a view or table whose query runs with another definition, the relation of that definition. The project's own
+        relation if no query runs, or if the running definition is unknown or no longer compiles.
     """
     if relation.kind not in ("materialized_view", "table"):
         return relation
@@ -42,7 +43,7 @@ def serving_relation(project: LoadedProject, relation: Relation) -> Relation:
 
 
 def is_taken_over(project: LoadedProject, relation: Relation) -> bool:
-    """Whether another version of a relation's query is about to get the public name, or has it since a moment."""
+    """Whether another version of a relation's query is getting the public name now, or has just got it."""
     from ds_dagster.runtime.deciding.versions import is_settled
     from ds_dagster.runtime.journals import rows
 
@@ -55,7 +56,7 @@ def is_taken_over(project: LoadedProject, relation: Relation) -> bool:
 
 
 def _running(settings: Settings, query: BoundQuery) -> BoundQuery | None:
-    """The query that serves; None where it is the given one, or none is known."""
+    """The serving query; None if it is the given one, or unknown."""
     job = _job(settings, query.name)
     if job is None or job.fingerprint == query.fingerprint:
         return None
@@ -66,7 +67,7 @@ def _running(settings: Settings, query: BoundQuery) -> BoundQuery | None:
 
 
 def _job(settings: Settings, name: str) -> JobRow | None:
-    """What the journal wants of a query; a local journal is read again only after a write."""
+    """The job of a query in the journal, None if there is none; a local journal is read again only after a write."""
     is_local = settings.journal == "sqlite"
     if is_local and not (settings.state / "journal.db").is_file():
         return None
@@ -82,7 +83,7 @@ def _job(settings: Settings, name: str) -> JobRow | None:
 
 
 def _read(settings: Settings, look: Callable[[Any], T | None]) -> T | None:
-    """What the journal says; None where there is none. ``look`` gets a connection."""
+    """The result of ``look``, which gets a connection to the journal; None if there is no journal."""
     from ds_dagster.runtime.journals.journal import Journal
     from ds_dagster.runtime.processes.environment import engine_environment
 

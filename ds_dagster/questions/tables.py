@@ -1,4 +1,4 @@
-"""Rows of views and tables, as Arrow, by the readers of their stores."""
+"""Rows of views and tables as Arrow, from the readers of their stores."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
     import pyarrow
 
 MOST_VALUES = 20_000_000
-"""Values (rows times columns) that are read of one relation: about 1 GB here. A question that needs more is refused."""
+"""Most values (rows times columns) read from one relation, about 1 GB of memory; more is refused."""
 READABLE = frozenset({"sqlite", "postgres", "snowflake", "databricks", "deltalake"})
-"""Kinds of storage whose rows can be read where a question is answered."""
+"""Kinds of storage that questions can read."""
 UNCLEAR = ("LOOKUP_TABLE_DIFFERS", "STORE_PERMISSION_DENIED")
-"""What stores say of a table that is not there, and of other things too."""
+"""Conditions that stores raise for a table that does not exist, but also for other reasons."""
 OF_LOADS = ("shared",)
-"""Options of a write spec that connect to nothing."""
+"""Options of a store that only loads use; they are no connection settings."""
 
 
 def read_tables(
     project: LoadedProject, question: Question, most_values: int = MOST_VALUES
 ) -> Mapping[str, pyarrow.Table]:
-    """The rows a question reads, by the names of its tables.
+    """The rows that a question reads, by the names of its tables.
 
     Raises:
-        NotYetError: QUESTION_STORE_UNREADABLE. UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED.
-        DsError: what the reader of a store raises.
+        NotYetError: QUESTION_STORE_UNREADABLE.
+        UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED.
+        DsError: the reader of a store fails.
     """
     wanted = readings(question)
     return {
@@ -54,16 +55,17 @@ def _read(project: LoadedProject, relation: Relation, reading: Reading, most_val
 
 
 def read_whole(project: LoadedProject, relation: Relation, read: TableRead, most_values: int) -> pyarrow.Table:
-    """All rows of a relation in its columns, from wherever they are.
+    """All rows of a relation, with all its columns.
 
     Args:
         project: with the store.
-        relation: with the columns that are there.
-        read: how it is read, see :func:`read_of`.
-        most_values: rows times columns.
+        relation: with the columns of the stored rows.
+        read: how to read it, see :func:`read_of`; its path may be that of another version.
+        most_values: most rows times columns.
 
     Raises:
-        UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED. DsError: of the store.
+        UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED.
+        DsError: the store fails.
     """
     reading = Reading(tuple(column.name for column in relation.columns), Wanted())
     return _rows(project, relation, read, reading, most_values)
@@ -95,7 +97,7 @@ def _rows(
 
 
 def _until(batches: Any, most: int) -> Any:
-    """Batches until there are more rows than that."""
+    """Batches until they have more than ``most`` rows."""
     rows = 0
     for batch in batches:
         yield batch
@@ -105,7 +107,7 @@ def _until(batches: Any, most: int) -> Any:
 
 
 def read_of(project: LoadedProject, relation: Relation) -> TableRead:
-    """How a relation is read.
+    """How to read a relation.
 
     Raises:
         NotYetError: QUESTION_STORE_UNREADABLE.
@@ -117,7 +119,7 @@ def read_of(project: LoadedProject, relation: Relation) -> TableRead:
 
 
 def _missing(project: LoadedProject, relation: Relation, problem: DsError) -> DsError:
-    """A view or table that is not there yet, in the words of a question."""
+    """VIEW_MISSING or TABLE_NOT_LOADED, if a store's error means that the view or table does not exist."""
     if problem.condition == "LOOKUP_VIEW_MISSING":
         return error("VIEW_MISSING", view=str(relation.name))
     if problem.condition not in UNCLEAR or _exists(project, relation):
@@ -135,7 +137,7 @@ def _exists(project: LoadedProject, relation: Relation) -> bool:
 
 
 def newest_batch(project: LoadedProject, relation: Relation) -> float | None:
-    """When a view or table was last written (seconds since the epoch), None where that is unknown."""
+    """When a view or table was last written (seconds since the epoch), None if unknown."""
     newest = NEWEST.get(kind_of_store(project, relation).capabilities.storage_kind)
     return None if newest is None else newest(project, relation)
 
@@ -178,4 +180,4 @@ def _newest_in_postgres(project: LoadedProject, relation: Relation) -> float | N
 NEWEST: Mapping[str, Callable[[LoadedProject, Relation], float | None]] = MappingProxyType(
     {"sqlite": _newest_in_file, "postgres": _newest_in_postgres}
 )
-"""Kind of storage → when rows came last."""
+"""Kind of storage → function that returns when a relation was last written."""

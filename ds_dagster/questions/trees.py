@@ -1,5 +1,5 @@
-"""What the tree of a question holds besides bound expressions (``plan/expressions/bound_trees.py``), and the notes
-on its nodes."""
+"""Nodes in the tree of a question besides bound expressions (``plan/expressions/bound_trees.py``), and the types that
+are recorded on nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ds_dagster.plan.expressions.bound_trees import cast_type
 from ds_dagster.plan.expressions.field_names import unused_alias
 
 TYPE = "ds_type"
-"""Note on a bound node: its type."""
+"""Key of a bound node's type in its ``meta``."""
 
 
 class Aggregated(exp.Expression):
@@ -29,7 +29,7 @@ class Aggregated(exp.Expression):
 
 
 class GroupingCall(exp.Expression):
-    """``GROUPING(…)``; ``expressions``: those of GROUP BY it asks for."""
+    """``GROUPING(…)``; ``expressions``: its arguments, which are expressions of GROUP BY."""
 
     arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
 
@@ -45,14 +45,14 @@ class Elements(exp.Expression):
 
 
 def noted(tree: exp.Expression, type_: DataType | None) -> exp.Expression:
-    """The node with its type noted."""
+    """The node, with its type recorded on it."""
     if type_ is not None:
         tree.meta[TYPE] = type_
     return tree
 
 
 def type_of(node: exp.Expression) -> DataType | None:
-    """The type of a bound node; None for a bare NULL."""
+    """The type of a bound node; None for a bare NULL and for a number without a recorded type."""
     noted_type: DataType | None = node.meta.get(TYPE)
     if noted_type is not None:
         return noted_type
@@ -60,7 +60,7 @@ def type_of(node: exp.Expression) -> DataType | None:
         return cast_type(node)
     if isinstance(node, exp.Paren | exp.Neg):
         return type_of(node.this)
-    if isinstance(node, exp.Anonymous) and node.this == "LOWER":  # made of ILIKE, never written so
+    if isinstance(node, exp.Anonymous) and node.this == "LOWER":  # comes from ILIKE, not from the user's text
         return VARCHAR
     if isinstance(node, exp.Literal):
         return VARCHAR if node.is_string else None
@@ -70,12 +70,12 @@ def type_of(node: exp.Expression) -> DataType | None:
 
 
 def named_item(tree: exp.Expression, name: str) -> exp.Alias:
-    """An item of a SELECT with its name; sqlglot's own function puts the name of a sub-select inside of it."""
+    """An item of a SELECT with its name; sqlglot's own function would put the name inside a sub-select."""
     return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
 
 
 def branches(tree: exp.Expr) -> list[exp.Select]:
-    """The SELECTs whose columns are those of the whole."""
+    """The SELECTs of all sides of a set operation, or the SELECT itself."""
     if isinstance(tree, exp.Select):
         return [tree]
     if isinstance(tree, exp.SetOperation):
@@ -84,7 +84,7 @@ def branches(tree: exp.Expr) -> list[exp.Select]:
 
 
 def aggregates_in(tree: exp.Expression) -> Iterator[bool]:
-    """True for each aggregate over a group: not those with OVER, but those inside of them."""
+    """True for each aggregate over a group: not for one with OVER, but for one inside of it."""
     if isinstance(tree, exp.Query):
         return
     if isinstance(tree, Aggregated) and not isinstance(tree.parent, exp.Window):
@@ -94,7 +94,8 @@ def aggregates_in(tree: exp.Expression) -> Iterator[bool]:
 
 
 def ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
-    """Columns of an output that GROUP BY does not group by; ``grouped``: texts of what it groups by."""
+    """Columns of an output that are neither in GROUP BY nor inside an aggregate; ``grouped``: texts (``repr``) of the
+    expressions in GROUP BY."""
     is_over = isinstance(tree.parent, exp.Window)
     if isinstance(tree, exp.Query) or repr(tree) in grouped or (isinstance(tree, Aggregated) and not is_over):
         return
@@ -106,7 +107,7 @@ def ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
 
 
 def _number_type(node: exp.Expression) -> DataType:
-    """The type of what has no note: a number that is written, or NULL."""
+    """The type of a node without a recorded type: a number literal, or VARCHAR for NULL."""
     if isinstance(node, exp.Literal) and not node.is_string:
         text = str(node.this)
         if "e" in text.lower():
@@ -119,12 +120,12 @@ def _number_type(node: exp.Expression) -> DataType:
 
 
 def known_type(node: exp.Expression) -> DataType:
-    """The type of a bound node or of a number that is written; VARCHAR for a bare NULL."""
+    """The type of a bound node or of a number literal; VARCHAR for a bare NULL."""
     return type_of(node) or _number_type(node)
 
 
 def in_years(time: exp.Expression) -> exp.Expression:
-    """A time of the years 0001 to 9999, computed once; the row fails for another."""
+    """A time, computed once; the question fails for a time outside of the years 0001 to 9999."""
 
     def held(parts: Sequence[exp.Expression]) -> exp.Expression:
         (value,) = parts
@@ -138,27 +139,27 @@ def in_years(time: exp.Expression) -> exp.Expression:
 
 @dataclass(frozen=True, slots=True)
 class FieldPlaces:
-    """Where the fields of a question's sources are.
+    """Sources and columns of a question's fields.
 
     Attributes:
-        fields: internal name of a field → alias and column as written.
-        prefixes: written alias → first part of the internal names of its fields, which no other source has.
+        fields: internal name of a field → alias and column in the question.
+        prefixes: alias in the question → first part of the internal names of its fields, unique among the sources.
     """
 
     fields: dict[str, tuple[str, str]] = field(default_factory=dict)
     prefixes: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> FieldPlaces:
-        """For a sub-select, which knows these and adds its own."""
+        """A copy for a sub-select, which adds its own fields."""
         return FieldPlaces(dict(self.fields), dict(self.prefixes))
 
     def prefix(self, alias: str) -> str:
-        """See ``prefixes``."""
+        """The prefix of an alias, see ``prefixes``; a new alias gets one."""
         others = {name for written, name in self.prefixes.items() if written != alias}
         return self.prefixes.setdefault(alias, unused_alias(alias, others))
 
     def placed(self, tree: exp.Expression) -> exp.Expression:
-        """Internal names of a tree as ``alias.column``; notes on the nodes stay."""
+        """The tree with ``alias.column`` in place of internal field names; types on the nodes are kept."""
 
         def place(node: exp.Expression) -> exp.Expression:
             if not isinstance(node, exp.Column) or node.args.get("table"):

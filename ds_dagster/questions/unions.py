@@ -1,4 +1,4 @@
-"""The sides of UNION, EXCEPT and INTERSECT; and VALUES: rows of constants, as SELECTs without FROM under UNION ALL."""
+"""The sides of UNION, EXCEPT and INTERSECT; and VALUES, rows of constants, as SELECTs without FROM under UNION ALL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ds_dagster.questions.trees import branches, named_item, noted
 from ds_dagster.sql.expressions import balanced
 
 Placed = Callable[[exp.Expression], exp.Expression]
-"""Names the columns of a bound tree by their tables."""
+"""Replaces internal field names in a bound tree by ``alias.column``."""
 
 
 def bound_values(tree: exp.Values, binder: QuestionBinder, placed: Placed) -> tuple[exp.Query, Columns]:
@@ -57,14 +57,14 @@ def _items(row: Sequence[Typed], columns: Columns, placed: Placed) -> list[exp.E
 def side_of(
     operation: exp.SetOperation, tree: exp.Query, columns: Columns, wanted: Columns, *, is_right: bool
 ) -> exp.Query:
-    """A bound side as a part of a set operation.
+    """A bound side of a set operation, cast to the types of the result, and in parentheses if needed.
 
     Args:
-        operation: as it was written.
-        tree: of the side.
-        columns: of the side.
-        wanted: the same with the types of the result.
-        is_right: it is written after the word of the operation.
+        operation: the unbound operation.
+        tree: bound tree of the side.
+        columns: columns of the side.
+        wanted: these columns with the types of the result.
+        is_right: the side is the right one.
     """
     side = _with_types(tree, columns, wanted)
     if not isinstance(side, exp.SetOperation):

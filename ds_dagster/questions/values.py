@@ -1,4 +1,4 @@
-"""Values of results: as JSON (the shape every ``--json`` prints) and as cells for people."""
+"""Values of results: as JSON (the form that every ``--json`` prints) and as cells of tables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 EXACT_DIGITS = 15
-"""Decimals of up to so many digits are JSON numbers, longer ones texts."""
+"""Decimals whose precision is at most this are JSON numbers, others are texts."""
 
 
 def json_value(value: Any, type_: DataType) -> Any:
     """A value from SQLite, Postgres or a record as JSON: times in ISO 8601, bytes in base64, at every depth.
 
     Args:
-        value: as the driver gives it.
-        type_: the result column's.
+        value: value from the driver.
+        type_: type of the result column.
     """
     if value is None:
         return None
@@ -41,11 +41,11 @@ def json_value(value: Any, type_: DataType) -> Any:
 
 
 def json_rows(columns: Sequence[tuple[str, DataType]], table: pyarrow.Table) -> list[Row]:
-    """Rows of an answer by name, as JSON values.
+    """Rows of an answer: column → JSON value.
 
     Args:
-        columns: name and type of each, in order.
-        table: its rows.
+        columns: names and types of the columns, in order.
+        table: rows of the answer.
     """
     values = [
         [json_value(value, type_) for value in _utc(column).to_pylist()]
@@ -56,7 +56,7 @@ def json_rows(columns: Sequence[tuple[str, DataType]], table: pyarrow.Table) -> 
 
 
 def _utc(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Moments without the zone that Arrow imports pandas for."""
+    """Timestamps without their zone, UTC: with a zone, Arrow's conversion to Python would import pandas."""
     import pyarrow as pa
 
     is_zoned = pa.types.is_timestamp(column.type) and column.type.tz
@@ -64,7 +64,7 @@ def _utc(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
 
 
 def cell(value: Any) -> str:
-    """A JSON value for a table."""
+    """A JSON value as text for a cell of a table."""
     if value is None:
         return "NULL"
     return value if isinstance(value, str) else to_json(value)
@@ -76,8 +76,8 @@ def line(row: Mapping[str, Any]) -> str:
 
 
 def _nested(value: Any, type_: DataType | None) -> Any:
-    """A value inside a STRUCT, MAP or ARRAY. Arrow gives maps as pairs, Databricks' connector arrays as numpy's,
-    Postgres and Snowflake keep them as JSON, where types are lost."""
+    """A value inside a STRUCT, MAP or ARRAY. Arrow returns maps as pairs, Databricks' connector returns numpy arrays,
+    and Postgres and Snowflake store JSON, which loses types."""
     if not isinstance(value, memoryview) and hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(type_, MapType):
@@ -124,7 +124,7 @@ def _timestamp(value: Any, type_: Scalar) -> str:
 
 
 def _bytes(value: Any, _: Scalar) -> str:
-    """JSON texts of stores have it already."""
+    """Bytes as base64; a text from a store's JSON is base64 already."""
     return value if isinstance(value, str) else base64.b64encode(bytes(value)).decode("ascii")
 
 

@@ -1,1 +1,1 @@
-"""Questions over what queries left out, and over versions beside each other."""
+"""Questions about records that queries left out (``ds redrive``) and about differences of versions (``ds diff``)."""

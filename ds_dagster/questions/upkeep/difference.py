@@ -1,4 +1,4 @@
-"""``ds diff``: the rows of a version of a view beside those of the version that serves, key by key."""
+"""``ds diff``: compares the rows of a version of a view with those of the serving version, key by key."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 20
 HERE = "here"
-"""Column that is TRUE in each row: NULL after an outer join means that the side has no such row."""
+"""Column that is TRUE in every row: after an outer join, NULL means that the side has no such row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs between two versions of one relation.
+    """Differences between two versions of one relation.
 
     Attributes:
-        relation: qualified name.
+        relation: qualified name of the relation.
         before, after: numbers of the versions.
-        rows_before, rows_after: how many there are.
-        added, removed, changed: keys only the new version has, only the old one has, and with other values.
-        columns: column both have → keys whose value differs.
-        new_columns, lost_columns: only the new version has, only the old one has.
-        samples: up to 20 keys that differ: ``key``, ``before`` and ``after`` (None where there is no row).
+        rows_before, rows_after: numbers of rows.
+        added, removed, changed: numbers of keys that only the new version has, that only the old one has, and whose
+            values differ.
+        columns: column of both versions → number of keys whose value differs.
+        new_columns, lost_columns: columns that only the new version has, and that only the old one has.
+        samples: up to 20 keys that differ: ``key``, ``before`` and ``after`` (None if there is no row).
     """
 
     relation: str
@@ -58,21 +59,22 @@ class Difference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both hold the same rows, in the columns both have."""
+        """Whether both versions have the same rows, in the columns of both."""
         return not (self.added or self.removed or self.changed)
 
 
 def difference(project: LoadedProject, relation: Relation, version: int | None = None) -> Difference:
-    """Compare a version of a relation with the one that serves. Each is read as one consistent state, one after the
-    other, while both may be written.
+    """Compare a version of a relation with the serving version. Each is read as one consistent state, but at different
+    times, and both may be written meanwhile.
 
     Args:
         project: with the stores.
         relation: a view or table that has versions.
-        version: number of the one to compare; None: the staged one.
+        version: number of the version to compare; None: the staged version.
 
     Raises:
-        UserError: DIFF_WITHOUT_VERSION, DIFF_WITHOUT_KEY, QUESTION_TOO_LARGE. DsError: of journal and stores.
+        UserError: DIFF_WITHOUT_VERSION, DIFF_WITHOUT_KEY, QUESTION_TOO_LARGE.
+        DsError: the journal or a store fails.
     """
     serving, other = _jobs(project, relation, version)
     old, new = _sink(project, serving, relation), _sink(project, other, relation)
@@ -84,7 +86,7 @@ def difference(project: LoadedProject, relation: Relation, version: int | None =
 
 
 def _jobs(project: LoadedProject, relation: Relation, version: int | None) -> tuple[JobRow, JobRow]:
-    """The version that serves, and the one to compare with it."""
+    """The jobs of the serving version, and of the version to compare with it."""
     control = Control.open(project.settings)
     query = next(iter(project.queries_of(relation.name)), None)
     jobs: Sequence[JobRow] = ()
@@ -101,7 +103,7 @@ def _jobs(project: LoadedProject, relation: Relation, version: int | None) -> tu
 
 
 def _sink(project: LoadedProject, job: JobRow, relation: Relation) -> Relation:
-    """The relation as the version's definition has it."""
+    """The relation in the version's definition."""
     _, query = recompiled(JobSpec.from_json(job.spec), project.settings)
     return next(sink for sink in query.sinks if sink.name == relation.name)
 
@@ -116,11 +118,11 @@ def _table(project: LoadedProject, sink: Relation, job: JobRow) -> pyarrow.Table
 
 
 def compared(before: pyarrow.Table, after: pyarrow.Table, key: Sequence[str]) -> Difference:
-    """The difference of two tables. Values are compared as texts; NULL is equal to NULL.
+    """The difference of two tables, without names and versions. Values are compared as texts; NULL equals NULL.
 
     Args:
-        before, after: with the columns of the key.
-        key: names of columns; a row is found by their values.
+        before, after: the tables; both have the columns of the key.
+        key: names of the key's columns.
     """
     import duckdb
 
@@ -175,7 +177,7 @@ def _joined(select: exp.Select, places: Mapping[str, str], key: Sequence[str]) -
 
 
 def _cases(places: Mapping[str, str], both: Sequence[str]) -> Sequence[exp.Condition]:
-    """Conditions of added, removed and changed keys."""
+    """Conditions for added, removed and changed keys."""
     added, removed = (exp.Is(this=_column(HERE, side), expression=exp.null()) for side in ("o", "n"))
     present = exp.and_(exp.not_(added.copy()), exp.not_(removed.copy()))
     other = exp.or_(*[_differs(places[name]) for name in both]) if both else exp.false()
@@ -191,7 +193,7 @@ def _counts(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) 
 
 
 def _samples(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) -> str:
-    """Keys as texts, whether a side has the row, and the values of both sides as texts."""
+    """Statement for samples: keys as texts, whether each side has the row, and the values of both sides as texts."""
     keys = [exp.func("coalesce", _as_text(places[name], "o"), _as_text(places[name], "n")) for name in key]
     values = [_as_text(places[name], side) for side in ("o", "n") for name in both]
     here = [_column(HERE, side) for side in ("o", "n")]
@@ -201,7 +203,7 @@ def _samples(places: Mapping[str, str], key: Sequence[str], both: Sequence[str])
 
 
 def _sample(row: Sequence[Any], key: Sequence[str], both: Sequence[str]) -> Mapping[str, Any]:
-    """Of a changed row only the columns that differ."""
+    """A sample of :class:`Difference`; a changed row has only the columns that differ."""
     keys, (old, new), values = row[: len(key)], row[len(key) : len(key) + 2], row[len(key) + 2 :]
     sides = [dict(zip(both, part, strict=True)) for part in (values[: len(both)], values[len(both) :])]
     if old and new:
@@ -212,7 +214,7 @@ def _sample(row: Sequence[Any], key: Sequence[str], both: Sequence[str]) -> Mapp
 
 
 def document(result: Difference) -> Mapping[str, Any]:
-    """As ``ds diff --json`` prints it."""
+    """The JSON that ``ds diff --json`` prints."""
     return {
         "relation": result.relation,
         "versions": {"before": result.before, "after": result.after},
@@ -226,7 +228,7 @@ def document(result: Difference) -> Mapping[str, Any]:
 
 
 def sample_text(sample: Mapping[str, Any]) -> str:
-    """A sample in a line."""
+    """A sample as one line of text: ``+``, ``-`` or ``~``, the key, and the values."""
     mark = "+" if sample["before"] is None else "-" if sample["after"] is None else "~"
     sides = [json.dumps(side, ensure_ascii=False) for side in (sample["before"], sample["after"]) if side is not None]
     return f"{mark} {json.dumps(sample['key'], ensure_ascii=False)}  {' → '.join(sides)}"

@@ -1,4 +1,4 @@
-"""Which queries have taken a record that another one left out, and would take it again if it went back."""
+"""Which queries have processed a record that another query left out, and would process it twice after a redrive."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DECODED = ("json", "primitive")
 
 
 def takers(entry: LeftOut, relation: Relation, readers: Sequence[BoundQuery]) -> tuple[str, ...]:
-    """Names of the queries that may have rows of a record already.
+    """Names of the queries that may have processed a record already.
 
     Args:
-        entry: the record, as it was.
-        relation: whose record it is.
+        entry: the record that was left out.
+        relation: relation of the record.
         readers: all queries that read the relation's entity.
     """
     return tuple(query.name for query in readers if _takes(query, entry, relation))
@@ -46,12 +46,12 @@ def _takes(query: BoundQuery, entry: LeftOut, relation: Relation) -> bool:
 
 
 def _decodes(scan: Scan, entry: LeftOut, *, otherwise: bool) -> bool:
-    """Whether a source reads a record that another one could not: it may read fewer columns.
+    """Whether a source can decode a record that another source cannot, since it may read fewer columns.
 
     Args:
         scan: the source.
         entry: the record.
-        otherwise: the answer where it cannot be computed here.
+        otherwise: result for formats that cannot be decoded here.
     """
     relation = scan.relation
     if relation.value_format not in DECODED or relation.key.exclude or relation.is_changelog:
@@ -61,8 +61,8 @@ def _decodes(scan: Scan, entry: LeftOut, *, otherwise: bool) -> bool:
 
 
 def has_several_rows(plan: Node, relation: Relation) -> bool:
-    """Whether one record of a relation's entity may become several rows in a plan, below all state: one of them may
-    fail, or be late, and another one not."""
+    """Whether one record of a relation's entity may become several rows in a plan, below all state: then one of them
+    may fail or be late while another one passes."""
     nodes = list(plan.walk())
     count = sum(isinstance(node, Scan) and same_entity(node.relation, relation) for node in nodes)
     return count > 1 or any(_multiplies(node) for node in nodes if node.is_ordered)
@@ -75,14 +75,14 @@ def _multiplies(node: Node) -> bool:
 
 
 def _is_lookup(join: StaticJoin) -> bool:
-    """Whether a row is joined with one row of the table at most."""
+    """Whether a row is joined with at most one row of the table."""
     keys = {plain_name(key) for key in join.right_keys}
     key = [join.right.field_name(name) for name in join.right.relation.primary_key]
     return bool(key) and keys.issuperset(key)
 
 
 def late_for(entry: LeftOut, relation: Relation, readers: Sequence[BoundQuery]) -> Iterator[str]:
-    """Columns that give the event time in the queries for which the record was late; none where its own time does."""
+    """Columns with the event time in the queries for which the record was late; none if these use its timestamp."""
     late = {name for name, kind in entry.by if kind == "late"}
     for scan in (scan for query in readers if query.name in late for scan in query.scans):
         if same_entity(scan.relation, relation) and scan.time.column is not None:

@@ -1,8 +1,8 @@
-"""Records that queries left out, as row logs have them: which logs, their entries, and the records themselves.
+"""Records that queries left out: the row logs that contain them, their entries, and the records themselves.
 
-A quarantine of a declared relation and a log of records that cannot be decoded hold whole records. Logs of rows whose
-expressions fail, logs of late rows and quarantines of results hold rows, and the place of the record that a row was
-read from: the record is found again at this place.
+A quarantine of a declared relation and a log of records that cannot be decoded contain whole records. Logs of rows
+whose expressions fail, logs of late rows and quarantines of results contain rows, with the position of the record of a
+row: the record is read again from this position.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ds_dagster.questions.records import decode
 from ds_dagster.runtime.connecting import resolver
 
 Kind = Literal["broken", "undecodable", "failed", "late"]
-"""Why a record was left out: its row breaks a rule of its relation, it cannot be decoded, a row of it fails in a query
-(or breaks a rule of a result), a row of it is late for a window."""
+"""Why a record was left out: its row violates a constraint of its relation; it cannot be decoded; one of its rows fails
+in a query (or violates a constraint of a result); one of its rows is late for a window."""
 KINDS: tuple[Kind, ...] = ("broken", "undecodable", "failed", "late")
-"""From those that concern all readers to those of one query."""
+"""Order of kinds, from those that affect all readers to those that affect one query."""
 OF_ROWS: tuple[Kind, ...] = ("failed", "late")
-"""Kinds whose logs hold rows, and the place of their record."""
+"""Kinds whose logs contain rows, with the position of their record."""
 PLACE = ("query", "store", "entity", "partition", "offset", "record_time")
-"""Columns of a log that say which record a row was read from, and by whom."""
+"""Columns of a log that identify the query and the record of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class LeftOut:
     """A record that was left out.
 
     Attributes:
-        query: that left it out; the first of several.
-        partition, position: of the record in the relation's entity.
-        record_time: epoch milliseconds.
-        key, value: its bytes, or the repaired ones.
+        query: the query that left it out; the first of several.
+        partition, position: position of the record in the relation's entity.
+        record_time: timestamp of the record, epoch milliseconds.
+        key, value: the record's bytes, or the repaired bytes.
         reason: why it was left out.
-        repaired: key or value are not the record's own.
-        by: each query that left it out, and why.
-        row: the row that failed or was late, as text; empty where the log has the record.
-        is_there: ``value`` is the record's; False: only a row of it is known, and the record is gone.
-        came: the record's own value, where it is there.
+        repaired: key or value differ from the record's own.
+        by: each query that left it out, and the kind of its reason.
+        row: the row that failed, as text; empty for late rows, and if the log has the record.
+        is_there: the record is known; False: the log has only a row, and the record no longer exists.
+        came: the record's own value, None if the record is not known.
     """
 
     query: str
@@ -70,17 +70,17 @@ class LeftOut:
 
     @property
     def id(self) -> str:
-        """Tells the record from all others of its topic, and of an earlier topic of the same name."""
+        """Identifies the record in its topic; differs from ids of records in an earlier topic of the same name."""
         return f"{self.partition}/{self.position}/{self.record_time}"
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where the record is in its entity."""
+        """Partition and position of the record in its entity."""
         return self.partition, self.position
 
     @property
     def is_late(self) -> bool:
-        """A row of it was late for a window."""
+        """Whether a row of the record was late for a window."""
         return any(kind == "late" for _, kind in self.by)
 
 
@@ -89,9 +89,9 @@ class Log:
     """A row log.
 
     Attributes:
-        relation: that reads it.
-        kind: of its entries; the last of :data:`KINDS` where several write into it.
-        renamed: columns of :data:`PLACE` → their names in this log, where they have others; None: some are missing.
+        relation: relation of the log.
+        kind: kind of its entries; the last of :data:`KINDS` if it has entries of several kinds.
+        renamed: columns of :data:`PLACE` → their names in this log, if these differ; None: some are missing.
     """
 
     relation: Relation
@@ -100,28 +100,29 @@ class Log:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where it is."""
+        """Store and entity of the log."""
         return self.relation.store, self.relation.entity
 
     @property
     def names_records(self) -> bool:
-        """Whether its entries say which record they are of."""
+        """Whether its entries identify their records."""
         return self.renamed is not None
 
     def entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A row with the names of a row log."""
+        """A row of the log with the standard names of :data:`PLACE`."""
         return {**row, **{name: row[own] for name, own in (self.renamed or {}).items()}}
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What the logs of a relation hold.
+    """Entries of a relation's logs.
 
     Attributes:
         records: in the order of the logs, each record once.
-        without_record: query, or log where that is unknown → rows that are not those of one record.
-        elsewhere: store and entity → rows of the relation that are those of records there: queries write it.
-        unnamed: logs whose columns do not say which record a row is of.
+        without_record: query (or log if the query is unknown) → number of rows that are not from one record.
+        elsewhere: ``store.entity`` → number of rows of the relation that are from records there, since queries write
+            the relation.
+        unnamed: logs whose columns do not identify the record of a row.
     """
 
     records: tuple[LeftOut, ...]
@@ -131,18 +132,18 @@ class Entries:
 
 
 def readers_of(project: LoadedProject, relation: Relation) -> tuple[BoundQuery, ...]:
-    """The queries that read the relation's entity, under whatever name."""
+    """The queries that read the relation's entity, also through another relation."""
     queries = project.queries.values()
     return tuple(query for query in queries if any(same_entity(scan.relation, relation) for scan in query.scans))
 
 
 def same_entity(left: Relation, right: Relation) -> bool:
-    """Whether both are over the same topic or stream."""
+    """Whether both relations have the same topic or stream."""
     return (left.store, left.entity) == (right.store, right.entity)
 
 
 def logs_of(project: LoadedProject, relation: Relation) -> tuple[Log, ...]:
-    """The row logs that hold records of a relation, or rows of them; those with whole records first.
+    """The row logs with records of a relation or with their rows; logs with whole records come first.
 
     Raises:
         UserError: REDRIVE_REFUSED.
@@ -198,10 +199,11 @@ def _renamed(late: LateRows) -> Mapping[str, str] | None:
 
 
 def entries(project: LoadedProject, relation: Relation) -> Entries:
-    """All entries of a relation's logs, each record once; records of which the logs have rows are found again.
+    """All entries of a relation's logs, each record once. If a log has only rows, their records are read again. A log
+    that does not exist yet has no entries.
 
     Raises:
-        DsError: REDRIVE_REFUSED, or of the stores. A log that does not exist yet has no entries.
+        DsError: REDRIVE_REFUSED, or a store fails.
     """
     logs = logs_of(project, relation)
     unnamed = tuple(log for log in logs if not log.names_records)
@@ -238,7 +240,7 @@ def _without_place(relation: Relation, log: Log) -> Exception:
 
 
 def _rows(project: LoadedProject, log: Log) -> Iterator[Mapping[str, Any]]:
-    """The log's rows as columns; nothing of what is not a row of a log."""
+    """The log's rows as columns; records that are not valid rows of the log are skipped."""
     store = log.relation.store
     with closing(store_admin(project, store, resolver(project.settings, store))) as admin:
         if admin.describe(log.relation.entity) is None:
@@ -250,7 +252,7 @@ def _rows(project: LoadedProject, log: Log) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_of(values: Mapping[str, Any], relation: Relation, kind: Kind) -> bool:
-    """Whether an entry is of a record of the relation. What failed or was late is known by its record alone: its
+    """Whether an entry is from a record of the relation. For failed and late rows only the entity counts: their
     relation may be a result, or several sources."""
     is_record = (values["store"], values["entity"]) == (relation.store, relation.entity)
     return is_record and (kind in OF_ROWS or values["relation"] == str(relation.name))
@@ -277,7 +279,7 @@ def _entry(values: Mapping[str, Any], kind: Kind) -> LeftOut:
 
 
 def _with_records(project: LoadedProject, relation: Relation, records: Sequence[LeftOut]) -> Iterator[LeftOut]:
-    """The same entries; those of rows with the key and the value of their record, where it is still there."""
+    """The entries; an entry of a row gets the key and the value of its record, if the record still exists."""
     wanted = [entry.place for entry in records if not entry.is_there]
     by_place: Mapping[tuple[str, str], RawRecord] = {}
     if wanted:
@@ -287,7 +289,7 @@ def _with_records(project: LoadedProject, relation: Relation, records: Sequence[
                 by_place = operations.find_records(relation.entity, wanted)
     for entry in records:
         record = None if entry.is_there else by_place.get(entry.place)
-        if record is not None and abs(record.timestamp_millis - entry.record_time) <= 1:  # not of a later topic
+        if record is not None and abs(record.timestamp_millis - entry.record_time) <= 1:  # not from a later topic
             yield replace(entry, key=record.key, value=record.value, came=record.value, is_there=True)
         else:
             yield entry

@@ -1,9 +1,9 @@
-"""Repaired records go back into a store without transactions, each once as far as that can be told.
+"""Sends repaired records to a store without transactions, each once as far as that can be known.
 
 A note of each record is in Kafka, next to the logs: ``sending`` is committed before the record is sent, ``sent`` or
-``refused`` after the answer. Taking the notes ends an earlier run: it can note nothing more, hence begin no request. A
-record that is ``sending`` when its run has ended, killed or without an answer, is looked for in the stream: one with
-these bytes that arrived since it was noted is it.
+``refused`` after the answer. A run that opens the notes fences earlier runs: these can write no notes, so they begin no
+request. If a run ends with a record in state ``sending`` (killed, or without an answer), the next run searches the
+stream for a record with the same bytes that arrived after the note.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
 
 REQUEST_SECONDS = 20.0
-"""A request that has not begun so long after its note is noted again first; by then it has ended, or timed out."""
+"""If writing the note takes longer, the note is written again before the request begins."""
 SETTLED_SECONDS = 60.0
-"""After a note, no request that it was for can still arrive."""
+"""After this long, the request of a note has ended, and its records can no longer arrive."""
 MARGIN_SECONDS = 2.0
-"""Besides what is known of the clocks of this machine and of the store."""
+"""Added to the known difference between the clocks of this machine and of the store."""
 ATTEMPTS, PAUSE_SECONDS = 6, 0.5
-"""Of records that are refused for now; pauses double."""
+"""Attempts for records that are refused temporarily, and the first pause; pauses double."""
 SENDING, SENT, REFUSED = "sending", "sent", "refused"
 
 
 def digest(key: bytes | None, value: bytes | None) -> str:
-    """Tells a record's bytes; no value and an empty one are the same."""
+    """Digest of a record's bytes; no value and an empty value have the same digest."""
     parts = (key or b"", value or b"")
     return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).hexdigest()
 
@@ -42,7 +42,7 @@ class NotedPuts:
     """See ``catalog.redriving.Redriver``."""
 
     def __init__(self, way: ByNotes, entity: str, notes: Notes) -> None:
-        """``way``: how; ``entity``: that takes the records; ``notes``: of its records."""
+        """``way``: settings; ``entity``: gets the records; ``notes``: notes of its records."""
         self.admin, self.puts, self.store = way.admin, way.puts, way.store
         self.clock, self.may_double = way.clock, way.may_double
         self.entity, self.notes = entity, notes
@@ -50,10 +50,10 @@ class NotedPuts:
         self._ahead = (skew.at_most or 0.0) if skew is not None else 0.0
 
     def sent(self) -> frozenset[str]:
-        """See ``catalog.redriving.Redriver``. Looks for the records of a run that has ended in between.
+        """See ``catalog.redriving.Redriver``. Searches for records that an earlier run left in state ``sending``.
 
         Raises:
-            DsError: REDRIVE_UNDER_WAY, REDRIVE_UNCERTAIN, or of the stores.
+            DsError: REDRIVE_UNDER_WAY, REDRIVE_UNCERTAIN, or a store fails.
         """
         notes = parsed(self.notes.read())
         pending = {id_: note for id_, note in notes.items() if note.get("state") == SENDING}
@@ -68,7 +68,11 @@ class NotedPuts:
         return sent_of(notes)
 
     def _check_age(self, pending: Mapping[str, Any]) -> None:
-        """Refuse while another run may still be sending, and where the stream has forgotten what it has got."""
+        """Refuse while another run may still send, and if the stream no longer has records of that time.
+
+        Raises:
+            UserError: REDRIVE_UNDER_WAY, REDRIVE_UNCERTAIN.
+        """
         now, begun = self._now(), [note["since"] for note in pending.values()]
         wait = max(begun) + SETTLED_SECONDS + MARGIN_SECONDS - now
         if wait > 0:
@@ -79,11 +83,11 @@ class NotedPuts:
             raise error("REDRIVE_UNCERTAIN", entity=self.entity, count=len(lost), first=first.rpartition("/")[0])
 
     def _arrived(self, pending: Mapping[str, Any], others: frozenset[str]) -> Iterator[tuple[str, str]]:
-        """Id → place of the records that are in the stream.
+        """Pairs of id and place, for the records that are in the stream.
 
         Args:
-            pending: notes of records that may be there.
-            others: sequence numbers of records that are something else.
+            pending: notes of records that may be in the stream.
+            others: sequence numbers of records that are known to be other records.
         """
         by_digest: dict[str, list[str]] = {}
         for id_, note in pending.items():
@@ -101,11 +105,11 @@ class NotedPuts:
         return self.admin.records(self.entity, from_beginning=True, limit=1 << 62, stopped=lambda: False, since=begin)
 
     def send(self, records: Sequence[RepairedRecord]) -> None:
-        """See ``catalog.redriving.Redriver``; each request is all or none for what is killed, not for the store: what
-        it refuses for now is sent again.
+        """See ``catalog.redriving.Redriver``. A kill leaves whole requests, but the store may accept a part of one;
+        records that it refuses temporarily are sent again.
 
         Raises:
-            DsError: of the stores.
+            DsError: a store fails.
         """
         for portion in list(self.puts.portions(self.entity, records)):
             self._send(portion)
@@ -119,7 +123,7 @@ class NotedPuts:
             about = {record.id: json.loads(record.note) | self._intent(record) for record in portion}
             self._write(about)
             if self.clock.monotonic() - began > REQUEST_SECONDS:
-                continue  # too late to be sure that nobody else has looked
+                continue  # too late: another run may have searched the stream already
             put = self.puts.put(self.entity, portion)
             if not put.is_known:
                 raise put.failed or error("INTERNAL", where="an unknown outcome without a failure")
@@ -143,25 +147,25 @@ class NotedPuts:
         return self.clock.now() - self._ahead
 
     def close(self) -> None:
-        """Disconnect the notes."""
+        """Close the notes' connection."""
         self.notes.close()
 
 
 def _accounted_for(notes: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """Sequence numbers of the records that were replaced, and of those that are known to be sent: their bytes may be
-    those of a record that is looked for."""
+    """Sequence numbers of records that were left out or are known to be sent; their bytes may be equal to those of a
+    searched record."""
     replaced = (id_.split("/")[1].partition(".")[0] for id_ in notes)
     return frozenset((*replaced, *(note["place"].partition("/")[2] for note in notes.values() if "place" in note)))
 
 
 def _is_between(record: RawRecord, since: float) -> bool:
-    """Whether a record arrived while the request of a note may have."""
+    """Whether a record arrived in the time in which the request of a note may have arrived."""
     arrival = record.timestamp_millis / 1000
     return since - MARGIN_SECONDS <= arrival <= since + SETTLED_SECONDS + MARGIN_SECONDS
 
 
 def parsed(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Notes as objects."""
+    """Parse the JSON of notes, by id."""
     return {id_: json.loads(text) for id_, text in notes.items()}
 
 
@@ -175,12 +179,12 @@ class ByNotes:
     """See ``catalog.redriving.Redrives``.
 
     Attributes:
-        admin, puts: of the store that takes the records; its operations.
-        store: its name.
-        clock: of this machine.
-        may_double: send records again of which it cannot be told whether they were sent.
-        keeps: operations of the store that keeps the notes.
-        like: entity in it, like which they are kept.
+        admin, puts: admin and operations of the store that gets the records.
+        store: name of that store.
+        clock: clock of this machine.
+        may_double: send a record again if it is unknown whether it was sent.
+        keeps: operations of the store with the notes.
+        like: entity in that store whose settings the notes' topic copies.
     """
 
     admin: StoreAdmin

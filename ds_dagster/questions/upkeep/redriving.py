@@ -1,7 +1,7 @@
-"""``ds redrive``: records that queries left out go back into their topic, repaired, each once.
+"""``ds redrive``: sends records that queries left out to their topic again, repaired, each once.
 
-The records are those of :mod:`ds_dagster.questions.upkeep.left_out`. What would lose or double a row is refused before
-anything is sent.
+The records are from :mod:`ds_dagster.questions.upkeep.left_out`. Requests that would lose or double a row are refused
+before anything is sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ds_dagster.questions.upkeep.noted_puts import ByNotes
 from ds_dagster.runtime.connecting import resolver
 
 AT_ONCE = 1_000
-"""Records of one transaction."""
+"""Most records of one transaction."""
 PLACE = ("partition", "offset", "record_time")
 FILTERED: Mapping[str, str] = MappingProxyType(
     {
@@ -42,11 +42,11 @@ FILTERED: Mapping[str, str] = MappingProxyType(
         "value": "VARCHAR",
     }
 )
-"""Columns of a condition over entries, as DuckDB's types; times are in UTC."""
+"""Columns for conditions over entries → DuckDB's types; times are in UTC."""
 
 
 def where(selected: Sequence[LeftOut], condition: str) -> tuple[LeftOut, ...]:
-    """The entries for which a condition over :data:`FILTERED` is true; bytes that are not text are NULL in it.
+    """The entries for which a condition over :data:`FILTERED` is true; bytes that are not text count as NULL.
 
     Raises:
         UserError: REDRIVE_WHERE_INVALID.
@@ -82,7 +82,7 @@ def _decoded(part: bytes | None) -> str | None:
 
 
 def to_line(entry: LeftOut) -> str:
-    """An entry as a line of a file of repairs; bytes that are not text as ``{"base64": …}``."""
+    """An entry as a line of a repair file; bytes that are not text as ``{"base64": …}``."""
     row: dict[str, Any] = {"partition": entry.partition, "offset": entry.position, "record_time": entry.record_time}
     row |= {"query": entry.query, "reason": entry.reason}
     row |= {"key": _written(entry.key), "value": _written(entry.value)}
@@ -97,12 +97,12 @@ def _written(part: bytes | None) -> object:
 
 
 def repairs(file: Path, known_entries: Sequence[LeftOut], relation: str) -> tuple[LeftOut, ...]:
-    """The entries of a file, with key and value as they are there, to the last digit; blank lines do not count.
+    """The entries of a repair file, with its keys and values, to the last digit; blank lines are skipped.
 
     Args:
-        file: lines of :func:`to_line`, some removed, keys and values changed.
-        known_entries: of the logs.
-        relation: for messages.
+        file: lines of :func:`to_line`; lines may be removed, keys and values changed.
+        known_entries: all entries of the logs.
+        relation: name of the relation, for messages.
 
     Raises:
         UserError: REDRIVE_FILE_INVALID.
@@ -119,7 +119,7 @@ def repairs(file: Path, known_entries: Sequence[LeftOut], relation: str) -> tupl
         except (ValueError, KeyError, TypeError) as problem:
             raise _invalid(file, number, relation, f"{type(problem).__name__}: {problem}") from problem
         if id_ not in by_id or id_ in repaired:
-            reason = "its record is there twice" if id_ in repaired else "no log of the relation has its record"
+            reason = "its record is in the file twice" if id_ in repaired else "no log of the relation has its record"
             raise _invalid(file, number, relation, reason)
         own = by_id[id_]
         repaired[id_] = replace(own, key=key, value=value, repaired=(key, value) != (own.key, own.value))
@@ -131,10 +131,10 @@ def _invalid(file: Path, line: int, relation: str, reason: str) -> Exception:
 
 
 def _bytes(written: Json) -> bytes | None:
-    """Text, ``{"base64": …}``, or other JSON as it is written.
+    """The bytes of a key or value in a repair file: of a text, of ``{"base64": …}``, or of other JSON, unchanged.
 
     Raises:
-        ValueError: it is not valid base64, or half a character.
+        ValueError: it is not valid base64, or has half a surrogate pair.
     """
     if written.kind == "null":
         return None
@@ -147,12 +147,12 @@ def _bytes(written: Json) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of the selected entries.
+    """Result for the selected entries.
 
     Attributes:
-        sent: went back now; in a dry run: would go back.
-        before: had been sent already.
-        hindrances: in a dry run, the refusals of the run itself.
+        sent: entries that were sent now; in a dry run, entries that would be sent.
+        before: entries that had been sent already.
+        hindrances: in a dry run, the errors with which a real run would refuse.
     """
 
     sent: tuple[LeftOut, ...]
@@ -170,21 +170,21 @@ def redrive(
     clock: Clock,
     may_double: bool = False,
 ) -> Redriven:
-    """Send entries into the relation's entity that were not sent before. A kill in between leaves whole transactions,
-    or records whose fate the next run finds out: it sends the rest.
+    """Send entries that were not sent before to the relation's entity. If a run is killed, only whole transactions are
+    sent, or the next run finds out which records were sent; it sends the rest.
 
     Args:
         project: with the relation.
-        relation: declared, with :func:`logs_of`.
+        relation: a declared relation with logs, see :func:`logs_of`.
         selected: entries, repaired or not.
-        note: who, when and why, kept with each record that is sent.
-        dry: send nothing, look only.
-        clock: of this machine.
-        may_double: queries that have rows of a record already may take it again.
+        note: who, when and why; stored with each record that is sent.
+        dry: only check, send nothing.
+        clock: clock of this machine.
+        may_double: allow that queries process a record twice.
 
     Raises:
         DsError: REDRIVE_REFUSED, REDRIVE_RECORD_GONE, REDRIVE_LATE_AGAIN, REDRIVE_WOULD_DOUBLE, REDRIVE_UNDER_WAY,
-            REDRIVE_UNCERTAIN, or of the store. Nothing has been sent then, unless it is of the store.
+            REDRIVE_UNCERTAIN: nothing was sent. Or the store fails.
     """
     with ExitStack() as stack:
         operations = _redrives(project, relation, stack, clock, may_double=may_double)
@@ -205,23 +205,23 @@ def redrive(
 def _redrives(
     project: LoadedProject, relation: Relation, stack: ExitStack, clock: Clock, *, may_double: bool
 ) -> Redrives:
-    """How records go back: with their notes in a transaction, or with notes next to the logs.
+    """How records are sent: in a transaction together with their notes, or with notes next to the logs.
 
     Raises:
-        DsError: REDRIVE_REFUSED, or of a store.
+        DsError: REDRIVE_REFUSED, or a store fails.
     """
     admin = _admin(project, relation.store, stack)
     operations = admin.operations()
     if isinstance(operations, Redrives):
         return operations
     hint = "send the repaired records yourself; `ds redrive --export` writes them into a file"
-    reason = f"store {relation.store} takes no records"
+    reason = f"store {relation.store} does not accept records"
     if isinstance(operations, PutsRecords):
         logs = {log.relation.store: log.relation.entity for log in logs_of(project, relation)}
         keeps = _admin(project, next(iter(logs)), stack).operations()
         if len(logs) == 1 and isinstance(keeps, KeepsNotes):
             return ByNotes(admin, operations, relation.store, clock, may_double, keeps, next(iter(logs.values())))
-        reason = f"its logs are in the stores {', '.join(sorted(logs))}: notes of what was sent have no one place"
+        reason = f"its logs are in {', '.join(sorted(logs))}; notes of sent records need one KAFKA store with all logs"
         hint = "keep all logs of its records in one KAFKA store"
     raise error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
 
@@ -233,7 +233,7 @@ def _admin(project: LoadedProject, store: str, stack: ExitStack) -> StoreAdmin:
 def _hindrances(
     project: LoadedProject, relation: Relation, to_send: Sequence[LeftOut], *, may_double: bool
 ) -> Iterator[DsError]:
-    """The conditions against sending entries, each with the number of entries and the place of one."""
+    """The errors that prevent sending, each with the number of entries and the place of one."""
     name, readers = relation.name.name, readers_of(project, relation)
     gone = [entry for entry in to_send if not entry.is_there and not entry.repaired]
     if gone:
@@ -266,13 +266,13 @@ def _parts(selected: Sequence[LeftOut]) -> Iterator[Sequence[LeftOut]]:
 
 
 def _gets_new_time(entry: LeftOut, relation: Relation, readers: Sequence[BoundQuery]) -> bool:
-    """Whether a record was late by its own time, which it would be again."""
+    """Whether a record was late by its own timestamp: with that timestamp it would be late again."""
     return entry.is_late and not any(True for _ in late_for(entry, relation, readers))
 
 
 def _record(entry: LeftOut, note: Mapping[str, object], *, is_new: bool) -> RepairedRecord:
-    """A record keeps its partition, and its time unless that ``is_new``; a repaired one goes where its key decides, if
-    it has one."""
+    """The record to send. It keeps its partition, and its timestamp unless ``is_new``; the partition of a repaired
+    record with a key depends on the key."""
     partition = None if entry.repaired and entry.key is not None else entry.partition
     text = json.dumps({**note, "query": entry.query, "reason": entry.reason, "repaired": entry.repaired})
     return RepairedRecord(entry.id, entry.key, entry.value, None if is_new else entry.record_time, partition, text)

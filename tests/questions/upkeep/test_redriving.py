@@ -167,7 +167,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         (["no JSON"], "not valid JSON"),
         (["[]"], "not a JSON object"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "offset": "99"})], "no log of the relation"),
-        ([to_line(ENTRY), to_line(ENTRY)], "there twice"),
+        ([to_line(ENTRY), to_line(ENTRY)], "in the file twice"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "value": {"base64": "?"}})], "Error"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "value": {"base64": 5}})], "Error"),
         ([json.dumps({**json.loads(to_line(ENTRY)), "value": "\ud800"})], "surrogates"),
@@ -204,7 +204,7 @@ def test_each_record_goes_back_once_whenever_it_breaks_off(
 def test_a_store_that_takes_no_records_is_refused(project: LoadedProject, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = SimpleNamespace(operations=lambda: object(), close=lambda: None)
     monkeypatch.setattr(redriving, "store_admin", lambda *_: admin)
-    with pytest.raises(DsError, match="takes no records") as caught:
+    with pytest.raises(DsError, match="does not accept records") as caught:
         redrive(project, relation(project, "orders"), [ENTRY], {}, dry=False, clock=CLOCK)
     assert caught.value.condition == "REDRIVE_REFUSED"
 
@@ -293,7 +293,7 @@ def test_notes_need_one_place(compiled: Callable[[str], LoadedProject], monkeypa
     second = STREAMS.partition("CREATE STREAM event_ids")[2].replace("log.store' = 'k'", "log.store' = 'k2'")
     project = compiled(f"{STREAMS} CREATE STREAM event_numbers {second}")
     monkeypatch.setattr(redriving, "store_admin", lambda *_: Shards())
-    with pytest.raises(DsError, match="logs are in the stores k, k2") as caught:
+    with pytest.raises(DsError, match="logs are in k, k2; notes") as caught:
         redrive(project, relation(project, "events"), [ENTRY], {}, dry=False, clock=CLOCK)
     assert caught.value.condition == "REDRIVE_REFUSED"
 
