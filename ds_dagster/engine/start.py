@@ -129,7 +129,7 @@ class StoreSpecs:
         reads: by the name of the source.
         writes: by the name of the part.
         watched: sources whose lag can be measured outside the query, by name.
-        logs: logs of late rows and of rows that fail, by name.
+        logs: row logs and quarantines of the query, by name.
         tables: tables that are read as they are now, by the name of the source.
         shapes: schemas and tables of sources, which can change while the query runs; empty for finite runs.
     """

@@ -224,7 +224,7 @@ def _matching(table: RecordTable, relation: Relation, chunks: Chunks, text_keys:
         for record in chunk:
             values = decode(relation, record, text_keys=text_keys)
             if values.problem:
-                note(f"{relation.entity} {record.partition}/{record.position} left out: {values.problem}")
+                note(f"{relation.entity} {record.partition}/{record.position} skipped: {values.problem}")
             else:
                 decoded.append((values, record.timestamp_millis))
         if decoded:

@@ -30,7 +30,7 @@ READABLE = frozenset({"sqlite", "postgres", "snowflake", "databricks", "deltalak
 UNCLEAR = ("LOOKUP_TABLE_DIFFERS", "STORE_PERMISSION_DENIED")
 """Conditions that stores raise for a table that does not exist, but also for other reasons."""
 OF_LOADS = ("shared",)
-"""Options of a store that only loads use; they are no connection settings."""
+"""Options that only loaders use (``shared``: several queries fill the table); readers do not accept them."""
 
 
 def read_tables(

@@ -133,7 +133,7 @@ class Operators:
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
             kind: inner, left, full, semi or anti; left_own and full_own: all pairs, and also every row of the left side
-                (left_own) or of both sides (full_own) without a partner.
+                (left_own) or of both sides (full_own) by itself, whether it has a partner or not.
             ttl_millis: a row is dropped from state after so long without a change; 0: never.
 
         Returns:
@@ -186,8 +186,8 @@ class Operators:
         """Outer join rows: rows of one side are emitted without a partner only while no pair contains them.
 
         Args:
-            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that satisfy the join condition, and all rows of
-                the side without a partner (null for the other side).
+            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that satisfy the join condition, and every row of
+                the side by itself (null for the other side).
             is_left: the side is the left one.
 
         Returns:

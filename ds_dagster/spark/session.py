@@ -57,7 +57,7 @@ CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-"""What → Spark minor version → class name. An unlisted version uses the entry of the newest."""
+"""Name here → Spark minor version → class name. An unlisted version uses the entry of the newest."""
 
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {

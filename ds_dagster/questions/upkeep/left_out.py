@@ -235,7 +235,7 @@ def _without_place(relation: Relation, log: Log) -> Exception:
     hint = f"add the columns {', '.join(missing)} to {declared}; rows that are late from then on can be sent again"
     if not missing:
         hint = f"a column of {relation.name.name} has the name of one of {', '.join(OF_THE_RECORD)}: rename that column"
-    reason = f"{declared} does not say which records its late rows are of"
+    reason = f"{declared} does not identify the records of its late rows"
     return error("REDRIVE_REFUSED", relation=relation.name.name, reason=reason, hint=hint)
 
 

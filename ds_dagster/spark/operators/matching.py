@@ -129,8 +129,7 @@ class _MatchCall:
         }
 
     def _over_match(self, rows: DataFrame) -> DataFrame | None:
-        """The conditions over a row and the values of a match, as a projection of which only the plan is used; None if
-        there are none."""
+        """Conditions over a row and the values of a match, as a projection that never runs; None if there are none."""
         if not self.conditions:
             return None
         fields = [spark_types.StructField(inner.name, inner.dataType) for inner in rows.select("row.*").schema.fields]

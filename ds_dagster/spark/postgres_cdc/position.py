@@ -26,7 +26,7 @@ class LogPosition:
     Attributes:
         lsn: see the module; None before the first batch.
         part: number of parts of the snapshot that are read.
-        of: number of parts of the snapshot; 0: none, or it is left behind.
+        of: number of parts of the snapshot; 0: there is no snapshot, or later changes are read.
         begin: ``earliest`` or ``latest``, before the first batch.
     """
 

@@ -455,7 +455,7 @@ def test_late_rows_without_their_place_are_refused(
 ) -> None:
     """Also where a column of the source has the name of one that would say it."""
     project = compiled(LATE.format("TUMBLE", source, "", log))
-    with pytest.raises(DsError, match=f"{log} does not say which records") as caught:
+    with pytest.raises(DsError, match=f"{log} does not identify the records") as caught:
         entries(project, relation(project, source))
     assert caught.value.condition == "REDRIVE_REFUSED"
     assert not broker.sent_records
