@@ -274,7 +274,7 @@ class Server:
         return str(statement.as_string(self._open()))
 
     def select(self, statement: str, snapshot: str = "") -> Iterator[pa.RecordBatch]:
-        """Rows of a query as Arrow batches; ``snapshot``: name of an exported snapshot, empty for none."""
+        """Rows of a query as Arrow batches; ``snapshot``: name of an exported snapshot, or empty."""
         import adbc_driver_manager
 
         connection = self._address.bulk()

@@ -46,7 +46,7 @@ class ResolvedSchemas:
 
 
 def resolved_schemas(spec: SchemaSpec | None, resolve: Resolver) -> ResolvedSchemas | None:
-    """The schemas with resolved references; None for None."""
+    """The schemas with resolved references; None if ``spec`` is None."""
     if spec is None:
         return None
     return ResolvedSchemas(spec, registry_settings(spec.registry, resolve) if spec.registry is not None else "")
