@@ -87,7 +87,7 @@ def test_a_view_that_moved_is_not_handed_over(tmp_path: Path) -> None:
     in_file, in_server, *_ = QUERIES
     _, old = compiled(tmp_path, in_file)
     project, query = compiled(tmp_path, in_server)
-    assert "another place now: p.public.v" in why_not_beside(project, query, old)
+    assert "has moved to p.public.v" in why_not_beside(project, query, old)
 
 
 STREAM = "CREATE STREAM v WITH ('store' = 'k') AS SELECT url, n FROM clicks;"
