@@ -1,5 +1,5 @@
-"""The engine: one process per project, and one per compute pool, that holds its locks and its lease, hosts the jobs
-placed in it and reconciles until it is signalled to end.
+"""The engine: one process per project, and one per compute pool. It holds locks and a lease, hosts the jobs placed in
+it and reconciles until it is signalled to end.
 
 ``ds engine run`` calls :func:`run_engine` in the foreground; the local launcher starts
 ``python -m ds_dagster.runtime.engine`` detached.
@@ -227,11 +227,7 @@ class Engine:
         self._trouble, self._heard = "", self.clock.monotonic()
 
     def _check_state(self, lock: FileLock, journal: Journal) -> None:
-        """Check that the lease, the journal's file and the lock are still ours.
-
-        Raises:
-            DsError: ENGINE_LEASE_LOST, ENGINE_STATE_GONE.
-        """
+        """Raise ENGINE_LEASE_LOST or ENGINE_STATE_GONE if lease, journal file or lock are not ours any more."""
         now = self.clock.monotonic()
         if journal.local is None and now - self._heard > SILENT_SECONDS * 0.6:
             raise error("ENGINE_LEASE_LOST", detail="the journal's server has not answered for too long")
@@ -264,15 +260,12 @@ def rest(clock: Clock, journal: Journal, end: float) -> None:
 def run_engine(
     settings: Settings, *, make_host: HostFactory | None = None, clock: Clock | None = None, terminal: bool = True
 ) -> int:
-    """Run the engine in this process until SIGTERM or SIGINT; returns the exit code.
+    """Run the engine in this process until SIGTERM or SIGINT; returns 0, EXIT_AGAIN or EXIT_RESTART.
 
     Args:
         settings: of the project, or of one of its pools (:func:`ds_dagster.runtime.pools.pool_settings`).
         make_host, clock: default: Spark and the machine's clock.
         terminal: also log to standard error.
-
-    Returns:
-        0; :data:`EXIT_AGAIN` if the JVM ended; :data:`EXIT_RESTART` if the lease or the state folder was lost.
 
     Raises:
         DsError: other failures, such as an engine that cannot begin; a running engine is not touched.
@@ -300,8 +293,7 @@ def run_engine(
 
 
 def start_engine(settings: Settings, wait: float = 60.0, *, clock: Clock | None = None) -> EngineStatus:
-    """Start the engine detached, unless it already runs; see
-    :meth:`ds_dagster.runtime.control.Control.ensure_engine`."""
+    """Start the engine detached, unless it runs; see :meth:`ds_dagster.runtime.control.Control.ensure_engine`."""
     chosen = clock or SystemClock()
     return Control.open(settings, clock=chosen, launcher=LocalLauncher(settings, chosen)).ensure_engine(wait)
 

@@ -226,9 +226,8 @@ class Reconciler:
         return self.lease.ended(connection, self.places, holders)
 
     def _may_write(self, connection: Connection, decided: Round) -> bool:
-        """Whether transitions may be written: the rows they were decided from must be unchanged, since a job may have
-        moved to another engine. Also ends the leases of engines whose jobs are taken over, so that they cannot write
-        any more."""
+        """Whether transitions may be written: desired state must be unchanged, since a job may have moved to another
+        engine. Also ends the leases of engines whose jobs are taken over, so that they can no longer write."""
         if not decided.transitions:
             return True
         is_current = meta(connection, "revision") == self._revision

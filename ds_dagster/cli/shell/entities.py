@@ -90,7 +90,7 @@ def _relations(
     return [relation for relation in on_store if operations.path_of(relation) == path]
 
 
-def _standing_on(
+def _relations_over(
     project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
     """Relations over an entity; if there are none for the written path, for the path as the store spells it."""
@@ -122,7 +122,7 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
                 text = (record.value or b"null").decode()
                 session.output.line({"kind": "ROW", "value": parsed(text)}, visible(text))
             return
-        described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
+        described_by = next(iter(_relations_over(session.project(), store, operations, path)), None)
     with until_interrupted():
         _follow(session, store, statement, described_by)
 
@@ -199,7 +199,7 @@ def _running(session: Session, store: StoreDefinition, operations: EntityOperati
     wanted = [row for row in Control.open(session.settings).running().jobs.values() if row.desired == "RUNNING"]
     if not wanted:
         return []
-    relations = _standing_on(project, store, operations, path)
+    relations = _relations_over(project, store, operations, path)
     names = {query.name for r in relations for query in project.queries_of(r.name)}
     names.update(name for r in relations for name in project.downstream.get(r.name, ()))
     paths = {path, _canonical(operations, path)}
@@ -220,7 +220,7 @@ def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        for relation in _standing_on(session.project(), store, operations, path):
+        for relation in _relations_over(session.project(), store, operations, path):
             formats = {relation.value_format, relation.key.format} - {"json", "none", "primitive"}
             if formats:
                 raise error("ENTITY_INSERT_FORMAT", entity=path_text(path), format=formats, relation=str(relation.name))

@@ -64,7 +64,7 @@ def why_not_over(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> 
         return f"ds-dagster {stored.package_version} made the savepoint, which is newer than this version"
     _, bound = over_checkpoint(project, query, stored)
     if not bound.keeps_state_of(stored.state_signature):
-        return "today's statement keeps other state than the savepoint has"
+        return "today's statement keeps another state than the savepoint has"
     if stored.ordered_state or stored.fingerprint == query.fingerprint:
         return ""
     old = _defined(stored, project.settings)
@@ -100,7 +100,7 @@ def _moving(change: Change, job: JobRow | None, query: BoundQuery) -> Change:
     moves = f"it moves from {shown_pool(job.pool)} to {shown_pool(query.pool)}"
     if change.verdict != "unchanged":
         return replace(change, rule=f"{change.rule}; {moves}")
-    hint = "`restart` stops it in its present engine and goes on in the other one, exactly where it stopped"
+    hint = "`restart` stops it in its present engine and continues in the other one, exactly where it stopped"
     return replace(change, verdict="keeps_checkpoint", rule=moves, hint=hint)
 
 
@@ -110,8 +110,8 @@ def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]
     reason = why_not(project, bound, definition_of(renaming.job, project.settings), versions)
     if reason:
         return Change(query.name, query.relations, "rename_refused", reason, renamed_from=former)
-    hint = "`restart` stops it under its former name and goes on under the new one, exactly where it stopped"
-    rule = f"it goes on with the state and the history of {former}"
+    hint = "`restart` stops it under its former name and continues under the new one, exactly where it stopped"
+    rule = f"it continues with the state and the history of {former}"
     return Change(query.name, query.relations, "renamed", rule, hint, renamed_from=former)
 
 
@@ -214,7 +214,7 @@ def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
         able = kind_of_store(project, target).capabilities.empties_entities
         reasons = {
             f"store {target.store} cannot delete the records of a stream at once": not able,
-            "its statement declares it, so it may be somebody else's": target.declared,
+            "its statement declares it, so others may own it": target.declared,
             f"{', '.join(written)} writes it too": bool(written),
             f"{', '.join(read)} has read its rows and would read them again": bool(read),
             "it is a changelog, whose topic is compacted: its rows are updated by key": target.kind == "changelog",

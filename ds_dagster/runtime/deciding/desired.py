@@ -19,14 +19,14 @@ HEALTHY = frozenset({"STARTING", "RUNNING", "ABSENT"})
 """States of a wanted job that an unchanged ``ensure`` adopts; ABSENT: the engine will start it by itself."""
 
 HINTS: dict[str, str] = {
-    "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to go on with the new definition",
+    "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to run the new definition",
     "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
     "start",
-    "renamed": "it stops under its former name and goes on under the new one: use `restart` (`ds restart {name}`)",
-    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it beside the running query, `ds promote "
+    "renamed": "it stops under its former name and continues under the new one: use `restart` (`ds restart {name}`)",
+    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it next to the running query, `ds promote "
     "{name}` lets it take over; `reset` (`ds reset {name}`) starts over",
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
-    "`reset` (`ds reset {name}`) goes on with what they still hold",
+    "`reset` (`ds reset {name}`) continues with the records that they still have",
 }
 CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
 _HINT_OF = {

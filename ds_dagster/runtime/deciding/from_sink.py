@@ -100,7 +100,7 @@ def needs_its_checkpoint(query: BoundQuery) -> str:
         return "every run of a full refresh begins with a new checkpoint"
     if query.logs:
         logs = ", ".join(f"{log.store}.{log.entity}" for log in query.logs)
-        return f"nobody can tell which of the rows that its batches have left out are in {logs} already"
+        return f"it is not known which of the rows that its batches left out are already in {logs}"
     return ""
 
 

@@ -65,7 +65,9 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     sinks = _kept_rows(query)
     reset = "read the sources again from their starting position with a new checkpoint; "
     reset += (
-        f"rows that are in {sinks} stay and come twice" if sinks else "its first batch replaces what is in the target"
+        f"rows that are in {sinks} stay, and are written a second time"
+        if sinks
+        else "its first batch replaces what is in the target"
     )
     adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")

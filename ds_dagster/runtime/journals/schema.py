@@ -164,8 +164,7 @@ REQUESTS = Table(
     Column("parameters", Text, nullable=False),
 )
 """Finite runs. ``upstream``: JSON list of jobs that still have to catch up, sources first, with the records that
-existed at ``waiting_since``. In state ``STEP``, ``waiting_since`` is the time until which the step holds
-the run."""
+existed at ``waiting_since``. In state ``STEP``, ``waiting_since`` is the time until which the step holds the run."""
 
 
 def _add_lost_records(connection: Connection) -> None:

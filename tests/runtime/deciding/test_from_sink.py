@@ -147,7 +147,7 @@ def test_a_source_that_forgets_is_not_read_again(project: LoadedProject) -> None
 @pytest.mark.parametrize("query", ["logged"])
 def test_a_row_log_is_not_taken_back(project: LoadedProject, query: str) -> None:
     made = found(project, query, [end("m.logged", 4)], log(9))
-    assert made.tip is None and "nobody can tell which of the rows" in made.reason
+    assert made.tip is None and "it is not known which of the rows" in made.reason
 
 
 def test_sinks_that_are_one_batch_apart_end_in_it(project: LoadedProject) -> None:
