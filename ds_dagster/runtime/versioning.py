@@ -36,8 +36,8 @@ class Versions:
     by: str = ""
 
     def stage(self, project: LoadedProject, name: str) -> str:
-        """Build the project's definition of a query next to the serving version; returns the name of the new version's
-        job. A staged version that already has this definition goes on.
+        """Build the project's definition of a query next to the serving version; returns the name of the version's job.
+        A staged or kept version that already has this definition is used instead of a new one.
 
         Raises:
             UserError: JOB_UNKNOWN, STAGE_REFUSED, and those of :func:`ds_dagster.runtime.deciding.versions.stage`.

@@ -10,10 +10,10 @@ from ds_dagster.errors import Fault
 from ds_dagster.runtime.deciding.backoff import Backoff
 
 INTERNAL_ATTEMPTS = 5
-"""Starts after an internal error (a bug of ours); then the job stops."""
+"""A job stops after this many failed starts, if the last one failed with an internal error (a bug of ours)."""
 
 FINITE_ATTEMPTS = 5
-"""Starts of a run of a finite query; then it fails, except while the machine is only too busy (hint ``soon``)."""
+"""A run of a finite query fails after this many failed starts, unless the machine is only too busy (hint ``soon``)."""
 
 SOON = 30.0
 """Longest delay between starts, in seconds, after a fault that soon passes by itself: the machine was too busy."""

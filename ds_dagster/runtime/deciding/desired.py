@@ -28,7 +28,7 @@ HINTS: dict[str, str] = {
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) continues with the records that they still have",
 }
-CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
+CONSENT = "; a reset would write rows of {sinks} twice: add `--from now`, `--empty` or `--allow duplicates`"
 _HINT_OF = {
     "keeps_checkpoint": "restart",
     "renamed": "renamed",

@@ -79,7 +79,7 @@ class Staged:
 
 
 def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
-    """Build a definition next to the serving version. If a version already has this definition, that version goes on.
+    """Build a definition next to the serving version. A staged or kept version with this definition is used again.
 
     Args:
         query: name of the query.
