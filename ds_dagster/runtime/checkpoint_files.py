@@ -33,7 +33,7 @@ VOID = "-"
 
 
 def unusable(tip: Tip) -> str:
-    """Why no checkpoint can be made that ends at a batch; empty where one can."""
+    """Why no checkpoint can be made that ends at a batch; empty if it can be made."""
     if not tip.ends:
         return "keeps no offsets"
     try:

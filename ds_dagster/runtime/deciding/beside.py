@@ -81,7 +81,7 @@ def _why_not_in_turn(project: LoadedProject, query: BoundQuery) -> Iterator[str]
         if not kind_of_store(project, scan.relation).capabilities.compares_positions:
             yield f"only positions in topics of Kafka are compared, and it reads {scan.relation.name}"
         if scan.starting_position == "latest":
-            yield f"it reads {scan.relation.name} from the latest record on, so its state would lack what came before"
+            yield f"it reads {scan.relation.name} from the latest record on, so its state would lack earlier records"
     topics = [(scan.relation.store, scan.relation.entity) for scan in query.scans]
     if len(set(topics)) < len(topics):
         yield "it reads a topic twice, at two positions"

@@ -90,7 +90,7 @@ class FromSink:
             where = f"ends at batch {self.tip.batch} and has begun batch {self.following.batch}, which some of "
             where += f"{self.entities} have and skip"
         if self.rewinds:
-            return f"go back to the copy of the checkpoint that {where}, and read what came after it again"
+            return f"go back to the copy of the checkpoint that {where}, and read later records again"
         return f"make a checkpoint that {where}, from the offsets in its ledger, and start after it"
 
 

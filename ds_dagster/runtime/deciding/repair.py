@@ -67,7 +67,7 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     reset += (
         f"rows that are in {sinks} stay, and are written a second time"
         if sinks
-        else "its first batch replaces what is in the target"
+        else "its first batch replaces the rows in the target"
     )
     adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")

@@ -98,7 +98,7 @@ def test_a_sink_that_lost_its_end_takes_the_checkpoint_back(project: LoadedProje
     """State or not: the checkpoint keeps the batch."""
     made = found(project, query, [end(f"m.{query}", 4)], log(9))
     assert (made.tip, made.following, made.rewinds) == (tip(4), None, True)
-    assert f"ends at batch 4, where m.{query} ends, and read what came after it again" in made.does
+    assert f"ends at batch 4, where m.{query} ends, and read later records again" in made.does
 
 
 def test_a_batch_that_the_checkpoint_does_not_keep_comes_from_the_ledger(project: LoadedProject) -> None:
