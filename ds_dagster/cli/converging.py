@@ -40,8 +40,8 @@ def opened(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]
 
 
 def chosen_queries(project: LoadedProject, select: Sequence[str]) -> list[str]:
-    """Names of the queries that the patterns match, all of them without patterns. A pattern is a name as it is written,
-    or is folded as names without quotes are. Raises: UserError JOB_UNKNOWN."""
+    """Names of the queries that the patterns match; without patterns all queries. A pattern matches exactly, else in
+    lower case with ``*`` and ``?``. Raises: UserError JOB_UNKNOWN."""
     from fnmatch import fnmatchcase
 
     if not select:
@@ -67,14 +67,14 @@ def converge(
     orphans: Sequence[str] = (),
     beside: Sequence[str] = (),
 ) -> int:
-    """Ask for each query, start the engine, wait, and say how it ended. Returns the exit code.
+    """Request each query, start the engines, wait, and report the outcome. Returns the exit code.
 
     Args:
         project, control, as_json: of the command.
-        wishes: what is asked of each query.
-        wait, timeout: whether to wait, and for how many seconds, until all of them run.
-        orphans: for the report.
-        beside: queries whose changed definition is built beside the running one, and then takes over.
+        wishes: the request for each query.
+        wait, timeout: whether to wait until all of them run, and for how many seconds.
+        orphans: names for the JSON report.
+        beside: queries whose changed definition is built next to the running one, and then takes over.
     """
     generations: dict[str, int] = {}
     outcomes: dict[str, str] = {}
@@ -122,7 +122,7 @@ def converge(
 def _take_over(
     project: LoadedProject, control: Control, names: Sequence[str], refused: list[DsError]
 ) -> Mapping[str, str]:
-    """Build these queries beside the running ones and let them take over; name → job of the new version."""
+    """Stage these queries and let them take over; returns name → job of the new version. Refusals go to ``refused``."""
     versions, jobs = Versions(control, REQUESTED_BY), {}
     for name in names:
         try:
@@ -134,7 +134,7 @@ def _take_over(
 
 
 def _outcome(control: Control, name: str, job: str, timeout: float | None, refused: list[DsError]) -> str:
-    """What became of a version; without a timeout it takes over by itself."""
+    """Wait until a version serves; returns the outcome. Without a timeout: do not wait, it takes over by itself."""
     if timeout is None:
         return "requested"
     try:

@@ -1,4 +1,4 @@
-"""Diagnostics for the machines that show them beside the code: GitHub's annotations, SARIF for code scanning.
+"""Diagnostics for tools that show them next to the code: GitHub's annotations, SARIF for code scanning.
 
 Sources: GitHub's "Workflow commands for GitHub Actions" (``::error file=…``), OASIS SARIF 2.1.0.
 """
@@ -39,7 +39,7 @@ def sarif(diagnostics: Sequence[Diagnostic]) -> Mapping[str, object]:
 
 
 def below(diagnostics: Iterable[Diagnostic], folder: Path) -> tuple[Diagnostic, ...]:
-    """The same with files as paths from a repository's root, where the project is in ``folder`` of it."""
+    """The diagnostics with paths from the repository's root. ``folder``: of the project, from that root."""
     prefix = folder.as_posix()
     if prefix == ".":
         return tuple(diagnostics)

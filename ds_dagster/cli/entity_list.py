@@ -1,4 +1,4 @@
-"""Rows of ``ds ls entities``: the same facts that DESCRIBE ENTITY shows and observations of assets tell."""
+"""Rows of ``ds ls entities``: the facts that DESCRIBE ENTITY and observations of assets show too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> 
 
 
 def detailed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
-    """Entities directly below a path, each described: a few calls per entity. Levels come without figures."""
+    """Entities directly below a path with all facts: a few calls per entity. Levels (namespaces, …) have no figures."""
     with (
         closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin,
         closing(admin.operations()) as operations,

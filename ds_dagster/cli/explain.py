@@ -1,4 +1,4 @@
-"""``ds explain``: each representation of a query, from the statement to the steps of a launch."""
+"""``ds explain``: the representations of a query, from the statement to the steps of its start."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Explanation = str | Mapping[str, object]
 def explain_level(
     project: LoadedProject, relation: QualifiedName, level: str, *, as_data: bool = False
 ) -> dict[str, Explanation]:
-    """One level of every query that fills a relation, by query name; of a declared relation its statement.
+    """One level of every query that fills a relation, by query name; for a declared relation its statement.
 
     Args:
-        project: loaded.
-        relation: what is filled.
+        project: the loaded project.
+        relation: the relation that the queries fill.
         level: statement, plan, spark or stages.
-        as_data: the plan as data instead of as a tree.
+        as_data: return the plan as data instead of a tree.
     """
     parts, queries = project.parts_of(relation), project.queries_of(relation)
     if not queries:
@@ -47,7 +47,7 @@ def explain_level(
 
 
 def _stages(project: LoadedProject, query: BoundQuery) -> str:
-    """Steps of a launch, in order; no server is contacted."""
+    """Steps of a start, in order; no server is contacted."""
     return "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
 
 
@@ -59,9 +59,9 @@ def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
     writes = [_write_spec(project, part) for part in query.parts]
     for write in writes:
         if write.transactional:
-            steps.append(f"fence: abort what an earlier run of {query.name} left open in {write.entity}")
+            steps.append(f"fence: abort transactions that an earlier run of {query.name} left open in {write.entity}")
     if query.is_finite:
-        steps.append(f"wait until upstream has processed what exists now, then run once ({query.refresh})")
+        steps.append(f"wait until upstream has processed all present records, then run once ({query.refresh})")
     steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
     written = ", ".join(f"{write.entity} ({write.delivery.replace('_', ' ')})" for write in writes)
@@ -89,14 +89,14 @@ def _ensured(project: LoadedProject, name: QualifiedName) -> str:
 OF_PARTS: Mapping[str, Callable[[Part], Explanation]] = MappingProxyType(
     {"statement": explain_statement, "plan": explain_plan}
 )
-"""Levels that are of one statement; those of an application have several."""
+"""Level of single statements → function that explains a statement. An application has several statements."""
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
 def _spark_plans(project: LoadedProject, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
-    """Compile against offline read specs in a local session; no server is asked, nothing is read."""
+    """Compile with offline read specs in a local session; no server is contacted, nothing is read."""
     from ds_dagster.jars import driver_jars
     from ds_dagster.spark.queries.query import close, explain
     from ds_dagster.spark.session import build_session, stderr_of_jvm

@@ -1,7 +1,7 @@
-"""GENERATE COLUMNS: the DDL of a relation over an entity that is there already, to be pasted into a file.
+"""GENERATE COLUMNS: the DDL of a relation over an existing entity, to be pasted into a file.
 
-Where columns come from, first match: the newest schema of the entity's subject in the store's registry, the table's own
-columns, samples of the records.
+Columns come from the first of these that exists: the newest schema of the entity's subject in the store's registry, the
+table's own columns, samples of the records.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNPLAIN = re.compile(r"\W+")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a column list, with a comment."""
+    """One line of a column list. ``remark``: text of its comment; empty: no comment."""
 
     name: str
     type: DataType
@@ -48,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The DDL, where its columns come from (``registry``, ``table``, ``samples``), how many records were looked at."""
+    """The DDL, the source of its columns (``registry``, ``table``, ``samples``), and the number of sampled records."""
 
     ddl: str
     source: str
@@ -58,10 +58,11 @@ class Generated:
 def generated(
     settings: Settings, store: StoreDefinition, operations: EntityOperations, path: EntityPath, samples: int
 ) -> Generated:
-    """The DDL of an entity.
+    """The DDL of an entity. ``samples``: most records to sample, if needed.
 
     Raises:
         UserError: ENTITY_NOT_FOUND, NOTHING_TO_SAMPLE.
+        UnsupportedError: ENTITY_STATEMENT_REFUSED.
     """
     entity = operations.describe(path)
     if entity is None:
@@ -97,13 +98,13 @@ def _from_registry(settings: Settings, store: StoreDefinition, entity: EntityDes
 
 
 def _from_table(store: StoreDefinition, entity: EntityDescription) -> Generated:
-    """CREATE TABLE over the table's columns; those without a type of ours are VARCHAR with a remark.
+    """CREATE TABLE with the table's columns; a column whose type has no SQL type here is VARCHAR with a remark.
 
     Raises:
-        UnsupportedError: ENTITY_STATEMENT_REFUSED in a store that holds no tables.
+        UnsupportedError: ENTITY_STATEMENT_REFUSED: the store has no tables to declare.
     """
     if not KINDS[store.kind].capabilities.writes_tables:
-        reason, fix = "a view's columns stand in its query", "DESCRIBE RELATION shows them"
+        reason, fix = "a view's columns are in its query", "use DESCRIBE RELATION"
         raise error(
             "ENTITY_STATEMENT_REFUSED",
             statement="GENERATE COLUMNS",
@@ -117,7 +118,7 @@ def _from_table(store: StoreDefinition, entity: EntityDescription) -> Generated:
             column.name,
             column.type or VARCHAR,
             column.nullable,
-            column.native if column.type else f"{column.native}: no type holds it",
+            column.native if column.type else f"{column.native}: no SQL type holds it",
         )
         for column in entity.columns
     ]
@@ -149,7 +150,7 @@ def _from_samples(store: StoreDefinition, entity: EntityDescription, records: Se
 
 
 def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRecord]) -> dict[str, str]:
-    """Key properties of a stream: the columns of its key, else the key's type."""
+    """Key properties of a stream: ``key.columns`` if its columns repeat the key, else ``key.type``."""
     if not key_format:
         return {}
     if key:
@@ -161,7 +162,7 @@ def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRe
 
 
 def _key(records: Sequence[RawRecord], names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Format of the keys, empty where records have none, and the columns they repeat."""
+    """Format of the keys (empty if a record has no key), and the columns that repeat the key."""
     keys = [record.key for record in records]
     if not keys or any(key is None for key in keys):
         return "", ()
@@ -196,7 +197,7 @@ def _remark(place: SampledPlace, count: int) -> str:
 
 
 def _ddl(kind: str, path: EntityPath, lines: Sequence[Line], key: Sequence[str], properties: dict[str, str]) -> str:
-    """CREATE … over several lines; parsing it gives the same statement."""
+    """CREATE … in several lines; it is parsed once as a check."""
     name = _UNPLAIN.sub("_", path[-1].rpartition("/")[2]).strip("_").lower() or "relation"
     items = [_column(line, last=index == len(lines) - 1 and not key) for index, line in enumerate(lines)]
     if key:

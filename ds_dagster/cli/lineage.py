@@ -11,7 +11,7 @@ Edge = tuple[QualifiedName, QualifiedName]
 
 
 def edges(project: LoadedProject, chosen: QualifiedName | None) -> list[Edge]:
-    """(from, to) pairs; with a relation only those above and below it."""
+    """(from, to) pairs; with ``chosen`` only pairs upstream and downstream of that relation."""
     every = [(source, name) for name, sources in project.depends_on.items() for source in sources]
     if chosen is None:
         return sorted(every)
@@ -31,7 +31,7 @@ def _reach(among: Sequence[Edge], start: QualifiedName, tail: int, head: int) ->
 
 
 def tree_lines(project: LoadedProject, chosen: QualifiedName | None) -> Iterator[str]:
-    """Sources at the left, their readers indented below; a relation with several sources is shown once in full."""
+    """Sources at the left, their readers indented below; a relation with several sources is expanded once."""
     chosen_edges = edges(project, chosen)
     targets = {target for _, target in chosen_edges}
     names = set(project.catalog.relations) if chosen is None else {chosen, *(n for e in chosen_edges for n in e)}

@@ -1,6 +1,7 @@
 """Entry point: the group of commands, loaded lazily, and the one boundary that turns exceptions into exit codes.
 
-Exit codes: 0 done, 1 the project or a job is at fault, 2 usage, 3 our bug. Progress goes to stderr, results to stdout.
+Exit codes: 0 done, 1 a fault of the project or a job, 2 wrong usage, 3 a bug of ds-dagster, 130 interrupted. Progress
+goes to stderr, results to stdout.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ EXIT_PROJECT, EXIT_USAGE, EXIT_BUG = 1, 2, 3
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002, click's signature
-        """Names in the order they are shown."""
+        """Names, in the order in which help shows them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002, click's signature
@@ -84,7 +85,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the command; a name that is unknown is answered with the nearest ones."""
+        """Find the command; the error for an unknown name suggests the nearest names."""
         if args and args[0] not in COMMANDS:
             from ds_dagster.names import nearest
 
@@ -94,7 +95,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Who reads its output may go away first (``ds ls | head``): that is not a failure."""
+        """Run the command. If the reader of its output ends first (``ds ls | head``), that is not a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -107,7 +108,7 @@ class LazyGroup(click.Group):
 @click.option(
     "--project",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Project folder, here or after the command (default: the nearest one upward with settings).",
+    help="Project folder, here or after the command (default: this folder, or the nearest parent with settings).",
 )
 def cli(project: Path | None) -> None:
     """Streaming SQL as Dagster assets, on Spark."""
@@ -119,7 +120,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; returns the exit code (no exception leaves)."""
+    """Run one command line; returns the exit code and raises nothing."""
     try:
         outcome = cli.main(args=arguments, prog_name="ds", standalone_mode=False)
     except click.exceptions.Abort:
@@ -135,7 +136,7 @@ def run(arguments: list[str]) -> int:
     except DsError as problem:
         fail(problem, as_json="--json" in arguments)
         return EXIT_PROJECT
-    except Exception as problem:  # noqa: BLE001, the boundary: what is not a condition is our bug
+    except Exception as problem:  # noqa: BLE001, the boundary: an exception that is not a condition is our bug
         if isinstance(problem, OSError) and problem.errno in NO_SPACE:
             fail(error("OUTPUT_WITHOUT_SPACE", what=problem.filename or "the output"), as_json=False)
             return EXIT_PROJECT

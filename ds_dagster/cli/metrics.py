@@ -1,4 +1,4 @@
-"""Engines and jobs in Prometheus' words: the same figures as ``ds ps``, and whether all is well."""
+"""Engines and jobs as Prometheus metrics, with the figures of ``ds ps``, and a health check."""
 
 from __future__ import annotations
 
@@ -18,38 +18,29 @@ from ds_dagster.figures import FIGURES, Figure
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 Application = Callable[[Mapping[str, object], Callable[..., object]], Iterable[bytes]]
-"""As WSGI defines one (PEP 3333)."""
+"""A WSGI application (PEP 3333)."""
 QUERY = ("query", "version")
 ENGINE = ("engine",)
 TEXT = "text/plain; charset=utf-8"
 UNAVAILABLE = "503 Service Unavailable"
 SILENT_SECONDS = 30
-"""After so long a connection that brings no request is closed."""
+"""A connection without a request is closed after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the journal says at one moment.
-
-    Attributes:
-        engines: all of them.
-        jobs: all of them.
-    """
+    """All engines and jobs at one moment, from the journal."""
 
     engines: Sequence[EngineStatus]
     jobs: Sequence[JobStatus]
 
     def down(self) -> Sequence[str]:
-        """Jobs that should run and do not, by name."""
+        """Names of jobs that should run but do not."""
         return [job.name for job in self.jobs if job.is_down]
 
 
 class JournalCollector(Collector):
-    """The metrics of one look into the journal.
-
-    Args:
-        look: engines and jobs.
-    """
+    """The metrics of one :class:`Look`."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -89,7 +80,7 @@ class JournalCollector(Collector):
 
 
 def _family(figure: Figure, labels: Sequence[str]) -> CounterMetricFamily | GaugeMetricFamily:
-    """A sum over batches is a counter, which begins at 0 with each start of a query; all others are gauges."""
+    """Figures that add up over batches are counters, which begin at 0 with each start of a query; others are gauges."""
     name = f"ds_query_{figure.name}" + ("_timestamp_seconds" if figure.unit == "moment" else "")
     kind = CounterMetricFamily if figure.over_batches == "sum" else GaugeMetricFamily
     return kind(name, figure.meaning, labels=labels)
@@ -100,7 +91,7 @@ def _labels(job: JobStatus) -> list[str]:
 
 
 def _numbers(value: object) -> Iterator[tuple[Sequence[str], float]]:
-    """Numbers of a figure; of one that counts by name each with its name."""
+    """Numbers of a figure with their extra labels: for a figure by name, the name."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             number = part.get("rows") if isinstance(part, Mapping) else part
@@ -121,11 +112,12 @@ def application(looked: Callable[[], Look]) -> Application:
     """``/metrics`` and ``/health`` over HTTP.
 
     Args:
-        looked: looks into the journal, once for each request.
+        looked: reads the journal; called once for each request.
 
     Returns:
-        Answers ``/metrics`` with the text; ``/health`` with 200 when every query that should run does, else 503 and
-        their names. Both are 503 with the reason while the journal cannot be read; any other path is 404.
+        A WSGI application. ``/metrics`` answers with the metrics; ``/health`` with 200 if every query that should run
+        does, else with 503 and the names of the others. Both answer 503 with the reason while the journal cannot be
+        read; any other path is 404.
     """
 
     def answer(environ: Mapping[str, object], start: Callable[..., object]) -> Iterable[bytes]:
@@ -151,11 +143,11 @@ def _answer(path: str, looked: Callable[[], Look]) -> tuple[str, str, bytes]:
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """Answers at an address; a connection that brings no request keeps no other one waiting.
+    """Serves :func:`application` at an address; a connection without a request does not block others.
 
     Args:
-        host, port: to listen on; port 0 is any free one.
-        looked: looks into the journal, for one request at a time.
+        host, port: to listen on; port 0: any free port.
+        looked: reads the journal; called for one request at a time.
 
     Raises:
         UserError: METRICS_ADDRESS_UNUSABLE.
@@ -181,16 +173,16 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Address of the server."""
         host, port = self.server_address[:2]
         return f"http://[{host!s}]:{port}" if self.address_family == socket.AF_INET6 else f"http://{host!s}:{port}"
 
     def handle_error(self, *_: object) -> None:
-        """A connection that breaks or stays silent is no event; failures of the answer are told by the handler."""
+        """Log nothing about connections that break or stay silent; the handler reports failures of answers."""
 
 
 class _Quiet(WSGIRequestHandler):
     timeout = SILENT_SECONDS
 
     def log_message(self, *_: object) -> None:
-        """A scrape is no event."""
+        """Log nothing about requests."""

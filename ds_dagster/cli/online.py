@@ -1,7 +1,7 @@
-"""``ds doctor --online``: does every secret, schema registry and store of the project answer, else the fix.
+"""``ds doctor --online``: checks every secret, schema registry and store of the project, and shows fixes.
 
-All are asked at the same time, each for as long as the limit says. Nothing is created or changed. A call that does not
-answer in time stays in a thread that does not keep the process alive.
+All are probed at the same time, within one time limit. Nothing is created or changed. A call that does not answer in
+time stays in a thread that does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ds_dagster.runtime.connecting import resolver
 from ds_dagster.stores.schema_registry import SchemaRegistry
 
 PROBE_SUBJECT = "ds-doctor-probe"
-"""A registry that says it knows no such subject answers and let us in."""
+"""A subject that does not exist: a registry that reports this is reachable and accepts our login."""
 Probe = Callable[[], ProbeResult]
 
 
 def examine_online(project: LoadedProject, seconds: float) -> tuple[Fact, ...]:
-    """Facts about everything the project connects to, refused declarations first.
+    """Facts about all systems that the project connects to; refused declarations first.
 
     Args:
-        project: its declarations.
-        seconds: limit for each.
+        project: with the declarations.
+        seconds: time limit, for all probes together.
     """
     redactor = Redactor()
     probes = dict(_probes(project, redactor))
@@ -47,12 +47,12 @@ def examine_online(project: LoadedProject, seconds: float) -> tuple[Fact, ...]:
         threading.Thread(target=work, name=f"ds-probe-{name}", daemon=True).start()
     facts = _collected(answers, probes, seconds)
     silent = f"no answer in {seconds:g} s"
-    fix = "check address and network; --timeout gives it longer (a sleeping warehouse takes a minute)"
+    fix = "check address and network, or use a longer --timeout (a sleeping warehouse takes a minute)"
     return (*_refused(project), *(facts.get(name) or Fact(name, False, silent, fix) for name in probes))
 
 
 def store_findings(project: LoadedProject, seconds: float) -> Iterator[Diagnostic]:
-    """The stores that do not answer or do not let us in, at the place of their declaration."""
+    """Stores that do not answer or refuse our login, with the place of their declaration."""
     stores = {f"store {store.name}": store for store in project.catalog.stores.values()}
     for fact in examine_online(project, seconds):
         if fact.name in stores and not fact.ok:
@@ -76,7 +76,7 @@ def _collected(
 
 
 def _refused(project: LoadedProject) -> Iterator[Fact]:
-    """Declarations that cannot be asked, since they are refused."""
+    """Errors of declarations; refused stores cannot be probed."""
     names = project.catalog.refused_stores
     shown: set[Diagnostic] = set()
     for problem in project.errors if names else ():
@@ -134,30 +134,30 @@ def _read_streams(project: LoadedProject, store: str) -> list[str]:
 
 
 def _clock(project: LoadedProject, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
-    """This machine's clock against the clock that stamps the records: windows close by the latter."""
+    """Compare this machine's clock with the clock that stamps the records, which decides when windows close."""
     with closing(store_admin(project, name, resolve)) as admin:
         skew = admin.skew(entities) if isinstance(admin, TellsTime) else None
     if skew is None:
-        return ProbeResult(True, "stamps nothing that is read")
-    fix = "set the clock (NTP), here or there: windows over what the server stamps close by both clocks"
+        return ProbeResult(True, "does not stamp records that queries read")
+    fix = "set the clocks (NTP), here or on the server: windows over times of the server close by both clocks"
     return ProbeResult(skew.is_harmless, skew.text(), hint="" if skew.is_harmless else fix)
 
 
 def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQueue[tuple[str, Fact]]) -> None:
-    """One probe's boundary: whatever it meets becomes a fact."""
+    """The boundary of one probe: its result or any exception becomes a fact."""
     began = time.monotonic()
     try:
         result = probe()
     except DsError as problem:
         result = ProbeResult(False, problem.message, hint=_hint(problem))
     except Exception as problem:  # noqa: BLE001, the boundary of one probe: the others go on
-        result = ProbeResult(False, f"{type(problem).__name__}: {problem}", hint="a mistake of ours or of the driver")
+        result = ProbeResult(False, f"{type(problem).__name__}: {problem}", hint="a bug of ds-dagster or of the driver")
     taken = result if result.milliseconds else replace(result, milliseconds=int((time.monotonic() - began) * 1000))
     text = redactor(f"{taken.message}, {taken.milliseconds} ms" if taken.ok else taken.message)
     answers.put((name, Fact(name, taken.ok, text, redactor(taken.hint))))
 
 
 def _hint(problem: DsError) -> str:
-    """The fix; for a fault that may pass by itself, that jobs retry."""
-    again = "; jobs try it again by themselves" if problem.fault.hint in ("back_off", "soon") else ""
+    """The condition's hint; for a fault that may pass by itself, also that jobs retry."""
+    again = "; jobs retry by themselves" if problem.fault.hint in ("back_off", "soon") else ""
     return problem.hint if "by itself" in problem.hint else problem.hint + again

@@ -1,4 +1,4 @@
-"""How results and failures look: tables for people, JSON for machines, notes on stderr."""
+"""Output of results and failures: tables for people, JSON for machines, notes on stderr."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ds_dagster.settings import Settings, find_project, load_settings
 
 
 def _project_before_command() -> Path | None:
-    """``ds --project DIR ps``: the folder that is before the command."""
+    """``ds --project DIR ps``: the folder that is written before the command; None without one."""
     folder: Path | None = click.get_current_context().find_root().params.get("project")
     return folder
 
 
 def project_option(function: Any) -> Any:
-    """``--project DIR``: default the nearest folder upward with settings."""
+    """``--project DIR``; default: the current folder, or the nearest parent with settings."""
     return click.option(
         "--project",
         "project",
         type=click.Path(file_okay=False, path_type=Path),
         default=_project_before_command,
-        help="Project folder (default: the nearest one upward with settings).",
+        help="Project folder (default: the current folder, or the nearest parent with settings).",
     )(function)
 
 
@@ -58,12 +58,12 @@ def json_option(function: Any) -> Any:
 
 
 def pool_option(text: str) -> Callable[[Any], Any]:
-    """``--pool NAME``, folded as names in SQL are; empty without. ``text``: its help."""
+    """``--pool NAME``, folded like names in SQL; empty by default. ``text``: its help."""
     return click.option("--pool", default="", callback=lambda _, __, name: name.lower(), help=text)
 
 
 def settings_of(project: Path | None, *, quiet: bool = False) -> Settings:
-    """Settings of the chosen project; says on stderr when an overlay is in force."""
+    """Settings of the chosen project; unless ``quiet``, a note on stderr tells if an overlay is in use."""
     settings = load_settings(find_project((project or Path.cwd()).resolve()))
     if settings.overlay.path and not quiet:
         shown = Path(settings.overlay.path)
@@ -73,14 +73,14 @@ def settings_of(project: Path | None, *, quiet: bool = False) -> Settings:
 
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, what changes the direction of the text behind it, and halves of a character."""
+"""Control characters, characters that change the direction of text, and surrogates (halves of a character)."""
 LAYOUT = "\n\t"
-"""What texts of several lines are laid out with."""
+"""Characters for the layout of texts with several lines."""
 _SHORT: Mapping[str, str] = MappingProxyType({"\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """A text from outside for people: what a terminal would obey is written as psql does, ``\\n``, ``\\x1B``.
+    """A text from outside for people: characters that control a terminal are escaped as in psql, ``\\n``, ``\\x1B``.
 
     Args:
         text: of a record, a row, another system.
@@ -105,7 +105,7 @@ def emit_json(value: object) -> None:
 
 
 def json_text(value: object) -> str:
-    """A JSON document over several lines."""
+    """A JSON document, indented over several lines."""
     return to_json(value, default=jsonable, indent=2)
 
 
@@ -118,7 +118,7 @@ def parsed(text: str) -> object:
 
 
 def jsonable(value: object) -> object:
-    """Values JSON has no form for."""
+    """A text for a value that JSON has no form for."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -191,19 +191,19 @@ def _cell(value: object) -> str:
 
 
 CALENDAR = (-62_135_596_800, 253_402_300_799)
-"""The first and the last second of the years 1 to 9999, since the epoch; a producer that stamps in microseconds is
-beyond."""
+"""First and last second of the years 1 to 9999, since the epoch. Times of a producer that stamps in microseconds are
+outside."""
 
 
 def clock(seconds: float | None) -> str:
-    """A time of day (UTC) for tables; the number of seconds where a calendar has no such day."""
+    """Date and time (UTC) of epoch seconds, for tables; the number of seconds outside of :data:`CALENDAR`."""
     if seconds is not None and not CALENDAR[0] <= seconds <= CALENDAR[1]:
         return f"{seconds:.0f} s"
     return "-" if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
-    """All of them, on stderr, with colours on a terminal."""
+    """Print diagnostics on stderr, with colours on a terminal."""
     colours = {"error": "red", "warning": "yellow"}
     for diagnostic in diagnostics:
         text = visible(diagnostic.text(), keep=LAYOUT)
@@ -214,7 +214,7 @@ def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def fail(problem: DsError, *, as_json: bool) -> None:
-    """The last word of a failed command."""
+    """Print the diagnostics of a failed command: on stdout as JSON, else on stderr."""
     diagnostics = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
     if as_json:
         emit_json({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in diagnostics]})

@@ -1,4 +1,5 @@
-"""``ds plan --online``: what the stores say of each line of a plan. What cannot be found out is named, the rest is."""
+"""``ds plan --online``: facts from the stores for each line of a plan; facts that cannot be read are listed as
+unknown."""
 
 from __future__ import annotations
 
@@ -32,16 +33,17 @@ from ds_dagster.stores.schema_registry import SchemaRegistry
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")
-"""Verdicts after which sources are read again. A new query reads those that no query of the project fills: it is not
-known what the others will hold."""
+"""Verdicts after which sources are read again. For a new query only sources that no query of the project fills are
+counted, since the future records of the others are unknown."""
 
 
 @dataclass(slots=True)
 class OnlinePlan:
-    """Looks at the stores of a project, each of which is given up at its first failure.
+    """Examines the stores of a project. A store that fails once because of an outside fault is not tried again.
 
     Attributes:
-        control: of the project; its checkpoints are looked at where they are on this machine.
+        project, running: the project, and the jobs to compare it with.
+        control: of the project; its checkpoints are read if they are on this machine.
     """
 
     project: LoadedProject
@@ -50,7 +52,7 @@ class OnlinePlan:
     _silent: dict[str, str] = field(default_factory=dict, init=False)
 
     def examined(self, lines: Sequence[PlannedChange]) -> tuple[PlannedChange, ...]:
-        """The lines with what was found; orphans as they are."""
+        """The lines with their effort; orphans are unchanged."""
         queries = self.project.queries
         return tuple(
             replace(line, effort=self._effort(queries[line.change.name], line)) if line.change.name in queries else line
@@ -79,7 +81,8 @@ class OnlinePlan:
         return Effort(tuple(reads), seconds_of(reads, rate), tuple(dict.fromkeys(drift)), tuple(dict.fromkeys(unknown)))
 
     def _rereads(self, scan: Scan, is_new: bool) -> Sequence[Reread]:
-        """``is_new``: of a query that was never started, whose start makes an entity that is not there, or says so."""
+        """Records of a source that are read again. ``is_new``: the query was never started; then a missing entity gives
+        no entry, since the start creates it or reports it."""
         relation, reading = scan.relation, scan.reading
         with self._admin(relation.store) as admin:
             if is_new and admin.describe(relation.entity) is None:
@@ -111,7 +114,7 @@ class OnlinePlan:
         return ()
 
     def _lost_columns(self, scan: Scan, unknown: list[str]) -> Sequence[str]:
-        """Declared columns that the newest schema of the records, or the table, does not have."""
+        """Declared columns that are missing in the newest schema of the records, or in the table, as text."""
         relation, what = scan.relation, f"columns of {_shown(scan.relation)}"
         store = self.project.catalog.store(relation.store)
         spec = kind_of_store(self.project, relation).read_spec(store, relation, scan.reading, None)
@@ -146,7 +149,8 @@ class OnlinePlan:
         return lines
 
     def _stated(self, plan: EntityPlan, relation: Relation) -> EntityPlan:
-        """Of a declared entity only what its statement writes: others made it."""
+        """The plan to compare: for a declared entity only the settings that its statement states, since others created
+        it."""
         if not relation.declared:
             return plan
         prefix = kind_of_store(self.project, relation).capabilities.entity_settings_prefix
@@ -156,7 +160,8 @@ class OnlinePlan:
     def _recreated(
         self, query: BoundQuery, relation: Relation, facts: EntityFacts | None, status: JobStatus
     ) -> Iterator[str]:
-        """Whether it is another entity of the same name than the one that the checkpoint knows."""
+        """A line if the entity's identity differs from the identity in the checkpoint: it was deleted and created
+        again."""
         if (
             facts is None
             or not facts.identity
@@ -169,7 +174,7 @@ class OnlinePlan:
         own = [sources.get(scan.source_name) for scan in query.scans if scan.relation.name == relation.name]
         own.append(targets.get(_shown(relation)))
         if any(identity not in (None, "", facts.identity) for identity in own):
-            yield f"{_shown(relation)} was deleted and made again"
+            yield f"{_shown(relation)} was deleted and created again"
 
     @contextmanager
     def _admin(self, store: str) -> Iterator[Any]:
@@ -177,7 +182,8 @@ class OnlinePlan:
             yield admin
 
     def _looked(self, store: str, what: str, look: Callable[[], Sequence[T]], unknown: list[str]) -> Sequence[T]:
-        """A failure becomes a line; a store that does not answer is not asked again."""
+        """The result of ``look``; a failure becomes a line in ``unknown``. A store that does not answer is not tried
+        again."""
         if store not in self._silent:
             try:
                 return look()

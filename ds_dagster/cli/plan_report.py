@@ -74,8 +74,8 @@ def _found(line: PlannedChange) -> bool:
 def _effort(effort: Effort) -> Iterator[str]:
     for read in effort.reads:
         text = f"reads {read.records:,} records of {read.entity}, about {read.bytes / 1e6:,.1f} MB"
-        text += f"; those before {_moment(read.oldest)} are gone" if read.is_cut and read.oldest is not None else ""
-        text += f"; the oldest may go in {_span(read.expires)}" if read.expires is not None else ""
+        text += f"; records before {_moment(read.oldest)} are gone" if read.is_cut and read.oldest is not None else ""
+        text += f"; retention may remove the oldest in {_span(read.expires)}" if read.expires is not None else ""
         yield text
     if effort.seconds is not None:
         yield f"takes about {_span(effort.seconds)} at the rate of its fastest batch"
@@ -95,7 +95,8 @@ def _moment(seconds: float) -> str:
 
 
 def _doubles(line: PlannedChange) -> str | None:
-    """Rows that the reset for a change would write twice; None without such rows, or where a new version does it."""
+    """Text about rows that the reset for a change would write twice; None without such rows, or if a new version avoids
+    the reset."""
     change = line.change
     if change.beside:
         return None
@@ -111,12 +112,12 @@ def _effects(line: PlannedChange) -> Iterator[str]:
     if line.effort is not None:
         yield from _effort(line.effort)
     if line.staged:
-        yield f"beside it: {line.staged}"
+        yield f"staged: {line.staged}"
     if line.creates:
         yield f"creates: {', '.join(line.creates)}"
     yield from (f"column {text}" if not text.startswith("key:") else text for text in line.columns)
     if line.downstream:
-        yield f"behind it: {', '.join(line.downstream)}"
+        yield f"downstream: {', '.join(line.downstream)}"
 
 
 def _markdown_table(lines: Sequence[PlannedChange]) -> str:

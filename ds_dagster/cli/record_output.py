@@ -1,4 +1,4 @@
-"""Records of topics and streams for people and for other programs: `ds print`, and PRINT ENTITY in `ds sql`."""
+"""Records of topics and streams, for people and for programs: `ds print`, and PRINT ENTITY in `ds sql`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 PLACES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {"kafka": ("partition", "offset"), "kinesis": ("shard", "sequence number")}
 )
-"""Kind of storage → what it calls the part of an entity that a record is in, and the record's place there."""
+"""Kind of storage → its words for a part of an entity and for a record's place in that part."""
 WIDEST_KEY = 40
-"""Characters that the column of keys is padded to at most."""
+"""Greatest width of the column of keys, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,8 @@ class ShownRecord:
     """A record as text.
 
     Attributes:
-        raw: as it is in the store.
-        key: JSON or plain text; ``null`` for none.
-        value: the same.
+        raw: the record as it is in the store.
+        key, value: JSON or plain text; ``null`` for none.
     """
 
     raw: RawRecord
@@ -50,7 +49,7 @@ class ShownRecord:
         }
 
     def has_key(self, text: str) -> bool:
-        """Whether this is the key's text, its JSON, or the only field of a JSON key."""
+        """Whether ``text`` is the key's text, its JSON, or the value of the only field of a JSON key."""
         if self.raw.key is None:
             return False
         key = parsed(self.key)
@@ -59,7 +58,7 @@ class ShownRecord:
         return text in (self.key, *texts) or (isinstance(key, dict) and _canonical(parsed(text)) == _canonical(key))
 
     def is_in(self, partition: str) -> bool:
-        """Whether this is its partition or shard."""
+        """Whether the record is in this partition or shard, see :func:`is_part`."""
         return is_part(self.raw.partition, partition)
 
 
@@ -75,7 +74,7 @@ def _canonical(value: object) -> str:
 
 
 def shower(project: LoadedProject, store: str, relation: Relation | None) -> Callable[[RawRecord], ShownRecord]:
-    """What makes texts of records in a store; ``relation`` describes them, None: nothing does."""
+    """A function that turns records of a store into text. ``relation``: describes the records; None: unknown."""
     from ds_dagster.questions.following import has_text_keys
     from ds_dagster.questions.records import primitive_types, shown_part
 
@@ -86,17 +85,17 @@ def shower(project: LoadedProject, store: str, relation: Relation | None) -> Cal
 
 @dataclass(slots=True)
 class RecordLines:
-    """Aligned lines of records that come one by one; the first has headers above it. A column grows with its values.
+    """Aligned lines of records that come one by one, with headers above the first. Columns grow with their values.
 
     Attributes:
-        kind: of the storage, for the names of the columns.
+        kind: kind of storage, for the headers.
     """
 
     kind: str
     _widths: list[int] = field(default_factory=list)
 
     def line(self, record: ShownRecord) -> str:
-        """The record's line, or headers and its line."""
+        """The record's line; for the first record, headers and the line."""
         partition, position = PLACES.get(self.kind, ("partition", "position"))
         raw = record.raw
         texts = (raw.partition, raw.position, moment_text(raw.timestamp_millis), record.key)
@@ -119,7 +118,7 @@ def lines_of(project: LoadedProject, store: str) -> RecordLines:
 
 
 def moment_text(millis: int) -> str:
-    """Epoch milliseconds as a time in UTC, ``-`` for a record without one."""
+    """Epoch milliseconds as a time in UTC; ``-`` for a record without a time (negative)."""
     if millis < 0:
         return "-"
     if millis // 1000 > CALENDAR[1]:

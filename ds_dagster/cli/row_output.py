@@ -1,4 +1,4 @@
-"""Rows with typed columns: as a table for people, as a document, or row by row, for other programs."""
+"""Rows with typed columns: as a table for people; as a document, or row by row, for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBL
 
 
 def rows_text(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[str, object]]) -> str:
-    """A table with the last line's end; numbers are right-aligned."""
+    """A table that ends with a line break; numbers are right-aligned."""
     from ds_dagster.questions.values import cell
 
     headers = [name for name, _ in columns]
@@ -27,7 +27,7 @@ def rows_text(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[st
 
 
 def show_rows(columns: Sequence[tuple[str, DataType]], rows: Sequence[Mapping[str, object]]) -> None:
-    """Print them as a table."""
+    """Print rows as a table."""
     show_text(rows_text(columns, rows))
 
 
@@ -80,12 +80,13 @@ ROW_WRITERS: Mapping[str, Callable[[Sequence[str], TextIO], RowWriter]] = Mappin
         "vertical": _vertical,
     }
 )
-"""Format → from the names of the columns and a stream what writes one row. NULL is an empty field in csv and tsv."""
+"""Format → function from names of columns and a stream to a writer of rows. NULL is an empty field in csv and tsv."""
 FORMATS = ("table", "json", *ROW_WRITERS)
 
 
 def signed_line(row: Mapping[str, object]) -> str:
-    """A row of a stream or changelog for people, as JSON; with its sign where rows come and go."""
+    """A row of a stream or changelog for people, as JSON; with a sign if it has an operation: ``-`` delete, ``+``
+    else."""
     from ds_dagster.questions.following import OPERATION
     from ds_dagster.questions.values import line
 

@@ -1,8 +1,8 @@
 """SQL types from samples of JSON values: every value widens the type.
 
-A whole number is BIGINT (DECIMAL(38,0) where one does not fit), any other DOUBLE; an object is a STRUCT of all fields
-that were seen, or a MAP where it has very many of one type; values of two kinds are VARCHAR, and it is said so. Texts
-stay VARCHAR: whether one is a time is not guessed.
+Whole numbers are BIGINT (DECIMAL(38,0) if one does not fit), other numbers DOUBLE. Objects are a STRUCT of all fields
+in the samples, or a MAP if they have more than :data:`MAP_FIELDS` fields of one type. Values of two kinds are VARCHAR
+and marked as mixed. Texts are VARCHAR: whether a text is a time is not guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ds_dagster.datatypes import (
 
 BIGINT_BOUND = 2**63
 MAP_FIELDS = 64
-"""Objects of one kind with more fields than this are a map, if all values have one type."""
+"""Objects with more different fields than this are a MAP, if all values have one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class SampledPlace:
     """Statistics of one place in the values.
 
     Attributes:
-        count: values, NULL included.
-        nulls: NULLs among them.
-        scalar: the type of scalars, None when there was none.
-        fields: of objects; the count of each says how often it was there.
-        objects: how many objects.
-        element: of arrays, None when there was none.
-        arrays: how many arrays.
-        mixed: kinds that do not go together.
+        count: number of values, including NULL.
+        nulls: number of NULLs.
+        scalar: type of the scalars, None without any.
+        fields: fields of objects; the ``count`` of a field is the number of objects that have it.
+        objects: number of objects.
+        element: elements of arrays, None without any.
+        arrays: number of arrays.
+        mixed: scalars of different types have no common type but VARCHAR.
     """
 
     count: int = 0
@@ -58,7 +58,7 @@ class SampledPlace:
 
     @property
     def type(self) -> DataType:
-        """The type that holds all of them; VARCHAR where nothing but NULL was seen, or several kinds."""
+        """The type that holds all values; VARCHAR if there are only NULLs, or values of several kinds."""
         kinds = (self.scalar is not None) + (self.objects > 0) + (self.arrays > 0)
         if kinds > 1 or self.mixed or not kinds:
             return VARCHAR
@@ -70,7 +70,7 @@ class SampledPlace:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether values of several kinds are here."""
+        """Whether the values are of several kinds."""
         return self.mixed or (self.scalar is not None) + (self.objects > 0) + (self.arrays > 0) > 1
 
     def _object_type(self) -> DataType:
@@ -81,7 +81,7 @@ class SampledPlace:
 
 
 def seen(values: Iterable[Any]) -> SampledPlace:
-    """Everything that is known after these JSON values."""
+    """Statistics of these JSON values."""
     return reduce(merged, map(_one, values), SampledPlace())
 
 
@@ -105,7 +105,7 @@ def _scalar(value: Any) -> Scalar:
 
 
 def merged(left: SampledPlace, right: SampledPlace) -> SampledPlace:
-    """Both together; the order of fields is that in which they were first seen."""
+    """Statistics of both together; fields are in the order of their first appearance."""
     scalar, mixed = _widened(left.scalar, right.scalar)
     names = dict.fromkeys([*left.fields, *right.fields])
     fields = {
@@ -128,7 +128,7 @@ def merged(left: SampledPlace, right: SampledPlace) -> SampledPlace:
 
 
 def _widened(left: Scalar | None, right: Scalar | None) -> tuple[Scalar | None, bool]:
-    """The type of both, and whether they do not go together."""
+    """The common type, and whether it is VARCHAR only because the types do not fit together."""
     if left is None or right is None or left == right:
         return left or right, False
     numbers = (BIGINT, decimal(38, 0), DOUBLE)

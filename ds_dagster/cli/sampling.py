@@ -1,4 +1,4 @@
-"""A query to try out, and the newest records of its inputs."""
+"""The query and the sampled records for ``ds preview`` and ``ds record``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _KINDS = ("STREAM", "CHANGELOG")
 
 
 def query_to_try(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQuery]:
-    """The query that fills a relation, or a SELECT (in words, or in a file) as a query of the project.
+    """The query that fills a relation, or a SELECT as a query of the project. ``text``: the name of a relation, a
+    SELECT, or the path of a ``.sql`` file with a SELECT.
 
     Raises:
         ProjectError: the SELECT has mistakes. UserError: PREVIEW_NOT_A_QUERY.
@@ -61,7 +62,7 @@ def _of_select(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQ
 
 
 def _as_written(mistake: Diagnostic) -> Diagnostic:
-    """Lines count from that of the SELECT."""
+    """The diagnostic with line numbers of the SELECT as the user wrote it."""
     span = mistake.span
     return mistake if span is None else replace(mistake, span=replace(span, line=max(span.line - 1, 1), end_line=None))
 
@@ -70,10 +71,10 @@ def sampled(project: LoadedProject, query: BoundQuery, rows: int, seconds: int) 
     """The newest records of each stream and changelog that a query reads.
 
     Args:
-        project: with the query.
+        project: with the stores.
         query: whose inputs are read.
-        rows: at most so many of each.
-        seconds: how far back.
+        rows: most records of each input.
+        seconds: greatest age of a record.
 
     Raises:
         DsError: ENTITY_ABSENT, STORE_….

@@ -1,4 +1,4 @@
-"""Abandoned replication slots: a server keeps its log for them until its disk is full."""
+"""Abandoned replication slots. A server keeps its log for such a slot until its disk is full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ds_dagster.stores.registry import KINDS
 
 
 def left_over(project: LoadedProject, control: Control) -> list[Slot]:
-    """Slots of this project's journal that no query of the project and no running job has; a store that does not
+    """Slots of this project's journal that no query of the project and no running job needs; a store that does not
     answer is reported and left out."""
     if not control.journal.exists():
         return []
@@ -36,8 +36,8 @@ def drop(project: LoadedProject, slot: Slot) -> None:
 
 
 def _kept(project: LoadedProject, control: Control, identity: Identity) -> frozenset[str]:
-    """Slots of queries that were never started, and of the definitions that jobs have: a job keeps the names of its
-    former name, and of the former names of its sources."""
+    """Names of the slots that are needed: of queries that were never started, and of the definitions of jobs. After a
+    renaming, slots keep the former names of the job and of its sources."""
     jobs = control.running().jobs
     never_started = [query for name, query in project.queries.items() if name not in jobs]
     names = {name for query in never_started for name in _slots(query, identity.job_id(query.name))}
@@ -46,7 +46,7 @@ def _kept(project: LoadedProject, control: Control, identity: Identity) -> froze
         if row.desired != "RUNNING" and not row.becomes and row.of not in {*project.queries, *renamed}:
             continue
         job, stored = identity.job_id(row.writes_as), definition_of(row, project.settings)
-        if stored is None:  # only the beginning of the name is known
+        if stored is None:  # only the first part of the slots' names is known
             beginnings.add(_beginning(default_slot(job, "")))
         else:
             names |= _slots(stored, job)
@@ -75,7 +75,7 @@ def _of_stores(project: LoadedProject, prefix: str) -> Iterator[Slot]:
         try:
             yield from find(store, _resolver(project, store), prefix)
         except DsError as problem:
-            note(f"{store.name}: its replication slots were not looked at: {problem.message}")
+            note(f"{store.name}: its replication slots were not checked: {problem.message}")
 
 
 def _resolver(project: LoadedProject, store: StoreDefinition) -> Resolver:

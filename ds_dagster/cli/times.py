@@ -1,4 +1,4 @@
-"""Times on the command line: durations, moments, and how far back."""
+"""Types of options for times: durations, moments, and start times."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOMENTS = "2024-05-01 or 2024-05-01T12:00:00+02:00"
 
 
 class Duration(click.ParamType[int]):
-    """A number and its unit, as seconds."""
+    """A duration such as ``1h``, as seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Seconds."""
+        """The duration in seconds."""
         seconds = value if isinstance(value, int) else duration_seconds(str(value))
         if seconds is None:
             self.fail(f"{value!r} is not a valid duration: write {DURATIONS}", param, ctx)
@@ -33,7 +33,7 @@ class Moment(click.ParamType[datetime]):
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Aware."""
+        """The moment, with a time zone."""
         moment = value if isinstance(value, datetime) else _moment(str(value))
         if moment is None:
             self.fail(f"{value!r} is not a valid moment: write {MOMENTS}", param, ctx)
@@ -41,12 +41,13 @@ class Moment(click.ParamType[datetime]):
 
 
 class Since(click.ParamType[int]):
-    """A duration before now, or a moment, as epoch milliseconds; 0 for all before 1970, which no store looks up."""
+    """A duration before now, or a moment, as epoch milliseconds; 0 for times before 1970, which no store can look
+    up."""
 
     name = "duration|moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Epoch milliseconds."""
+        """The start in epoch milliseconds."""
         if isinstance(value, int):
             return value
         seconds, moment = duration_seconds(str(value)), _moment(str(value))

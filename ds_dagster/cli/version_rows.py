@@ -1,4 +1,4 @@
-"""Rows of a staged version against those of the one that serves, before it takes over."""
+"""Compares the number of rows of a staged version with the serving version, before it takes over."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from ds_dagster.runtime.deciding.versions import is_near
 from ds_dagster.runtime.versioning import Versions
 
 ROW_PERCENT = 10.0
-"""How far the numbers of rows may be apart without a question, in per cent of the rows that serve."""
+"""Greatest difference of the numbers of rows that needs no ``--yes``, in percent of the serving version's rows."""
 
 
 def check_rows(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
-    """Wait until the staged version of a query is at the end of its sources, and compare the rows of both.
+    """Wait until the staged version of a query is at the end of its sources, and compare the numbers of rows.
 
     Args:
         project: with the stores.
         control: of the project.
-        name: of the query; one without a staged version, and one whose versions have no rows of their own, is passed.
+        name: of the query. Nothing is checked if it has no staged version, or if its versions have no rows of their
+            own.
         timeout: seconds to wait.
-        percent: bound of the difference.
+        percent: greatest allowed difference, in percent of the serving version's rows.
 
     Raises:
         UserError: PROMOTION_CHANGES_ROWS. ExternalError: PROMOTION_TIMED_OUT, and those of the store.

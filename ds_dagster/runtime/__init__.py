@@ -1,1 +1,1 @@
-"""runtime"""
+"""Journal, reconcile loop, engines and sizes of a project; knows no Spark."""

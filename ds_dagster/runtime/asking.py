@@ -1,4 +1,4 @@
-"""What a request about one query leads to, by the rows that the journal has at this moment."""
+"""The answer to a request about one query, computed from the journal's current rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from ds_dagster.runtime.status import Change, consents
 def compared(
     journal: Journal, project: LoadedProject, queries: Sequence[BoundQuery]
 ) -> Iterator[tuple[Connection, Mapping[str, Change]]]:
-    """A write transaction, and the verdict on each query, by name, over the jobs that are in it. Comparing compiles
-    stored definitions, which is too slow for a transaction: where somebody else was faster, it is done again."""
+    """Open a write transaction; yield it and the verdict on each query, by name. Queries are compared before the
+    transaction begins, since that compiles stored definitions; if their jobs changed meanwhile, they are compared
+    again."""
     journal.create()
     while True:
         with journal.read() as connection:
@@ -41,10 +42,11 @@ def compared(
 
 
 def run_underway(connection: Connection, query: BoundQuery, request: Request, now: float) -> RequestRow | None:
-    """The run of a query that is not over, which whoever asks for one gets.
+    """The open run of a query, which another request for a run joins; None without one.
 
     Raises:
-        UserError: RESET_WHILE_LOADING: it is not the reset that is asked for. Every full load starts over.
+        UserError: RESET_WHILE_LOADING: the request is a reset and the open run is not. A full load is never refused:
+            each one starts over.
     """
     row = open_request(connection, query.name, now)
     if row is None or request.action != "reset" or query.refresh == "full":
@@ -60,14 +62,15 @@ def answer_of(
     """The answer to a request about a query; writes nothing.
 
     Args:
-        connection: of the write transaction that the answer's row is written in.
+        connection: the write transaction in which the caller writes the answer's row.
         project, query: today's definition.
-        change: verdict of the comparison with the stored one.
-        request: what is asked for.
+        change: verdict of the comparison with the stored definition.
+        request: the request.
         now: epoch seconds.
 
     Raises:
-        UserError: of a reset without consent, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY, JOB_SPEC_NEWER.
+        UserError: PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY, JOB_SPEC_NEWER, and for a reset those of
+            :func:`ds_dagster.runtime.deciding.changes.check_consent`.
     """
     if change.renamed_from:
         return _renamed(connection, project, query, change, request, now)
@@ -95,7 +98,7 @@ def answer_of(
 
 
 def _check_taken_over(project: LoadedProject, query: BoundQuery, job: JobRow, row: JobRow) -> None:
-    """Another definition may begin as the reset was told that it takes the place of, before that has read anything."""
+    """Check again the consent of a reset whose job has finished no batch, when another definition takes its place."""
     if row.begins and row.checkpoint_version != job.checkpoint_version:
         check_consent(project, query, consents(from_now="from_now" in row.begins, empty="empty" in row.begins))
 
@@ -106,7 +109,7 @@ def _renamed(
     former = change.renamed_from
     job = rows.jobs(connection, [former]).get(former)
     if job is None:
-        raise error("RENAME_REFUSED", name=query.name, former=former, reason="it has the new name since a moment ago")
+        raise error("RENAME_REFUSED", name=query.name, former=former, reason="it was renamed a moment ago")
     desired.check_name_free(query.name, {name: row for name, row in rows.jobs(connection).items() if name != former})
     status = rows.statuses(connection, [former]).get(former, StatusRow(former))
     spec = spec_going_on(project, query, job)

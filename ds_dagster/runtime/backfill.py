@@ -1,5 +1,5 @@
-"""A range of time of a table is computed again from the records of its topic, and replaced in one transaction: what
-``ds backfill`` and a run of partitions in Dagster do."""
+"""Compute a time range of a table again from the records of its topic, and replace it in one transaction. Used by
+``ds backfill`` and by runs of partitions in Dagster."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AT_ONCE = 200_000
-"""Records of one slice."""
+"""Most records in one slice."""
 PACE_SECONDS = 5.0
-"""Records of a slice take at least this long where a rate is given."""
+"""With a rate, a slice has at most the records of this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """What a backfill reads again, and the newest batch that its table has: rows are those of all its records."""
+    """The records that a backfill reads again, and the newest batch of its table when it was planned."""
 
     whole: Slice
     tip: Tip
@@ -46,10 +46,10 @@ class Backfill:
     """One range of one table.
 
     Attributes:
-        requested_by: who the history of the query says replaced it.
+        requested_by: actor in the history of the query.
         lateness: seconds, see ``offsets_to_read``; None if unknown.
-        rate: records a second; None: as fast as possible.
-        session: of Spark, of the caller; None: one of its own.
+        rate: records per second; None: as fast as possible.
+        session: the caller's Spark session; None: a new one.
     """
 
     project: LoadedProject
@@ -62,7 +62,7 @@ class Backfill:
     session: SparkSession | None = None
 
     def planned(self) -> PlannedRange:
-        """What is read again.
+        """The records to read again; reads the ledger and the topic's offsets, writes nothing.
 
         Raises:
             UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE. DsError: of the stores.

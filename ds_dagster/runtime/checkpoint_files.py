@@ -1,8 +1,8 @@
-"""A checkpoint made by us instead of Spark: of a query without state, where the offsets of its last batch are all it
-needs. It ends at a batch that a sink's ledger keeps, so that the query goes on after it.
+"""Writes a checkpoint instead of Spark, for a query without state: such a query needs only the offsets of its last
+batch. The checkpoint ends at a batch that a sink's ledger has, and the query continues after that batch.
 
-The files are those of Spark's offset log, its commit log and its metadata (format ``v1``, and ``v2`` where sources have
-names in the log), and our own next to them. Like any other, such a checkpoint is compared with its sink at the start.
+The files are Spark's offset log, commit log and metadata (format ``v1``, or ``v2`` where sources have names in the
+log), and our own files next to them. The start compares such a checkpoint with its sink, like any other.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SOURCES, TARGETS = "ds-sources.json", "ds-targets.json"
 KEPT = ("sources", TARGETS)
 """Parts of the former checkpoint that are the same for every batch."""
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-"""The setting that the offset log has to hold; Spark takes the session's for others, which are about state."""
+"""The setting that the offset log must contain. Other settings concern state; Spark takes the session's values."""
 PARTITIONS = "spark.sql.shuffle.partitions"
-"""The setting that Spark compares between a planned batch and the one before it; without state it means nothing."""
+"""The setting that Spark compares between a planned batch and the batch before; it has no effect without state."""
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 VOID = "-"
 
 
 def unusable(tip: Tip) -> str:
-    """Why no checkpoint can be made that ends at a batch; empty where one can."""
+    """Why no checkpoint can be made that ends at a batch; empty if it can be made."""
     if not tip.ends:
         return "keeps no offsets"
     try:
@@ -41,14 +41,15 @@ def unusable(tip: Tip) -> str:
     except (ValueError, KeyError, TypeError):
         return "keeps offsets that this version does not read"
     values = list(offsets.values()) if isinstance(offsets, dict) else offsets
-    if any(isinstance(offset, str) for offset in values):  # whether it was in quotes is not known any more
+    if any(isinstance(offset, str) for offset in values):  # the ledger does not say whether it was in quotes
         return "keeps offsets that cannot be written as their source wrote them"
     is_same = Tip(tip.batch, digest_of(offsets)).is_same(tip)
-    return "" if is_same else "keeps offsets that are not those of its batch"
+    return "" if is_same else "keeps offsets that do not match its batch"
 
 
 def digest_of(offsets: Any) -> str:
-    """As ledgers know them (rule: ``dsdagster.checkpoint.EndOffsets``), hex."""
+    """Digest of offsets as ledgers store it, hexadecimal. Java has the same rule:
+    ``dsdagster.checkpoint.EndOffsets``."""
     text = json.dumps(offsets, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -57,10 +58,10 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     """Put a checkpoint that ends at a batch into a folder. Its former content is moved to ``…-replaced-N``.
 
     Args:
-        place: of the job and its version; may be missing.
-        tip: the last finished batch; :func:`unusable` is empty.
-        following: the batch after it, planned and not finished, as ``tip``; None if all sinks end at ``tip``.
-        named: the query's sources have names in its checkpoint; those of applications have none.
+        place: checkpoint folder of the job and its version; may be missing.
+        tip: the last finished batch; :func:`unusable` returns an empty text for it.
+        following: the batch after ``tip``, planned and not finished; None if all sinks end at ``tip``.
+        named: whether the query's sources have names in its checkpoint; sources of applications have none.
     """
     folder = new_folder(place)
     make_folder(folder)
@@ -80,14 +81,15 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
 
 
 def new_folder(place: Path) -> Path:
-    """Where a checkpoint is made before it takes a place; nothing is in it."""
+    """The path ``…-new`` where a checkpoint is prepared before :func:`exchange`; what was there is deleted."""
     folder = place.with_name(f"{place.name}-new")
     shutil.rmtree(folder, ignore_errors=True)
     return folder
 
 
 def exchange(place: Path, folder: Path) -> Path:
-    """The folder takes the place; the former one, if there is one, is moved to ``…-replaced-N``, which is returned."""
+    """Move a prepared folder to ``place``. The former content of ``place`` moves to ``…-replaced-N``; returns that
+    path, also if there was none."""
     replaced = _replaced(place)
     if place.exists():
         place.rename(replaced)
@@ -97,7 +99,7 @@ def exchange(place: Path, folder: Path) -> Path:
 
 
 def _partitions(place: Path) -> str:
-    """As the checkpoint that is there says in its offset log; 1 where it does not."""
+    """The number of shuffle partitions in the offset log of the present checkpoint; 1 if it has none."""
     entries = [path for path in (place / OFFSETS).glob("*") if path.name.isdecimal()]
     newest = max(entries, key=lambda path: int(path.name), default=None)
     try:
@@ -107,7 +109,8 @@ def _partitions(place: Path) -> str:
 
 
 def entry_of(offsets: Any, conf: Mapping[str, str]) -> str:
-    """An entry of the offset log: of offsets in the order of the sources, or by their names; event time is 0."""
+    """An entry of the offset log. ``offsets``: a list in the order of the sources, or by their names; the watermark
+    is 0."""
     version = "v2" if isinstance(offsets, dict) else "v1"
     head = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": conf}
     return "\n".join([version, json.dumps(head, separators=(",", ":")), *_lines(offsets)])

@@ -1,7 +1,7 @@
-"""The batches that a checkpoint keeps, and an earlier one of them as its end.
+"""The batches that a checkpoint keeps, and how to take a checkpoint back to an earlier batch.
 
-Spark keeps the offsets, the commit and the state of the last 100 batches. A checkpoint without the files of later
-batches is the one that was there when the batch had finished.
+Spark keeps the offsets, the commit and the state of the last 100 batches. Without the files of later batches, a
+checkpoint is as it was when the earlier batch had finished.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ds_dagster.runtime.deciding.from_sink import CheckpointLog
 
 STATE = "state"
 STATE_FILE = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")
-"""One version of a state store, which is the batch that made it and 1. Versions share the files beside it."""
+"""Name of a file that holds one version of a state store. Version = number of the batch that wrote it + 1. Files with
+other names are shared by several versions."""
 BATCH_FILE = re.compile(r"\.?(\d+)(?:\.crc)?")
 PATTERNS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {OFFSETS: BATCH_FILE, COMMITS: BATCH_FILE, STATE: STATE_FILE}
@@ -28,7 +29,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 """Folder of a checkpoint → names of its files that belong to one batch."""
 HEADER_LINES = 2
 UNFINISHED = ".tmp"
-"""In the names of files that Spark renames when they are whole."""
+"""Part of the names of files that Spark is still writing; it renames them when they are complete."""
 
 
 def kept_batches(place: Path) -> CheckpointLog:
@@ -43,13 +44,13 @@ def kept_batches(place: Path) -> CheckpointLog:
 
 
 def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> Path:
-    """Let a checkpoint end at one of its earlier batches. The whole one is kept beside it (``…-replaced-N``); returns
-    where.
+    """Take a checkpoint back to one of its earlier batches. The whole checkpoint is kept as ``…-replaced-N``; returns
+    that path.
 
     Args:
-        place: of the job and its version; it has these batches, and the state after ``tip`` where the query keeps some.
-        tip: the last finished batch then.
-        following: the batch after it, planned then and not finished; None if all sinks end at ``tip``.
+        place: checkpoint folder; it has these batches, and the state after ``tip`` if the query keeps state.
+        tip: the batch that becomes the last finished one.
+        following: the batch after it, which becomes planned and not finished; None if all sinks end at ``tip``.
     """
     planned = tip.batch if following is None else following.batch
     folder = new_folder(place)
@@ -61,18 +62,18 @@ def copy_batches(place: Path, folder: Path, finished: int, planned: int) -> None
     """Copy a checkpoint without the files of later batches; the copy is on disk when the call returns.
 
     Args:
-        place: of a checkpoint; batches up to these ends do not change while later ones are written.
-        folder: that does not exist.
+        place: checkpoint folder; its query may run, since files of finished batches do not change.
+        folder: target, which does not exist.
         finished: number of the last finished batch of the copy.
         planned: number of its last planned batch.
 
     Raises:
-        OSError: a file cannot be read, or was removed meanwhile (``shutil.Error``).
+        OSError: a file cannot be read, or was removed during the copy (``shutil.Error``).
     """
     ends = {OFFSETS: planned, COMMITS: finished, STATE: finished + 1}
 
     def later(path: str, names: list[str]) -> Collection[str]:
-        """The files of a folder that belong to batches after the end, and those that are being written."""
+        """Files of a folder that belong to batches after the end, or that are still being written."""
         (part, *_) = (*Path(path).relative_to(place).parts, "")
         pattern = PATTERNS.get(part)
         matches = ((name, pattern.fullmatch(name) if pattern else None) for name in names)
@@ -87,7 +88,7 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _planned(place: Path, batch: int) -> Tip | None:
-    """A batch as ledgers know it, None where its entry cannot be read as JSON."""
+    """A batch as ledgers store it; None if its offsets cannot be read as JSON."""
     try:
         version, *lines = (place / OFFSETS / str(batch)).read_text(encoding="utf-8").splitlines()
         sources = lines[HEADER_LINES - 1 :]
@@ -104,7 +105,7 @@ def _offset(text: str) -> object:
 
 
 def _states(folder: Path) -> set[int]:
-    """Batches after which every state store has its version."""
+    """Batches after which every state store has a version."""
     stores: dict[Path, set[int]] = {}
     for path in folder.rglob("*") if folder.is_dir() else ():
         match = STATE_FILE.fullmatch(path.name)

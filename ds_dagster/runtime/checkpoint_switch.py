@@ -1,9 +1,9 @@
-"""A checkpoint that goes on exactly where another one has ended: the pair of end offsets and event time.
+"""A checkpoint that continues exactly where another checkpoint ended, in offsets and in event time.
 
-The state of a version is made of the records it has read and of the time it has reached. So the version that takes over
-goes back to a batch of its own that is not behind that point in any source, and gets one more planned batch, which ends
-there. Whoever runs that batch without writing its rows, and writes from the next one on, repeats no row and leaves none
-out.
+The state of a version depends on the records it has read and the event time it has reached. So the version that takes
+over goes back to one of its own batches that is not beyond that point in any source, and gets one more planned batch,
+which ends there. It runs that batch without writing rows and writes from the next batch on, so no row is repeated and
+none is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
 
 NAMED = "v2"
-"""Format of an offset log whose sources have names; in the other one they are in the order of the plan."""
+"""Format of an offset log whose sources have names; in format ``v1`` they are in the order of the plan."""
 WATERMARK, BEGAN = "batchWatermarkMs", "batchTimestampMs"
 Positions = Mapping[str, Mapping[str, int]]
 """Topic → partition → offset of the next record."""
@@ -31,13 +31,13 @@ Positions = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """An entry of an offset log. Sources are topics of Kafka, each read once, and sources of time, which all give the
+    """An entry of an offset log. Sources are Kafka topics, each read once, and sources of ticks, which all give the
     same time.
 
     Attributes:
-        version: of the format.
-        head: of the entry, with the event time of the batch.
-        sources: name, empty without one, and text of the offset.
+        version: of the format, ``v1`` or ``v2``.
+        head: first line of the entry, with the watermark of the batch.
+        sources: pairs of a name (empty in format ``v1``) and the text of the offset.
     """
 
     version: str
@@ -46,7 +46,7 @@ class BatchEnd:
 
     @classmethod
     def of(cls, place: Path, batch: int) -> BatchEnd:
-        """Read it.
+        """Read the entry of a batch from a checkpoint folder.
 
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
@@ -61,31 +61,31 @@ class BatchEnd:
 
     @property
     def text(self) -> str:
-        """As Spark writes it."""
+        """The entry as Spark writes it."""
         lines = (f"{name}:{text}" if self.version == NAMED else text for name, text in self.sources)
         return "\n".join([self.version, _compact(self.head), *lines])
 
     @property
     def positions(self) -> Positions:
-        """Of all topics."""
+        """End positions of all topics."""
         return {
             topic: ends for _, text in self.sources if not _is_time(text) for topic, ends in json.loads(text).items()
         }
 
     @property
     def tick(self) -> str:
-        """The newest offset of a source of time; empty without one."""
+        """The newest tick, as the text of its offset; empty without a source of ticks."""
         ticks = [text for _, text in self.sources if _is_time(text) and text != VOID]
         return max(ticks, key=_micros, default="")
 
     @property
     def watermark(self) -> int:
-        """Event time that the batch was computed with, epoch milliseconds."""
+        """Watermark of the batch, epoch milliseconds; 0 without one."""
         return int(self.head.get(WATERMARK, 0))
 
     def is_up_to(self, other: BatchEnd) -> bool:
-        """Whether nothing was read that the other one has not read, and no later time was reached. A partition that the
-        other one does not have was not read."""
+        """Whether this batch read no record that ``other`` did not read, and reached no later time. A partition that is
+        missing in ``other`` counts as not read there."""
         mine, others = self.positions, other.positions
         if mine.keys() != others.keys():
             return False
@@ -96,8 +96,8 @@ class BatchEnd:
         return _micros(self.tick) <= _micros(other.tick) and self.watermark <= other.watermark
 
     def moved_to(self, other: BatchEnd) -> BatchEnd:
-        """The next batch of the same query, which ends where the other one does. Where the other query has no time, its
-        own stays."""
+        """The next batch of this query, with the end positions of ``other``. If ``other`` has no tick, the tick and the
+        watermark stay."""
         positions, time = other.positions, other.tick
         has_time = bool(time) and any(_is_time(text) for _, text in self.sources)
 
@@ -112,17 +112,17 @@ class BatchEnd:
 
 
 def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_state: bool) -> int | None:
-    """Plan the batch of a checkpoint that ends where a batch of another one does. May be done again.
+    """Plan a batch in one checkpoint that ends where a batch of another checkpoint ends. Idempotent.
 
     Args:
         name: of the version that takes over.
-        place: its checkpoint; nobody writes it.
-        former: of the version that has written until now.
-        last: its last batch that is written; None: it has written nothing.
+        place: its checkpoint; no query writes it.
+        former: checkpoint of the version that has written until now.
+        last: the last batch in the sink of ``former``; None: it has written nothing.
         has_state: whether the query of ``place`` keeps state.
 
     Returns:
-        Number of the batch; None where both have read nothing.
+        Number of the planned batch; None if neither version has finished a batch.
 
     Raises:
         UserError: STREAM_NOT_HANDED_OVER. ExternalError: CHECKPOINT_UNREADABLE. OSError: a file cannot be written.
@@ -147,14 +147,14 @@ def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_s
 
 
 def entry_at(place: Path, end: Tip, saved: Path, batch: int) -> str:
-    """The entry of an offset log for a batch that ends where another one of the same query does; empty where its event
-    time is not known.
+    """The entry of an offset log for a batch that ends where another batch of the same query ends; empty if its event
+    time is unknown.
 
     Args:
-        place: checkpoint that the other batch is of; it may be gone.
+        place: checkpoint of the other batch; it may be gone.
         end: the other batch, as a ledger has it.
         saved: checkpoint that gets the entry.
-        batch: its last batch.
+        batch: last batch of ``saved``.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
@@ -169,14 +169,15 @@ def entry_at(place: Path, end: Tip, saved: Path, batch: int) -> str:
 
 
 def _newest_up_to(end: BatchEnd, place: Path, log: CheckpointLog, has_state: bool) -> int | None:
-    """The newest finished batch that can be gone on from, and is not beyond a point."""
+    """The newest finished batch that is not beyond ``end`` and, if the query keeps state, still has its state."""
     finished = [number for number in log.batches if log.finished is not None and number <= log.finished]
     usable = [number for number in finished if number in log.states or not has_state]
     return next((number for number in sorted(usable, reverse=True) if BatchEnd.of(place, number).is_up_to(end)), None)
 
 
 def _finish_exchange(place: Path) -> None:
-    """A kill between two renames leaves the whole new folder beside an empty place."""
+    """Finish an :func:`exchange` that was killed between its two renames: ``place`` is missing, ``…-new`` is
+    complete."""
     folder = place.with_name(f"{place.name}-new")
     if folder.is_dir() and not place.exists():
         folder.rename(place)
@@ -188,8 +189,8 @@ def _named(line: str) -> tuple[str, str]:
 
 
 def _is_time(text: str) -> bool:
-    """Whether an offset is one of time: ``{"tick": micros, …}``, or nothing while no time is known. Those of topics are
-    objects by the name of a topic, from the first batch on."""
+    """Whether an offset is a tick: ``{"tick": microseconds, …}``, or ``-`` while no time is known. Offsets of topics
+    are objects with the topic's name as key, from the first batch on."""
     if text == VOID:
         return True
     offset = json.loads(text)

@@ -1,8 +1,8 @@
 """Where checkpoints are: one folder per job and version under the state folder.
 
-The journal holds the marker of the current version. A new version gets a new folder; the old one stays until someone
-asks for ``gc``. A folder the journal knows nothing of is never used, a folder the journal knows of but which is gone is
-never silently started over: sinks remember the batches of that version and would skip what they believe to have.
+The journal has the number of the current version. A new version gets a new folder; the old one stays until ``ds gc``.
+A folder that the journal does not know is refused. A folder that the journal knows but that is gone is refused too:
+sinks remember the batches of that version and would skip new batches with the same numbers.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class Checkpoints:
 
         Args:
             name, version: of the job.
-            started: the journal knows of an earlier start with this version.
-            progressed: and of a finished batch.
+            started: whether the journal has an earlier start with this version.
+            progressed: whether the journal has a finished batch of this version.
 
         Raises:
-            UserError: CHECKPOINT_UNKNOWN, CHECKPOINT_MISSING.
+            UserError: CHECKPOINT_UNKNOWN: a folder with files, but no start; CHECKPOINT_MISSING: a finished batch, but
+                no folder.
         """
         path = self.path(name, version)
         exists = path.is_dir() and any(path.iterdir())
@@ -61,8 +62,8 @@ class Checkpoints:
         return path
 
     def old(self, current: Mapping[str, int]) -> tuple[OldCheckpoint, ...]:
-        """Folders of versions other than the current ones, and those that a repair has replaced, for ``ds gc``. Jobs
-        that are not in ``current`` are left out: the journal would know them, so someone else made these folders."""
+        """Folders of versions other than the current ones, and folders that a repair replaced, for ``ds gc``. Folders
+        of jobs that are not in ``current`` (job → version) are left out: this journal did not make them."""
         checkpoints: list[OldCheckpoint] = []
         for name, version in sorted(current.items()):
             folder = self.root / self.identity.folder / file_name(name)

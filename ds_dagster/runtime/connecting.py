@@ -1,4 +1,4 @@
-"""Where commands resolve references: the process's own environment, then the project's ``.env``, and its secrets."""
+"""Commands resolve references here: from the process's environment, the project's ``.env``, and its secrets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ds_dagster.settings import Settings
 
 
 def resolver(settings: Settings, store: str) -> Resolver:
-    """Resolves property values of one store for a command. Declarations of secrets are looked up in the project's
-    files when a value names one."""
+    """Resolves property values of one store for a command. The project is loaded only if a value names a secret."""
     environment = engine_environment(settings.root)
 
     def read_secret(name: str, used_by: str) -> str:

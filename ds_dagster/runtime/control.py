@@ -1,7 +1,7 @@
-"""The one interface to request and to read jobs: Dagster, the command line and tests use it and nothing below it.
+"""The one interface to request and read jobs; Dagster, the command line and tests use only this.
 
-Everything goes through the journal: a request is a short write, waiting is reading. No Spark, no connection to the
-engine, so either side may die at any moment.
+Everything goes through the journal: a request is a short write, waiting is reading. There is no Spark and no connection
+to the engine here, so either side may die at any moment.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ OnChange = Callable[[JobStatus], None]
 
 @dataclass(slots=True)
 class Control:
-    """Desired and observed state of one project's jobs. Make it with :meth:`open`; one per reader, kept while it
-    reads. ``fleet``: its engines."""
+    """Desired and observed state of one project's jobs. Create it with :meth:`open`, once per reader, and keep it:
+    it measures how long engines are silent. ``fleet``: the project's engines."""
 
     settings: Settings
     journal: Journal
@@ -85,7 +85,7 @@ class Control:
 
         Args:
             settings: of the project.
-            clock, launcher: instead of the machine's and the settings' ones.
+            clock, launcher: default: the machine's clock and the launcher of the settings.
             environment: where ``${NAME}`` in the journal's URL is looked up; default: process and ``.env``.
 
         Raises:
@@ -101,11 +101,12 @@ class Control:
     # -- seeing ------------------------------------------------------------------------------------------------------
 
     def engines(self) -> Sequence[EngineStatus]:
-        """The project's own engine, and those of compute pools that live or are needed; one entry at least."""
+        """The project's own engine, and engines of compute pools that live or are needed; at least one entry."""
         return self.fleet.statuses()
 
     def statuses(self, names: Sequence[str] | None = None) -> Sequence[JobStatus]:
-        """Jobs by name; of all jobs the journal knows, or of the given ones (ABSENT where it knows nothing)."""
+        """Statuses of the named jobs, in that order (ABSENT if the journal does not have the job); without ``names`` of
+        all jobs, sorted by name."""
         if not self.journal.exists():
             return tuple(self._unknown(name) for name in names or ())
         with self.journal.read() as connection:
@@ -126,20 +127,20 @@ class Control:
         return self.statuses([name])[0]
 
     def changes(self, project: LoadedProject, names: Sequence[str] | None = None) -> Sequence[Change]:
-        """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
+        """What :meth:`ensure` would do with each query, in the project's order; without ``names`` orphans follow."""
         changes = changes_of(project, self._queries(project, names), self._jobs())
         return changes if names is not None else (*changes, *orphan_changes(self.orphans(project)))
 
     def orphans(self, project: LoadedProject) -> Sequence[JobStatus]:
-        """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
+        """Jobs that run or are wanted, but have no statement in the project, not even one with errors."""
         return orphans_of(project, self._jobs(), self.statuses())
 
     def running(self) -> Running:
-        """Everything the journal knows of jobs, to compare a project with, here or elsewhere."""
+        """All jobs of the journal with their statuses, to compare a project with, here or on another machine."""
         return Running(self._jobs(), self.statuses(), self.clock.now())
 
     def transitions(self, name: str, limit: int = 100, *, kind: str = "") -> Sequence[Transition]:
-        """History of a job, newest first; with ``kind`` (``desired``, …) only what is of it."""
+        """History of a job, newest first; with ``kind`` (``desired``, ``state``, …) only entries of that kind."""
         if not self.journal.exists():
             return ()
         with self.journal.read() as connection:
@@ -150,13 +151,13 @@ class Control:
         return self.places.job_log(name)
 
     def log_place(self, name: str = "", *, engine: str = DEFAULT_ENGINE) -> str:
-        """Where the log of a job, or of an engine, is read: below ``log_url`` of the settings, else its path."""
+        """Address of the log of a job (``name``) or of an engine: below ``log_url`` of the settings, else its path."""
         path = self.log_path(name) if name else self.fleet.places_of(engine).engine_log
         base = self.settings.engine.log_url.rstrip("/")
         return f"{base}/{quote(str(path.relative_to(self.places.logs)))}" if base else str(path)
 
     def requests(self, name: str, limit: int = 20) -> Sequence[FiniteResult | None]:
-        """Outcomes of a finite query's runs, newest first; None for one that is not over."""
+        """Outcomes of a finite query's runs, newest first; None for an open run."""
         if not self.journal.exists():
             return ()
         with self.journal.read() as connection:
@@ -174,22 +175,22 @@ class Control:
         allow: Collection[Consent] = (),
         made_by: JobSpec | None = None,
     ) -> Sequence[Ensured]:
-        """Write down what is wanted of some queries; the engine does it. All or nothing: a refusal writes nothing, so
-        callers that want partial success ask name by name.
+        """Write the desired state of some queries; the engine acts on it. All or nothing: a refusal writes nothing. For
+        partial success call it once per name.
 
         Args:
             project: loaded project.
             names: query names.
-            action: ``ensure``: run with today's definition, adopt what runs already, refuse a changed definition of a
-                running job. ``restart``: stop and start, with today's definition where the checkpoint can be kept.
-                ``reset``: a new checkpoint version. ``stop``: run no more.
+            action: ``ensure``: run with today's definition; adopt an unchanged running job, refuse a changed one.
+                ``restart``: stop and start, with today's definition if the checkpoint can be kept. ``reset``: start
+                with a new checkpoint version. ``stop``: see :meth:`stop`.
             requested_by: shown in the history.
             allow: permitted effects of a reset on the sinks; none by default.
-            made_by: definition that made the checkpoint which is in the place of the new version already.
+            made_by: definition that made the checkpoint which already is at the place of the new version; None without.
 
         Raises:
-            UserError: DEFINITION_CHANGED (its hint says restart or reset), RESET_WOULD_DOUBLE, JOB_UNKNOWN,
-                JOB_IS_FINITE.
+            UserError: DEFINITION_CHANGED (its hint says restart or reset), JOB_UNKNOWN, JOB_IS_FINITE, and those of
+                :func:`ds_dagster.runtime.asking.answer_of`.
             DsError: JOURNAL_….
         """
         if action == "stop":
@@ -205,7 +206,7 @@ class Control:
             return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
 
     def stop(self, names: Sequence[str], requested_by: str = "") -> Sequence[Ensured]:
-        """Run these jobs no more, whether the project still has them or not; open runs of finite ones end.
+        """Stop these jobs, also jobs that the project no longer has; open runs of finite queries end.
 
         Raises:
             UserError: JOB_UNKNOWN.
@@ -227,12 +228,12 @@ class Control:
     def withdraw(
         self, names: Sequence[str], generations: Mapping[str, int], requested_by: str = ""
     ) -> Sequence[Ensured]:
-        """Take requests back that have not led to a running job yet (a cancelled launch). A job that runs, or that
-        someone else asked for since, is left alone (outcome ``nothing``).
+        """Withdraw requests that have not led to a running job yet (a cancelled launch). A job that runs, or that has a
+        newer request, is left alone (outcome ``nothing``).
 
         Args:
             names: jobs.
-            generations: as :meth:`ensure` returned them; adopted jobs are left alone when they are not in it.
+            generations: as :meth:`ensure` returned them; jobs that are not in it (adopted ones) are left alone.
             requested_by: shown in the history.
         """
         if not self.journal.exists():
@@ -261,8 +262,9 @@ class Control:
     ) -> Sequence[JobStatus]:
         """Watch requests until each is answered, or ``timeout`` seconds are over; never raises for a job's failure.
 
-        A job is answered when the engine has acted on its generation and it is RUNNING (proved by a finished batch or a
-        source seen empty), FAILED (with its condition), STOPPED or FINISHED. What is not answered is returned as it is.
+        A request is answered when the engine has acted on its generation and the job is RUNNING (proved by a finished
+        batch or empty sources), FAILED (with its condition), STOPPED or FINISHED. After the timeout, other jobs are
+        returned in their present state. ``on_change`` gets a status when state, message or batch changes.
         """
         end = self.clock.monotonic() + timeout
         marks: dict[str, tuple[str, str, int | None]] = {}
@@ -295,9 +297,9 @@ class Control:
             project: loaded project.
             name: query name.
             requested_by: shown in the history.
-            action: ``ensure`` refuses a definition that needs another checkpoint; ``reset`` starts one.
-            allow: as of :meth:`ensure`.
-            catch_up: seconds the run may wait until the jobs it reads from have processed what exists now.
+            action: ``ensure`` refuses a definition that needs a new checkpoint; ``reset`` starts a new checkpoint.
+            allow: as for :meth:`ensure`.
+            catch_up: seconds the run may wait until the jobs it reads from have processed the records that exist now.
 
         Raises:
             UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE, RESET_WHILE_LOADING.
@@ -321,9 +323,8 @@ class Control:
         allow: Collection[Consent] = (),
         catch_up: float = CATCH_UP_SECONDS,
     ) -> FiniteResult:
-        """One run of a finite query in a Spark session of the caller's, without an engine; a run that is open
-        already is waited for instead. Arguments and refusals as :meth:`request_run`; a load that fails is returned,
-        not raised."""
+        """Run a finite query once in the caller's Spark session, without an engine; if a run is already open, wait for
+        that one instead. Arguments and errors as :meth:`request_run`; a load that fails is returned, not raised."""
         from ds_dagster.engine.step import HOLD_SECONDS, StepRun
 
         query, request = self._finite(project, name), Request(action, requested_by, allow)
@@ -351,7 +352,7 @@ class Control:
 
         Raises:
             UserError: REQUEST_UNKNOWN.
-            ExternalError: RUN_TIMED_OUT (the run goes on), ENGINE_NOT_RUNNING.
+            ExternalError: RUN_TIMED_OUT (the run goes on), ENGINE_NOT_RUNNING, POOL_ENGINE_NOT_RUNNING.
         """
         start = heard = self.clock.monotonic()
         while True:
@@ -376,7 +377,7 @@ class Control:
             self.clock.sleep(POLL_SECONDS)
 
     def withdraw_run(self, request: int) -> bool:
-        """Cancel an open run; False when it is over already."""
+        """Cancel an open run; False if it is already over."""
         with self.journal.write() as connection:
             bump_revision(connection)
             return rows.close_request(connection, request, self.clock.now())
@@ -384,20 +385,21 @@ class Control:
     # -- the engine --------------------------------------------------------------------------------------------------
 
     def ensure_engines(self, names: Collection[str], wait: float = 60.0) -> None:
-        """:meth:`ensure_engine` for each engine that jobs need, for the project's own one where none does. Those of the
-        named jobs have to start and are waited for; others are started too, if they can be."""
+        """:meth:`ensure_engine` for each engine that jobs need; for the project's own engine if no job needs one.
+        Engines of the named jobs must start, and the call waits for them; others are started without waiting, and their
+        errors are ignored."""
         self.fleet.ensure_needed(wait, names)
 
     def ensure_engine(self, wait: float = 60.0, pool: str = "") -> EngineStatus:
-        """Make sure an engine runs: the local launcher starts it when it is gone, ``external`` only looks.
+        """Make sure an engine runs: the local launcher starts it if it is gone, ``external`` only checks.
 
         Args:
             wait: seconds until it must be ready; 0: start it and return.
-            pool: compute pool of the engine; empty: the project's own.
+            pool: compute pool of the engine; empty: the project's own engine.
 
         Raises:
-            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING; JOURNAL_OLDER: the engine that runs
-                is of an older version.
+            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING; JOURNAL_OLDER: the running engine has
+                an older version.
         """
         return self.fleet.ensure(wait, pool)
 
@@ -469,7 +471,7 @@ class Control:
     def _want_run(
         self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request
     ) -> None:
-        """Desired state of one run; a full load begins with a new checkpoint each time."""
+        """Write the desired state for one run; every full load begins with a new checkpoint."""
         wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else request.action
         action: Action = "restart" if wanted == "ensure" else wanted
         demand = replace(request, action=action)

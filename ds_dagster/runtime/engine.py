@@ -1,8 +1,8 @@
-"""The engine: one process per project, and one per compute pool, that holds its locks and its lease, hosts the jobs
-placed in it and reconciles until it is told to end.
+"""The engine: one process per project, and one per compute pool. It holds locks and a lease, hosts the jobs placed in
+it and reconciles until it is signalled to end.
 
-``ds engine run`` calls :func:`run_engine` in the foreground; ``python -m ds_dagster.runtime.engine`` is what the
-local launcher starts detached.
+``ds engine run`` calls :func:`run_engine` in the foreground; the local launcher starts
+``python -m ds_dagster.runtime.engine`` detached.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from ds_dagster.settings import Settings, load_settings
 
 TICK_SECONDS = 0.25
 MOVING_SECONDS = 0.05
-"""Time between two ticks while a job starts or stops, and between two looks whether somebody asked for something:
-people wait for it."""
+"""Seconds between two ticks while a job starts or stops, and between two looks at the journal for new requests: people
+wait for both."""
 
 DRAIN_SECONDS = 60.0
-"""How long jobs may take to end their batch after SIGTERM; then they are ended as they are, and resume from the
+"""How long jobs may take to finish their batch after SIGTERM. After that they are cut off and later resume from the
 checkpoint."""
 
 IDLE_SECONDS = 60.0
-"""How long the engine of a compute pool lives without anything to do."""
+"""How long the engine of a compute pool lives without work."""
 
 LOCK_SECONDS = 2.0
-"""A reader that looks at the lock holds it for a moment, so the first attempt may fail."""
+"""How long to try for the lock. Readers that check the lock hold it for a moment, so the first attempt may fail."""
 
 JVM_SECONDS = 20.0
 """How long the JVM of a former engine may outlive it."""
@@ -66,19 +66,19 @@ EXIT_RESTART = 75
 """Exit code of an engine that should be started again (its lease or its state folder was lost)."""
 
 EXIT_AGAIN = 76
-"""Exit code of an engine whose JVM has ended; a detached one starts again by itself."""
+"""Exit code of an engine whose JVM has ended; a detached engine starts again by itself."""
 
 JVM_ENDED = ("ENGINE_JVM_DIED", "ENGINE_OUT_OF_MEMORY")
 AGAIN_SECONDS = 60.0
 """The longest pause before a detached engine starts again by itself; the first one is a second."""
 
 LONG_LIVED_SECONDS = 600.0
-"""An engine that lived so long starts again after the first pause."""
+"""An engine that lived at least this long starts again after the first pause."""
 
 
 @dataclass(slots=True)
 class Engine:
-    """One run of an engine. ``end`` is set to end it after the jobs' batches."""
+    """One run of an engine. Set ``end`` to end it after the jobs' batches."""
 
     settings: Settings
     clock: Clock
@@ -92,11 +92,11 @@ class Engine:
     _state_checked: float = field(default=0.0, init=False)
 
     def run(self) -> None:
-        """Live until told to end.
+        """Run until ``end`` is set, or until a pool's engine has had no work for :data:`IDLE_SECONDS`.
 
         Raises:
             DsError: it could not begin (ENGINE_ALREADY_RUNNING, ENGINE_JVM_LIVES, ENGINE_LEASE_HELD, JOURNAL_…) or
-                cannot go on (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, what the host cannot live with).
+                cannot go on (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, and others of :meth:`Host.ready`).
         """
         places = Places.of(self.settings)
         lease = Lease.new(self.clock, self.settings.pool)
@@ -113,7 +113,7 @@ class Engine:
 
     @contextmanager
     def _locked(self, places: Places, lease: Lease) -> Iterator[FileLock]:
-        """Hold the Python lock, and be sure that no JVM of a former engine lives."""
+        """Hold the Python lock, and wait until no JVM of a former engine lives."""
         lock = FileLock(places.python_lock)
         row = lease.row
         self._wait(
@@ -136,8 +136,8 @@ class Engine:
             self.clock.sleep(0.05)
 
     def _migrate(self, journal: Journal, lease: Lease) -> None:
-        """We hold the locks, so no other engine of this pool and this machine uses the journal. An older schema is
-        migrated unless one elsewhere, or that of another pool, lives."""
+        """Create the journal, or migrate an older schema. We hold the locks, so no other engine of this pool on this
+        machine uses the journal; if an engine of another pool or machine lives, the journal is not migrated."""
         try:
             journal.create()
         except DsError as problem:
@@ -192,9 +192,9 @@ class Engine:
             rest(self.clock, reconciler.journal, begun + interval)
 
     def _is_left(self, reconciler: Reconciler) -> bool:
-        """Whether the engine of a pool ends because nothing has been left in it for :data:`IDLE_SECONDS`. The journal
-        says so first: who places a job in the pool from then on starts an engine, and a job that is there already keeps
-        this one."""
+        """Whether the engine of a pool ends because its pool has had no work for :data:`IDLE_SECONDS`. The journal gets
+        the end first: a job placed in the pool after that starts a new engine, and a job placed before keeps this
+        one."""
         now = self.clock.monotonic()
         is_kept = not self.settings.pool or self.settings.engine.launcher != "local" or reconciler.draining
         if is_kept or self._trouble or reconciler.is_needed():
@@ -227,7 +227,7 @@ class Engine:
         self._trouble, self._heard = "", self.clock.monotonic()
 
     def _check_state(self, lock: FileLock, journal: Journal) -> None:
-        """Whether we are still who others believe we are."""
+        """Raise ENGINE_LEASE_LOST or ENGINE_STATE_GONE if lease, journal file or lock are not ours any more."""
         now = self.clock.monotonic()
         if journal.local is None and now - self._heard > SILENT_SECONDS * 0.6:
             raise error("ENGINE_LEASE_LOST", detail="the journal's server has not answered for too long")
@@ -239,7 +239,7 @@ class Engine:
             raise error("ENGINE_STATE_GONE", folder=str(self.settings.state))
 
     def _say_goodbye(self, journal: Journal, lease: Lease) -> None:
-        """Best effort: the locks say the same a moment later."""
+        """Report the end in the journal, best effort: the locks are free a moment later anyway."""
         lease.tell("GONE", lease.row.condition, lease.row.message)
         try:
             with journal.write() as connection:
@@ -249,7 +249,7 @@ class Engine:
 
 
 def rest(clock: Clock, journal: Journal, end: float) -> None:
-    """Sleep until a monotonic time, or until a local journal has changed."""
+    """Sleep until ``end`` (monotonic seconds), or until a local journal has changed."""
     mark = journal.mark()
     while (left := end - clock.monotonic()) > 0:
         clock.sleep(min(left, MOVING_SECONDS))
@@ -260,15 +260,15 @@ def rest(clock: Clock, journal: Journal, end: float) -> None:
 def run_engine(
     settings: Settings, *, make_host: HostFactory | None = None, clock: Clock | None = None, terminal: bool = True
 ) -> int:
-    """Run the engine in this process until SIGTERM or SIGINT; returns the exit code.
+    """Run the engine in this process until SIGTERM or SIGINT; returns 0, EXIT_AGAIN or EXIT_RESTART.
 
     Args:
         settings: of the project, or of one of its pools (:func:`ds_dagster.runtime.pools.pool_settings`).
-        make_host, clock: instead of Spark and the machine's clock.
+        make_host, clock: default: Spark and the machine's clock.
         terminal: also log to standard error.
 
     Raises:
-        DsError: it could not begin; nothing of a running engine was touched.
+        DsError: other failures, such as an engine that cannot begin; a running engine is not touched.
     """
     redactor = Redactor()
     logger = log_engine(Places.of(settings), redactor, terminal=terminal)
@@ -301,16 +301,16 @@ def start_engine(settings: Settings, wait: float = 60.0, *, clock: Clock | None 
 def stop_engine(
     settings: Settings, timeout: float = DRAIN_SECONDS + 30.0, *, kill: bool = False, clock: Clock | None = None
 ) -> bool:
-    """End an engine of this machine and wait until both its locks are free.
+    """End an engine on this machine and wait until both its locks are free.
 
     Args:
-        settings: of the project; ``pool`` says which engine.
+        settings: of the project; ``settings.pool`` selects the engine.
         timeout: seconds to wait.
         kill: end it at once instead of after the jobs' batches.
         clock: for waiting.
 
     Returns:
-        Whether one was running.
+        Whether an engine was running.
 
     Raises:
         ExternalError: ENGINE_NOT_STOPPED.
@@ -336,7 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--environment", required=True)
     parser.add_argument("--pool", default="")
-    parser.add_argument("--ended", type=int, default=0, help="times in a row that its JVM has ended")
+    parser.add_argument("--ended", type=int, default=0, help="how often in a row its JVM has ended")
     chosen = parser.parse_args(arguments)
     clock = SystemClock()
     began = clock.monotonic()
@@ -352,8 +352,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
-    """Replace this process by a new engine, since there may be no starter. The locks are free, so another may be
-    first."""
+    """Replace this process by a new engine, since nothing else may start one. The locks are free, so another engine may
+    take them first."""
     clock.sleep(min(AGAIN_SECONDS, 2.0**ended))
     command = engine_command(chosen.root, chosen.state, chosen.environment, chosen.pool)
     os.execv(sys.executable, [*command, "--ended", str(ended + 1)])
@@ -373,12 +373,12 @@ def _process(places: Places) -> ProcessId | None:
 
 def _holder(places: Places) -> str:
     process = _process(places)
-    return f"process {process.pid}" if process else "it does not say which process"
+    return f"process {process.pid}" if process else "process unknown"
 
 
 @contextmanager
 def _ended_by_signals(end: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event; outside the main thread (tests) nothing is installed."""
+    """SIGTERM and SIGINT set the event. Outside the main thread (in tests) no handler is installed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

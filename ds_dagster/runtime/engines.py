@@ -1,4 +1,4 @@
-"""The engines of a project as a reader sees them: the project's own one, and one per compute pool."""
+"""The engines of a project as readers see them: the project's own engine, and one per compute pool."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ds_dagster.runtime.views import JobSurroundings
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """Looks at engines and starts them. ``places``: of the project's own engine; ``launcher``: starts that one, and
-    makes those that start the others."""
+    """Observes engines and starts them. ``places``: of the project's own engine; ``launcher``: starts the project's own
+    engine, and makes the launchers of the pools' engines."""
 
     journal: Journal
     clock: Clock
@@ -31,11 +31,11 @@ class Engines:
     _launchers: dict[str, Launcher] = field(default_factory=dict, init=False)
 
     def statuses(self, needed: Collection[str] | None = None) -> Sequence[EngineStatus]:
-        """The project's own engine, also when it never ran; then those of compute pools that live or are needed. Where
-        there are such, the project's own one is left out while it is gone and not needed.
+        """The project's own engine, also if it never ran; then engines of compute pools that live or are needed. If
+        there are engines of pools, the project's own is left out while it is gone and not needed.
 
         Args:
-            needed: what :meth:`needed` has just said, for a caller who asked; None: it is asked.
+            needed: result of :meth:`needed`, if the caller has it; None: it is read.
         """
         own, needed = self.watch().status(), self.needed() if needed is None else needed
         others = ((pool, self.watch(pool).status()) for pool in sorted({*self._seen(), *needed} - {""}))
@@ -44,8 +44,8 @@ class Engines:
         return there if is_left_out else (own, *there)
 
     def needed(self) -> frozenset[str]:
-        """Compute pools whose engines some job needs: it shall run, or a load was asked for. The empty name is the
-        project's own engine."""
+        """Compute pools whose engine some job needs, by :func:`ds_dagster.runtime.deciding.placing.needs_engine`. The
+        empty name is the project's own engine."""
         if not self._is_readable():
             return frozenset()
         with self.journal.read() as connection:
@@ -81,7 +81,7 @@ class Engines:
         return replace(self.places, pool=pool_name(engine))
 
     def watch(self, pool: str = "") -> EngineWatch:
-        """Looks at the engine of a pool, at the project's own one without; always the same object."""
+        """The watch over the engine of a pool (empty: the project's own engine); always the same object."""
         if pool not in self._watches:
             places, listen = self.places_of(engine_name(pool)), partial(self._heard, pool)
             self._watches[pool] = EngineWatch(places, self.clock, self.shares_host(), listen)
@@ -92,13 +92,13 @@ class Engines:
         return self.journal.local is not None or self.launcher.shares_host
 
     def surroundings(self, pool: str, held: frozenset[str]) -> JobSurroundings:
-        """What is around the jobs of one engine. ``held``: jobs that steps run."""
+        """Facts about an engine for the statuses of its jobs. ``held``: jobs that Dagster steps run."""
         watch = self.watch(pool)
         engine = watch.status()
         return JobSurroundings(engine, self.journal.identity(), watch.silent_for(), self.clock.now(), held, pool)
 
     def _each(self, pools: Sequence[str], wait: float, *, is_heard: bool) -> None:
-        """Ensure all of these engines; the first failure is raised afterwards, if anybody hears it."""
+        """Ensure all of these engines; afterwards raise the first failure, if ``is_heard``."""
         problems: list[DsError] = []
         for pool in pools:
             try:
@@ -109,21 +109,22 @@ class Engines:
             raise problems[0]
 
     def _heard(self, pool: str) -> Heard:
-        """Of an engine of an older version too: a starter has to know whether one lives, the new one migrates."""
+        """What the journal says of an engine, also in a journal of an older version: the caller must know whether an
+        engine lives before a new one migrates the journal."""
         if not self.journal.exists(older=True):
             return Heard(None, 0.0)
         with self.journal.read() as connection:
             return rows.heard(connection, engine_name(pool), self.clock.now())
 
     def _seen(self) -> frozenset[str]:
-        """Pools whose engines ever ran."""
+        """Pools whose engine has run at least once."""
         if not self._is_readable():
             return frozenset()
         with self.journal.read() as connection:
             return frozenset(rows.engine_names(connection)) - {DEFAULT_ENGINE}
 
     def _is_readable(self) -> bool:
-        """Whether the journal is there, and not of an older version: one of those knows no pools."""
+        """Whether the journal exists and is of today's version; older journals have no pools."""
         try:
             return self.journal.exists()
         except DsError as problem:

@@ -1,5 +1,5 @@
-"""The engine's part of versions beside each other: the steps that :mod:`ds_dagster.runtime.deciding.versions` decides.
-Each is one transaction of the journal, or an errand of the host that may be repeated."""
+"""Carries out the steps of versions and hand-overs that :mod:`ds_dagster.runtime.deciding.versions` decides. Each step
+is one transaction of the journal, or an errand of the host that may be repeated."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ REASONS = {
     "give_up": "version {version} did not take over",
     "resume": "no version takes over",
 }
-"""Step → what the history says."""
+"""Step → reason in the history."""
 
 
 Request = tuple[str, int, int]
-"""An errand under way: step, and the generations of both jobs. What was asked for since then is another one."""
+"""Key of an errand under way: step, and the generations of both jobs. A newer request has another key."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """Steps of hand-overs and of versions that go.
+    """Carries out hand-overs, removals of versions and renamings.
 
     Attributes:
         journal, host, lease, clock, log: of the engine.
-        order: the start order of a job, for its places in the stores.
+        order: returns the start order of a job; errands need its places in the stores.
         backoff, random: delays between two tries of an errand.
     """
 
@@ -58,7 +58,8 @@ class HandOvers:
     _under_way: dict[str, Request] = field(default_factory=dict, init=False)
 
     def tick(self, jobs: Mapping[str, JobRow], specs: Mapping[str, JobSpec], statuses: dict[str, StatusRow]) -> bool:
-        """One step of each hand-over. ``statuses`` is changed with the journal. Returns whether rows were written.
+        """One step of each hand-over. ``statuses`` is updated together with the journal. Returns whether the jobs must
+        be read again.
 
         Raises:
             DsError: the journal cannot be used now (the next tick goes on), ENGINE_LEASE_LOST.
@@ -91,8 +92,9 @@ class HandOvers:
         return self._failed(turn, failure, statuses)
 
     def _failed(self, turn: Turn, failure: DsError, statuses: dict[str, StatusRow]) -> bool:
-        """Try an errand again after a delay, or give up by the rule of batches. Public names that may have changed
-        already are tried until the store tells."""
+        """Try an errand again after a delay, or give up a hand-over by the rule for failing batches
+        (:func:`ds_dagster.runtime.deciding.decide.decide`). A hand-over whose public names may have changed already is
+        retried as long as the store fails."""
         now, before = self.clock.now(), turn.other_status
         streak = Streak.after(before.streak, failure.condition, before.batch, now)
         decision = decide(
@@ -126,7 +128,8 @@ class HandOvers:
         statuses: dict[str, StatusRow],
         row: JobRow | None = None,
     ) -> bool:
-        """A version rests before its last step, and says why. ``row``: what the job is from here on."""
+        """Write the status of a version whose last step failed and will be retried. ``row``: new row of the job, if it
+        changes."""
         with self.journal.write() as connection:
             if not self._is_current(connection, turn):
                 return True
@@ -147,7 +150,7 @@ class HandOvers:
         return Errand("serve", order, turn.job.version, self.order(turn.job.name))
 
     def _step(self, turn: Turn, failure: DsError | None = None, because: str = "") -> bool:
-        """Write the rows of a step, unless somebody has asked for something else meanwhile."""
+        """Write the rows of a step, unless there is a newer request."""
         now = self.clock.now()
         with self.journal.write() as connection:
             if not self._is_current(connection, turn):
@@ -160,7 +163,7 @@ class HandOvers:
         return True
 
     def _exchange(self, turn: Turn, statuses: dict[str, StatusRow]) -> bool:
-        """The public names have changed in the stores: the jobs change theirs."""
+        """The stores have exchanged the public names: exchange the names of the jobs too."""
         now = self.clock.now()
         jobs, changed = exchanged(turn, now)
         with self.journal.write() as connection:
@@ -186,7 +189,7 @@ class HandOvers:
         return True
 
     def _begin_renaming(self, turn: Turn) -> bool:
-        """From here on its tables may have their new names, whatever is asked for."""
+        """Mark the job: from here on its tables may have their new names, whatever is requested later."""
         with self.journal.write() as connection:
             if self._is_current(connection, turn):
                 rows.mark_job(connection, replace(turn.job, action="renaming"))
@@ -194,7 +197,7 @@ class HandOvers:
         return True
 
     def _rename(self, turn: Turn, statuses: dict[str, StatusRow]) -> bool:
-        """The tables have their new names: the job gets its own, with its history."""
+        """The tables have their new names: rename the job and its history."""
         now, former = self.clock.now(), turn.job.name
         row = taken_over(turn.job)
         status = replace(turn.status, name=row.name)
@@ -212,14 +215,14 @@ class HandOvers:
         return True
 
     def _is_current(self, connection: Connection, turn: Turn) -> bool:
-        """Whether the journal still has the rows that were decided from; the lease is renewed with it."""
+        """Whether the journal still has the rows that the step was decided from; also renews the lease."""
         self.lease.renew(connection)
         stored = rows.jobs(connection, [turn.job.name, turn.other.name])
         return stored == {row.name: row for row in (turn.job, turn.other)}
 
 
 def _without_renaming(job: JobRow) -> JobRow:
-    """A job whose tables keep their names: the store has refused the others."""
+    """A job whose tables keep their names, since the store refused the new ones."""
     return replace(job, becomes="") if job.action == "stop" else replace(job, action="rename")
 
 

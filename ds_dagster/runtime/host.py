@@ -1,7 +1,7 @@
-"""What hosts queries, as the reconciler sees it: a protocol, so that reconciling needs no Spark.
+"""The protocol of a host of queries, so that the reconciler needs no Spark.
 
-The host is asked by level, not by event: :meth:`Host.observe` tells what is, as often as it is asked, until
-:meth:`Host.forget`. So nothing is lost when the journal cannot be written for a while.
+The host reports states, not events: :meth:`Host.observe` returns the present state at every call, until
+:meth:`Host.forget`. So nothing is lost while the journal cannot be written.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Phase = Literal["starting", "running", "stopping", "stopped", "finished", "faile
 
 @dataclass(frozen=True, slots=True)
 class KnownShape:
-    """A shape of a source that the history of a job knows: the version of a schema with an empty text, or the digest
-    and the text of a table's columns."""
+    """A shape of a source in the history of a job: the version of a schema with an empty ``text``, or the digest and
+    the text of a table's columns."""
 
     version: str
     text: str = ""
@@ -40,10 +40,10 @@ class SourceShape:
     """The newest shape of a source.
 
     Attributes:
-        key: what has it: ``registry/subject``, ``store/table``.
+        key: owner of the shape: ``registry/subject``, ``store/table``.
         version, text: see :class:`KnownShape`.
-        before: the version that was known.
-        change: what the difference to that one means; None without one.
+        before: the version that the history had.
+        change: what the difference between both versions means; None without a difference.
     """
 
     key: str
@@ -58,16 +58,16 @@ class StartOrder:
     """Everything a host needs to start one incarnation of a job.
 
     Attributes:
-        name, incarnation: who, and which start of it.
+        name, incarnation: the job, and id of this start.
         spec: definition.
         identity: of its writes.
         checkpoint_version: version to run with.
-        started, progressed: whether the journal knows of an earlier start, and of a finished batch, with this version.
-        skips: records it passes.
+        started, progressed: whether the journal has an earlier start, and a finished batch, with this version.
+        skips: records that it skips.
         begins: see ``schema.JOBS``.
         writes_as: see ``JobRow``; names its checkpoint.
-        place: version whose place its tables have beside the public ones; 0: it writes the public ones.
-        shapes: of its sources that its history knows, by key.
+        place: version number in the names of its own tables, next to the public tables; 0: it writes the public tables.
+        shapes: newest shapes of its sources in its history, by key.
     """
 
     name: str
@@ -85,12 +85,12 @@ class StartOrder:
 
     @property
     def checkpoint_name(self) -> str:
-        """Whose checkpoint it has."""
+        """Job name in the path of its checkpoint."""
         return self.writes_as or self.name
 
     @property
     def finite(self) -> bool:
-        """Whether it ends by itself when what is available is read."""
+        """Whether it ends by itself when all available records are read."""
         return self.spec.is_finite
 
 
@@ -99,17 +99,17 @@ NOTHING = Figures()
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One incarnation now.
+    """The present state of one incarnation.
 
     Attributes:
-        incarnation: which start it is.
+        incarnation: id of the start.
         phase: ``running`` only with proof: a finished batch, or all sources seen empty.
-        progress: figures, also of the last moment before it ended.
+        progress: figures; after the end, the last ones.
         failure: why it failed (phase ``failed``).
-        loaded: rows the run loaded in all, by the sink's ledger (phase ``finished``).
-        busy: it was in a batch when it was last observed.
-        shapes: the newest shapes of its sources that were found.
-        outdated: why it has to start again to read by the newest schema of its records; empty where it need not.
+        loaded: all rows that the run loaded, by the sink's ledger (phase ``finished``).
+        busy: whether it was in a batch when it was last observed.
+        shapes: the newest shapes of its sources.
+        outdated: why it must restart to read with the newest schema of its records; empty if it need not.
     """
 
     incarnation: str
@@ -124,16 +124,17 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Something to do in the stores of two versions of a query, or of one.
+    """A task in the stores of one version of a query, or of two. All kinds are idempotent.
 
     Attributes:
-        kind: ``serve``: the tables of ``order`` take the public names, those that have them go to the places of
-            version ``former``; streams are written by ``order`` from where ``serving`` stopped. ``drop``: the tables of
-            ``order`` go, with its checkpoint. ``rename``: the tables of ``serving`` get the names that ``order`` has
-            for them. Each may be done twice.
-        order: of the version, whose query is stopped.
+        kind: ``serve``: the tables of ``order`` get the public names, and the tables that had them get the names of
+            version ``former``; ``order`` writes streams from where ``serving`` stopped. ``drop``: remove the tables and
+            the checkpoint of ``order``. ``rename``: the tables of ``serving`` get the names that they have in
+            ``order``.
+        order: of the version; its query is stopped.
         former: version that serves until then (kind ``serve``).
-        serving: its order; it is stopped too (kind ``serve``). Of kind ``rename``: the definition before.
+        serving: kind ``serve``: order of version ``former``, which is stopped too; kind ``rename``: the definition
+            before.
     """
 
     kind: Literal["serve", "drop", "rename"]
@@ -143,33 +144,32 @@ class Errand:
 
 
 class Host(Protocol):
-    """Runs incarnations. No method waits for a query: they give orders, :meth:`observe` reports the outcome."""
+    """Runs incarnations. No method waits for a query; :meth:`observe` reports the outcomes."""
 
     def ready(self) -> bool:
-        """Whether orders are being carried out (before that they are kept).
+        """Whether orders are carried out; orders given before that are kept.
 
         Raises:
-            DsError: the host cannot live (no Java, the JVM has died: ENGINE_JVM_DIED, or of its memory:
-                ENGINE_OUT_OF_MEMORY); the engine ends.
+            DsError: the host cannot work, and the engine ends: no Java, ENGINE_JVM_DIED, ENGINE_OUT_OF_MEMORY.
         """
 
     def start(self, order: StartOrder) -> None:
-        """Start an incarnation; failures are observed, not raised."""
+        """Start an incarnation; :meth:`observe` reports failures, none is raised."""
 
     def stop(self, name: str) -> None:
-        """End a query after the batch it is in."""
+        """End a query after its present batch."""
 
     def fence(self, order: StartOrder) -> None:
         """Make sure that nothing an ended job left open in its sink blocks readers (best effort)."""
 
     def run_errand(self, errand: Errand) -> None:
-        """Do it in the background, unless it is under way."""
+        """Carry out an errand in the background, unless it is already under way."""
 
     def errands(self) -> Mapping[str, DsError | None]:
-        """Errands that ended since the last call, by job: None, or why it failed."""
+        """Errands that ended since the last call: name of the job in ``order`` → the failure, None without one."""
 
     def forget(self, name: str) -> None:
-        """The end of an incarnation was recorded; it need not be observed any more."""
+        """The end of an incarnation was recorded: :meth:`observe` no longer has to report it."""
 
     def observe(self) -> Mapping[str, Observation]:
         """All incarnations, by job."""

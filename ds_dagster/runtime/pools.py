@@ -1,4 +1,4 @@
-"""Settings of the engine of a compute pool: those of the project with the cores and the memory of the pool."""
+"""Settings of a compute pool's engine: the project's settings with the cores and the memory of the pool."""
 
 from __future__ import annotations
 

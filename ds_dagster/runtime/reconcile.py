@@ -1,8 +1,8 @@
-"""Desired and observed state brought together, one tick at a time. Knows no Spark.
+"""Brings observed state to desired state, one tick at a time. Does not import Spark.
 
-A tick looks (journal, host), decides (:mod:`ds_dagster.runtime.deciding.round`), writes everything in one transaction,
-and only then acts. What cannot be written is not done: the next tick decides again from what is then. Running it twice
-changes nothing.
+A tick looks (journal, host), decides (:mod:`ds_dagster.runtime.deciding.round`), writes all decisions in one
+transaction, and acts only after that. If the transaction fails, nothing is done, and the next tick decides again. A
+second tick without news changes nothing.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import RESTORED
 
 BEAT_SECONDS = 1.0
-"""How often figures and the engine's beat are written when nothing else is."""
+"""How often figures and the engine's heartbeat are written if there is nothing else to write."""
 
 REFRESH_SECONDS = 5.0
-"""How often the row of a job is written of which nothing changed."""
+"""How often the row of a job is written if none of its figures changed."""
 
 
 @dataclass(slots=True)
 class Reconciler:
-    """Brings jobs to the state that the journal wants.
+    """Brings jobs to their desired state in the journal.
 
     Attributes:
-        journal, identity, lease: where desired state is, who its jobs are, and our right to act on it.
+        journal, identity, lease: holds desired state; names its jobs; the engine's right to act on them.
         host: runs queries.
         clock, random: time, and numbers in [0, 1) for jitter.
         log: log files of jobs.
         backoff: delays between starts.
-        draining: set it to end all queries after their batches without changing what is wanted.
-        places: of the engine; those of other engines of the project follow from it.
+        draining: set it to end all queries after their batches without changing desired state.
+        places: files of the engine; the places of the project's other engines are derived from it.
     """
 
     journal: Journal
@@ -92,8 +92,8 @@ class Reconciler:
         )
 
     def take_over(self) -> None:
-        """Once, before the first tick: settle what a former engine of this pool left behind. Every row is written
-        again, so that it is this engine's word from here on. What a step runs that lives is left alone."""
+        """Settle the jobs that a former engine of this pool left behind; call it once, before the first tick. Every
+        status is written again, with this engine as its writer. Jobs that a living Dagster step runs are left alone."""
         with self.journal.write() as connection:
             jobs, written = rows.jobs(connection), rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
@@ -111,8 +111,8 @@ class Reconciler:
         """One round.
 
         Raises:
-            DsError: the journal cannot be used now (nothing was done; call again), ENGINE_LEASE_LOST (end), or what the
-                host cannot live with.
+            DsError: the journal cannot be used now (nothing was done; call again); ENGINE_LEASE_LOST and errors of
+                :meth:`Host.ready` (end the engine).
         """
         self.host.ready()
         self._look()
@@ -143,7 +143,7 @@ class Reconciler:
             self._revision = ""
 
     def ended_by(self, failure: DsError) -> None:
-        """The engine ends because of one of its jobs: record which ones it may be.
+        """The engine ends because of one of its jobs: record the failure for the jobs that may have caused it.
 
         Raises:
             DsError: JOURNAL_…, ENGINE_LEASE_LOST.
@@ -155,20 +155,20 @@ class Reconciler:
         self._keep(decided)
 
     def is_idle(self) -> bool:
-        """Whether no query of ours is left."""
+        """Whether none of our queries runs any more."""
         return not any(status.state in ACTIVE for status in self._statuses.values())
 
     def is_moving(self) -> bool:
-        """Whether a job is on its way to another state."""
+        """Whether a job is being started or stopped."""
         return any(status.state in ("STARTING", "STOPPING") for status in self._statuses.values())
 
     def is_needed(self) -> bool:
-        """Whether a job of ours is wanted, has a query, or has an open run. By what the last tick has read."""
+        """Whether one of our jobs is wanted, has a query, or has an open run, according to the last tick."""
         staying = (job for name, job in self._jobs.items() if name not in self._leaving)
         return not self.is_idle() or any(needs_engine(job, self._requests) for job in staying)
 
     def leave(self) -> bool:
-        """Say in the journal that the engine ends because nothing is left in its pool; False where something is.
+        """Record in the journal that the engine ends because its pool has no work; False, and no record, if it has.
 
         Raises:
             DsError: JOURNAL_…, ENGINE_LEASE_LOST.
@@ -186,7 +186,7 @@ class Reconciler:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read desired state if it has changed; what other engines do every second, where there are some."""
+        """Read desired state if it has changed; also every second if other engines have jobs, for their statuses."""
         now = self.clock.monotonic()
         are_others_due = len(self._all) > len(self._jobs) and now - self._looked >= BEAT_SECONDS
         with self.journal.read() as connection:
@@ -220,14 +220,14 @@ class Reconciler:
     def _gone_engines(
         self, connection: Connection, jobs: Mapping[str, JobRow], written: Mapping[str, StatusRow]
     ) -> Mapping[str, EngineRow]:
-        """Pools whose engines have ended while they had a query of a job that is placed here: pool → its lease."""
+        """Pools whose engine ended while it had a query of a job that is placed here: pool → lease of that engine."""
         placed = (name for name, job in jobs.items() if placed_in(job, jobs) == self.lease.pool)
         holders = {held for name in placed if (held := held_in(written.get(name))) is not None} - {self.lease.pool}
         return self.lease.ended(connection, self.places, holders)
 
     def _may_write(self, connection: Connection, decided: Round) -> bool:
-        """Whether what was read still holds, where something is decided from it: a job may be placed in another engine
-        since then. Engines whose jobs are taken over can write nothing any more."""
+        """Whether transitions may be written: desired state must be unchanged, since a job may have moved to another
+        engine. Also ends the leases of engines whose jobs are taken over, so that they can no longer write."""
         if not decided.transitions:
             return True
         is_current = meta(connection, "revision") == self._revision
@@ -238,7 +238,7 @@ class Reconciler:
         return False
 
     def _drop_strangers(self, observed: Mapping[str, Observation]) -> None:
-        """End queries of jobs that another engine has by now."""
+        """End queries of jobs that belong to another engine by now."""
         for name in [name for name in observed if name in self._all and name not in self._jobs]:
             if is_over(observed[name]):
                 self.host.forget(name)
@@ -246,8 +246,8 @@ class Reconciler:
                 self.host.stop(name)
 
     def _of_others(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
-        """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on), and
-        the last word of another engine on jobs that are ours since now."""
+        """Statuses to take over from the journal: those that Dagster steps wrote for jobs that do not run here (their
+        checkpoints may have advanced), and the last status another engine wrote for a job that has just become ours."""
         ours = ACTIVE | PENDING
         own = self._statuses
         resting = (row for name, row in written.items() if name not in own or own[name].state not in ours)
@@ -280,7 +280,7 @@ class Reconciler:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _add_figures(self, decided: Round, observed: Mapping[str, Observation]) -> None:
-        """Progress of every job that has a query."""
+        """Add the figures of every job that has a query."""
         now = self.clock.now()
         for name, observation in observed.items():
             before = decided.status(name)
@@ -292,7 +292,7 @@ class Reconciler:
                 decided.statuses[name] = after
 
     def _new_shapes(self, decided: Round, observed: Mapping[str, Observation]) -> list[Transition]:
-        """Shapes of sources that no history knows, each once."""
+        """Transitions for shapes of sources that differ from the last shape in their job's history."""
         now, added = self.clock.now(), []
         for name, observation in observed.items():
             history = self._shapes.get(name, {})
@@ -304,7 +304,7 @@ class Reconciler:
         return added
 
     def _healed(self, status: StatusRow) -> StatusRow:
-        """Failures are forgotten after a healthy period."""
+        """The status with no failed attempts after a healthy period."""
         now = self.clock.monotonic()
         if status.state != "RUNNING":
             self._healthy_since.pop(status.name, None)
@@ -367,7 +367,8 @@ class Reconciler:
 
 
 def _transition(name: str, shape: SourceShape, incarnation: str, now: float) -> Transition:
-    """A line of the history: the first shape without a condition, others with what the change means."""
+    """An entry of the history. The first shape of a source has no condition; later ones have the condition of the
+    change."""
     failure = NOTHING if shape.change is None else told(shape.change)
     return Transition(
         name=name,
@@ -385,7 +386,7 @@ def _transition(name: str, shape: SourceShape, incarnation: str, now: float) -> 
 
 
 def sources_first(specs: Mapping[str, JobSpec]) -> Mapping[str, JobSpec]:
-    """The same jobs, each after those whose output it reads."""
+    """The same jobs, each after the jobs whose output it reads."""
     done: dict[str, JobSpec] = {}
 
     def visit(name: str, above: frozenset[str]) -> None:

@@ -1,8 +1,8 @@
 """Savepoints: copies of a checkpoint as it was after one finished batch, with the definition that made it.
 
-A savepoint is a folder of its own: ``savepoint.json`` and ``checkpoint/``. It is made under another name, forced to
-disk and renamed, so that it is complete or absent. The files of a finished batch do not change while a query runs on:
-nothing is stopped for a savepoint.
+A savepoint is a folder with ``savepoint.json`` and ``checkpoint/``. It is written under another name, forced to disk
+and renamed, so it is complete or absent. Its query may run meanwhile, since the files of finished batches do not
+change.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from ds_dagster.runtime.deciding.spec import JobSpec
 
 FORMAT = 1
 MANIFEST, CHECKPOINT, ORIGIN = "savepoint.json", "checkpoint", "ds-origin.json"
-"""Files of a savepoint; ``ds-origin.json`` in a checkpoint that was made from one names where its history began."""
+"""Names in the folder of a savepoint. ``ds-origin.json`` is in checkpoints that were made from a savepoint; it has the
+checkpoint version in which their history began."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 TRIES = 5
-"""How often a checkpoint is copied whose query removes old files meanwhile."""
+"""Most attempts to copy a checkpoint whose query removes old files meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Savepoint:
 
     @property
     def definition(self) -> JobSpec:
-        """What made it."""
+        """The definition that made it."""
         return JobSpec.from_json(self.spec)
 
     @property
@@ -80,7 +81,7 @@ class Savepoint:
 
     @property
     def targets(self) -> Mapping[str, str]:
-        """``store.entity`` → identity of what its job wrote."""
+        """``store.entity`` → identity of the entity that its job wrote."""
         return _object(self.checkpoint / TARGETS)
 
 
@@ -94,10 +95,10 @@ class Savepoints:
         """Copy a checkpoint up to its last finished batch.
 
         Args:
-            name: of the savepoint; empty: made of the batch and the time.
+            name: of the savepoint; empty: ``batch-N-SECONDS``, by the batch and the time.
             place: of the checkpoint. Its query may run.
-            about: what is known beforehand; ``name``, ``tip``, ``origin`` and ``folder`` are filled in.
-            has_state: the query keeps state, which has to be there.
+            about: the other fields; its ``name``, ``tip``, ``origin`` and ``folder`` are not used.
+            has_state: the query keeps state, which the copy must have.
 
         Raises:
             UserError: SAVEPOINT_REFUSED. ExternalError: SAVEPOINT_NOT_WRITTEN.
@@ -112,7 +113,7 @@ class Savepoints:
             name = name or f"batch-{tip.batch}-{int(about.taken)}"
             target = folder / name
             if target.exists():
-                raise _refused(about.query, f"there is one with the name {name} already")
+                raise _refused(about.query, f"a savepoint with the name {name} already exists")
             origin = origin_of(staged / CHECKPOINT, about.version)
             manifest = {"name": name, "query": about.query, "job": about.job, "origin": origin}
             manifest |= {"version": about.version, "batch": tip.batch, "digest": tip.offsets, "ends": tip.ends}
@@ -127,7 +128,7 @@ class Savepoints:
         return self.get(about.query, name)
 
     def all(self, query: str = "") -> tuple[Savepoint, ...]:
-        """Savepoints by query and time; of one query where it is named.
+        """All savepoints, or those of one query, sorted by query and time.
 
         Raises:
             ExternalError: SAVEPOINT_UNREADABLE.
@@ -152,8 +153,8 @@ class Savepoints:
         """One savepoint of a query, or of the same job under a former name.
 
         Args:
-            query: its name today.
-            job: its identity.
+            query: name of the query today.
+            job: identity of the job.
             name: of the savepoint.
 
         Raises:
@@ -163,7 +164,7 @@ class Savepoints:
         return max(own, key=lambda saved: (saved.query == query, saved.taken)) if own else self.get(query, name)
 
     def delete(self, savepoint: Savepoint) -> None:
-        """Remove it for good: first its name.
+        """Remove a savepoint for good. Its folder is renamed first, so it is complete or absent.
 
         Raises:
             ExternalError: SAVEPOINT_NOT_WRITTEN.
@@ -180,19 +181,19 @@ class Savepoints:
 
 
 def put_savepoint(savepoint: Savepoint, place: Path, following: str = "", *, is_fork: bool = False) -> Tip | None:
-    """Make a checkpoint of a savepoint; what is in its place is kept beside it (``…-replaced-N``).
+    """Make a checkpoint from a savepoint; the former content of its place is moved to ``…-replaced-N``.
 
     Args:
-        savepoint: that is complete.
-        place: of the checkpoint; nobody writes it.
-        following: entry of the offset log of the batch after it, planned and not finished; may be empty.
-        is_fork: another job goes on from it, which has written nothing yet.
+        savepoint: source of the copy.
+        place: of the checkpoint; no query writes it.
+        following: offset log entry of the batch after the savepoint, planned and not finished; empty: none.
+        is_fork: the checkpoint is for another job, which has written nothing yet.
 
     Returns:
-        The planned batch.
+        The planned batch; None without ``following``.
 
     Raises:
-        OSError: as the operating system says.
+        OSError: a file cannot be read or written.
     """
     folder = new_folder(place)
     make_folder(folder.parent)
@@ -209,7 +210,7 @@ def put_savepoint(savepoint: Savepoint, place: Path, following: str = "", *, is_
 
 
 def tip_of(place: Path, batch: int) -> Tip | None:
-    """A batch of a checkpoint with its offsets, as a ledger has it; None where its entry cannot be read."""
+    """A batch of a checkpoint with its offsets, as ledgers store it; None if its entry cannot be read."""
     tip = kept_batches(place).batches.get(batch)
     if tip is None:
         return None
@@ -229,7 +230,11 @@ def origin_of(place: Path, version: int) -> int:
 
 
 def _copied(query: str, place: Path, copy: Path, has_state: bool) -> Tip:
-    """A copy that is whole. Files that go while they are copied belong to batches before its end: it is done again."""
+    """Make a complete copy. If the query removes old files during the copy, the copy is repeated.
+
+    Raises:
+        UserError: SAVEPOINT_REFUSED.
+    """
     reason = "its checkpoint changes faster than it can be copied"
     for _ in range(TRIES):
         shutil.rmtree(copy.parent, ignore_errors=True)

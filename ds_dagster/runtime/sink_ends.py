@@ -1,5 +1,4 @@
-"""Ends of a job's sinks, read from their ledgers through their stores; and whether its sources can repeat their
-records."""
+"""Reads where a job's sinks end, from their ledgers; and tells whether its sources can repeat their records."""
 
 from __future__ import annotations
 
@@ -21,8 +20,11 @@ def sink_ends(project: LoadedProject, query: BoundQuery, identity: SinkIdentity)
 
     Args:
         project: with the stores.
-        query: one, or an application.
+        query: a query, or an application.
         identity: of the job and its checkpoint version.
+
+    Returns:
+        An end per part of the query; a ledger that cannot be read gives an end with the reason in ``unknown``.
     """
     return tuple(_end(project, part, query.writer_of(part, identity)) for part in query.parts)
 
@@ -34,8 +36,8 @@ def renumber(
 
     Args:
         project, query, identity: as above.
-        parts: names of the parts of the query that fill them; their loaders read ledgers.
-        tip: where they end, with the new number.
+        parts: names of the parts of the query that fill these sinks; their loaders must read ledgers.
+        tip: the newest batch of these sinks, with the new number.
 
     Raises:
         DsError: a ledger cannot be written.
@@ -48,13 +50,13 @@ def renumber(
 
 
 def adopt(project: LoadedProject, query: BoundQuery, identity: SinkIdentity, tip: Tip) -> None:
-    """Note a batch as the newest one of a checkpoint version in the ledgers of all sinks, which have one. May be done
-    again.
+    """Record a batch as the newest of a checkpoint version in the ledgers of all sinks; every sink must have a ledger.
+    Idempotent.
 
     Args:
         project, query: as above.
         identity: of the job and a checkpoint version that has written nothing.
-        tip: with its offsets.
+        tip: the batch, with its offsets.
 
     Raises:
         DsError: a ledger cannot be written.
@@ -72,7 +74,7 @@ def adopt(project: LoadedProject, query: BoundQuery, identity: SinkIdentity, tip
 
 
 def forgotten(project: LoadedProject, query: BoundQuery) -> str:
-    """Why a query's records cannot be read again; empty where they can, or where a start is refused."""
+    """Why a query's records may not be readable again; empty if they are, or if a start fails when some are gone."""
     for scan in query.scans:
         why = kind_of_store(project, scan.relation).capabilities.forgets
         why = why or ("it skips records that are gone" if scan.data_loss == "skip" else "")

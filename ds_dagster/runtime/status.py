@@ -1,4 +1,4 @@
-"""What is known of jobs and engines: the records that sensors, checks, CLI and Dagster steps read."""
+"""Records about jobs and engines, for sensors, checks, the command line and Dagster steps."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ JobState = Literal[
 DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
 EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]
 Role = Literal["serving", "staged", "promoting", "kept", "dropping"]
-"""What a version of a query is for: ``serving``: its rows have the public name; ``staged``: it is built beside that;
-``promoting``: it takes over as soon as it has caught up; ``kept``: it served before, and is stopped; ``dropping``: it
-goes with its rows and its checkpoint."""
+"""Role of a version of a query. ``serving``: its rows have the public name; ``staged``: it is built next to the serving
+version; ``promoting``: it takes over as soon as it has caught up; ``kept``: it served before, and is stopped;
+``dropping``: its rows and its checkpoint are being removed."""
 
 UP: tuple[JobState, ...] = ("RUNNING", "STARTING")
 """States of a job that runs, or is being started."""
 
 Action = Literal["ensure", "restart", "stop", "reset"]
 Consent = Literal["duplicates", "from_now", "empty", "restored"]
-"""What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has; ``from_now``:
-sources are read from the end they have when the job starts, so what was there before is in no result; ``empty``: the
-records of the job's own topics are deleted first; ``restored``: the new checkpoint was made from a savepoint."""
+"""Effects of a reset that need a permission. ``duplicates``: rows are written that a sink already has; ``from_now``:
+sources are read from their end at the start of the job, so earlier records are in no result; ``empty``: the records of
+the job's own topics are deleted first; ``restored``: the new checkpoint was made from a savepoint."""
 RESTORED: Consent = "restored"
 
 
 def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = False) -> tuple[Consent, ...]:
-    """Those that are given."""
+    """The consents whose flags are set."""
     flags: dict[Consent, bool] = {"duplicates": duplicates, "from_now": from_now, "empty": empty}
     return tuple(name for name, is_given in flags.items() if is_given)
 
@@ -45,12 +45,12 @@ Verdict = Literal[
     "orphan",
     "unknown",
 ]
-"""``renamed``: it goes on with the job of the name it had before (``@renamed_from``); ``unknown``: in a plan that could
-not read what runs."""
+"""Result of comparing a query with its job. ``renamed``: it goes on with the job of its former name
+(``@renamed_from``); ``unknown``: in a plan that could not read the journal."""
 
 
 def outlook(state: JobState, next_retry: float | None, now: float) -> str:
-    """Whether a job that does not run is started again by itself; empty for one that runs.
+    """Whether the engine will retry a job that does not run, for people; empty for other states.
 
     Args:
         state: of the job.
@@ -63,7 +63,7 @@ def outlook(state: JobState, next_retry: float | None, now: float) -> str:
 
 
 def version_name(query: str, version: int) -> str:
-    """Name of a version of a query that does not serve; no query has an ``@`` in its name."""
+    """Name of the job of a version that does not serve. Names of queries have no ``@``."""
     return f"{query}@{version}"
 
 
@@ -74,26 +74,27 @@ def version_number(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus(Figures):
-    """One job as last reported, its figures among it. Times are seconds since the epoch (UTC); None = not known.
+    """One job as last reported, with its figures. Times are epoch seconds; None = unknown.
 
     Attributes:
         name, job_id, relation: query name, identity, qualified name of the relation it fills.
-        state, desired: observed and wanted.
+        state, desired: observed and desired state.
         condition, message, hint: why it failed or backs off (empty when healthy).
         incarnation: changes with every start of its Spark query.
         generation: of the desired state (compare-and-set counter).
         checkpoint_version: ``checkpoint`` of ``ds ps``.
-        fingerprint: of the definition that runs; ``wanted_fingerprint`` of the one asked for.
-        beat: when the engine last reported it; next_retry: when it is started again; attempts: starts since it was
-            healthy.
+        fingerprint: of the definition that runs; ``wanted_fingerprint`` of the requested definition.
+        beat: when the engine last reported it; next_retry: when it is started again; attempts: failed starts since it
+            was healthy.
         started: start of the incarnation.
-        detail: text of the outside system that failed.
-        reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.
+        detail: error text of the outside system that failed.
+        reported_generation: of the desired state that the engine last acted on; if smaller than ``generation``, the
+            engine has not acted yet.
         since: when it entered ``state``.
         parameters: of the condition, as JSON.
         query, version, role: which version of which query it is; see ``JobRow``.
         identity: see ``JobRow``.
-        log: where its log is read: a path on the engine's machine, or an address.
+        log: path of its log on the engine's machine, or an address.
         pool: compute pool whose engine it belongs to now; empty: the project's own engine.
     """
 
@@ -132,7 +133,7 @@ class JobStatus(Figures):
 
     @property
     def is_down(self) -> bool:
-        """Whether it is wanted and neither runs nor is being started; of a finite one: whether it failed."""
+        """Whether it is wanted, but neither runs nor is being started; for a finite query: whether it failed."""
         return (
             self.state == "FAILED" if self.desired == "FINISHED" else self.desired == "RUNNING" and self.state not in UP
         )
@@ -144,16 +145,17 @@ class JobStatus(Figures):
 
 
 def ended_with_engine(status: JobStatus) -> bool:
-    """Whether it has run, is wanted, and has no query since its engine was told to end: the next engine goes on."""
+    """Whether a job is wanted but its query ended together with its engine; the next engine starts it again."""
     return status.state == "ABSENT" and status.desired == "RUNNING" and bool(status.incarnation)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine: who holds the lease, whether it lives.
+    """One engine: which process holds its lease, and whether it lives.
 
-    ``token`` is that of its lease, empty while a process that holds the lock has none: what another engine wrote of a
-    job that runs is not this one's word.
+    ``token``: of its lease; empty while the process that holds the lock has no lease. The status of a running job
+        counts
+    only if its writer has the same token.
     """
 
     name: str
@@ -170,13 +172,13 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What ``ensure`` would do with one query, and the rule that says so.
+    """What ``ensure`` would do with one query, and the rule behind the verdict.
 
     Attributes:
-        doubles: relations that would have their rows twice, where the verdict asks for a reset.
-        readers: names of the queries downstream of them.
-        beside: the new definition can be built beside the one that serves, where the verdict asks for a new checkpoint.
-        renamed_from: name of the job it goes on with, or would, where the verdict is about a change of name.
+        doubles: if the verdict needs a reset: relations that would get their rows twice.
+        readers: names of the queries downstream of ``doubles``.
+        beside: if the verdict needs a new checkpoint: whether a version can be built next to the serving one.
+        renamed_from: if the verdict is about a change of name: the former name.
     """
 
     name: str
@@ -192,8 +194,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
-    """What a request did: ``adopted`` an unchanged running job, ``requested`` a start, ``stopped``, …; ``generation``
-    names the request so that it can be waited for or withdrawn."""
+    """What a request did: ``adopted`` an unchanged running job, ``requested`` a start, ``stopped`` a job, or
+    ``nothing``. ``generation`` identifies the request, to wait for it or to withdraw it."""
 
     name: str
     outcome: Literal["adopted", "requested", "stopped", "nothing"]

@@ -1,4 +1,4 @@
-"""Requests about versions of a query, over :class:`ds_dagster.runtime.control.Control`: the engine carries them out."""
+"""Requests about versions of a query, over :class:`ds_dagster.runtime.control.Control`. The engine carries them out."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Versions:
     by: str = ""
 
     def stage(self, project: LoadedProject, name: str) -> str:
-        """Build the project's definition of a query beside the one that serves; returns the name of the version's job.
-        A version with this definition goes on.
+        """Build the project's definition of a query next to the serving version; returns the name of the version's job.
+        A staged or kept version that already has this definition is used instead of a new one.
 
         Raises:
             UserError: JOB_UNKNOWN, STAGE_REFUSED, and those of :func:`ds_dagster.runtime.deciding.versions.stage`.
@@ -53,11 +53,12 @@ class Versions:
         return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
 
     def promote(self, name: str, *, may_break: bool = False) -> str:
-        """Ask that the staged version of a query takes over as soon as it has caught up; returns the name of its job.
+        """Request that the staged version of a query takes over as soon as it has caught up; returns the name of its
+        job.
 
         Args:
             name: of the query.
-            may_break: columns may go or have other types, and the key may change.
+            may_break: allow missing columns, changed types and a changed key.
 
         Raises:
             UserError: NOTHING_STAGED, PROMOTION_CHANGES_COLUMNS.
@@ -67,7 +68,11 @@ class Versions:
         return self._decide(name, lambda jobs: versions.promote(name, jobs, self._request()))
 
     def rollback(self, name: str, to: int | None = None) -> str:
-        """Ask that a kept version takes over again; returns the name of its job.
+        """Request that a kept version takes over again; returns the name of its job.
+
+        Args:
+            name: of the query.
+            to: number of the kept version; None: the one that served last.
 
         Raises:
             UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
@@ -95,7 +100,7 @@ class Versions:
         return tuple(row.name for row in dropped)
 
     def withdraw(self, name: str) -> bool:
-        """Take a request to take over back; False where it is over, or cannot be stopped any more."""
+        """Withdraw a request to take over; False if it is over, or cannot be stopped any more."""
         with self.control.journal.write() as connection:
             jobs = rows.versions(connection, name)
             withdrawn = versions.withdraw(name, jobs)
@@ -112,22 +117,22 @@ class Versions:
             return rows.versions(connection, name)
 
     def statuses(self, name: str) -> Sequence[JobStatus]:
-        """The same as people see them, the one that serves first."""
+        """Statuses of the versions of a query, the serving version first."""
         statuses = (status for status in self.control.statuses() if status.of == name)
         return tuple(sorted(statuses, key=lambda status: (status.name != name, status.version)))
 
     def wait_served(self, name: str, job: str, timeout: float, on_change: OnStatus | None = None) -> int:
-        """Wait until a version serves; returns its number. When time is over the request is taken back.
+        """Wait until a version serves; returns its number. After the timeout the request is withdrawn.
 
         Args:
             name: of the query.
-            job: of the version, as :meth:`promote` returned it; it may serve already.
+            job: name of the version's job, as :meth:`promote` returned it; it may serve already.
             timeout: seconds.
             on_change: gets the status of the version that takes over.
 
         Raises:
-            UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT, PROMOTION_HELD_UP: public names may have
-                changed, so it cannot be taken back.
+            UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT; PROMOTION_HELD_UP: public names may have
+                changed, so the request cannot be withdrawn.
         """
         number, end = version_number(job), self.control.clock.monotonic() + timeout
         while True:
@@ -186,6 +191,6 @@ class Versions:
     def _given_up(self, name: str, job: str, number: int) -> DsError:
         last = next(iter(self.control.transitions(job, 1, kind="desired")), None)
         failure = failure_of(last.condition, last.parameters) if last else None
-        reason = failure.message if failure else "somebody else has abandoned it, or stopped it"
-        hint = failure.hint if failure else "`ds ps` shows its versions"
+        reason = failure.message if failure else "it was abandoned or stopped"
+        hint = failure.hint if failure else "run `ds ps` to see its versions"
         return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)

@@ -1,4 +1,4 @@
-"""The status people see: desired state, the engine's last report, and whether that is still current."""
+"""The status that people see: desired state, the engine's last report, and whether that report is still current."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class JobSurroundings:
     """Facts for a job's status that are not in its rows.
 
     Attributes:
-        engine: the engine that the job belongs to: who holds its lease, and whether it lives.
-        identity: whose jobs they are.
+        engine: the engine that the job belongs to.
+        identity: of the project's jobs.
         silent: seconds since the engine's last beat.
         now: epoch seconds.
-        held: jobs whose open run is held by a step that lives.
+        held: jobs whose open run is held by a living Dagster step.
         pool: compute pool of the engine; empty: the project's own.
     """
 
@@ -40,11 +40,11 @@ class JobSurroundings:
 
 
 def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings, log: str = "") -> JobStatus:
-    """Join the two halves of a job: desired state, and the last written status.
+    """Combine a job's desired state with its last written status.
 
-    A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
-    holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,
-    STOPPED, FINISHED) stay true. A job that shall not run is stopped where no engine lives: none will start it.
+    A state with a query, or before a start, is current only while its writer lives: the engine that holds the lock and
+    the lease, or the step that holds the run. Otherwise the state is UNKNOWN. Settled states (FAILED, STOPPED,
+    FINISHED) stay. If the engine is gone, a job with desired state STOPPED is shown as STOPPED or FINISHED.
     """
     status, engine, silent = written or StatusRow(job.name), surroundings.engine, surroundings.silent
     values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
@@ -81,7 +81,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
 
 
 def not_running(pool: str) -> DsError:
-    """No engine runs. ``pool``: of the one that is missing; empty: the project's own."""
+    """The error that an engine does not run. ``pool``: of the missing engine; empty: the project's own."""
     return error("POOL_ENGINE_NOT_RUNNING", pool=pool) if pool else error("ENGINE_NOT_RUNNING")
 
 
@@ -100,15 +100,15 @@ def _said(problem: DsError, state: str) -> dict[str, str]:
 
 
 def _lag_since(status: StatusRow, now: float) -> dict[str, float | None]:
-    """Lag of a job without a query. What waited then waits still, and grows older; of one that had read everything
-    nobody knows what has come since."""
+    """Lag of a job without a query. Records that waited at its last report still wait, and grow older; if it had read
+    everything, its lag is unknown."""
     if not status.lag_seconds or status.beat is None:
         return {"lag_records": status.lag_records or None, "lag_seconds": None}
     return {"lag_records": status.lag_records, "lag_seconds": status.lag_seconds + max(0.0, now - status.beat)}
 
 
 def progress_of(status: JobStatus) -> str:
-    """What a version that does not serve is and does, for people; empty of one that serves."""
+    """Role and progress of a version that does not serve, for people; empty for the serving version."""
     if status.role == "serving":
         return ""
     share = ""
@@ -118,7 +118,7 @@ def progress_of(status: JobStatus) -> str:
 
 
 def unknown_columns_of(status: JobStatus) -> str:
-    """Declared columns that its sources do not have now, for people; empty without."""
+    """Declared columns that its sources do not have now, for people; empty if there are none."""
     sources = status.details.get("sources", {})
     columns = {name: figures.get("unknown_columns") for name, figures in sources.items()}
     lines = [f"{names} of {source}" for source, names in columns.items() if names]
@@ -126,7 +126,7 @@ def unknown_columns_of(status: JobStatus) -> str:
 
 
 def _share(status: JobStatus) -> str:
-    """How much of its sources it has read since its start."""
+    """Share of its sources' records that it has read since its start, for people."""
     if status.caught_up is not None:
         return "caught up"
     if not status.lag_records:
@@ -141,9 +141,9 @@ def history(
 
     Args:
         journal: of the project.
-        after: id of the last transition that is known already.
-        since: epoch seconds; older ones are left out.
-        limit: at most so many.
+        after: id of the last transition that the caller has.
+        since: epoch seconds; older transitions are left out.
+        limit: most transitions to return.
     """
     if not journal.exists():
         return "", ()

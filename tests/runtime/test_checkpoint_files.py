@@ -97,7 +97,7 @@ def test_the_batch_after_it_is_planned(tmp_path: Path) -> None:
         (Tip(7, "aa", "[7"), "does not read"),
         (Tip(7, "aa", '{"sources":{}}'), "does not read"),
         (tip('["text"]'), "cannot be written"),
-        (Tip(7, "aa", ends_text(OFFSETS, "{}")), "not those of its batch"),
+        (Tip(7, "aa", ends_text(OFFSETS, "{}")), "do not match its batch"),
     ],
 )
 def test_what_is_not_sure_is_not_used(given: Tip, why: str) -> None:

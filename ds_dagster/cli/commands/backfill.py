@@ -1,4 +1,4 @@
-"""``ds backfill``: compute the rows of a range of time again, and let them take the place of those in the table."""
+"""``ds backfill``: compute the rows of a time range again, and replace the table's rows of that range."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ds_dagster.runtime.deciding.backfilling import range_column
 @click.command("backfill")
 @click.argument("relation")
 @click.option("--from", "begin", type=Moment(), required=True, help="First moment of the range, in UTC.")
-@click.option("--to", "end", type=Moment(), help="End of the range, which is not in it (default: now).")
+@click.option("--to", "end", type=Moment(), help="End of the range, exclusive (default: now).")
 @click.option("--by", "column", default="", help="Column of the table (default: the only one of a TIMESTAMP type).")
-@click.option("--lateness", type=Duration(), help="How far a record's own time is from the column's at most: 1h.")
-@click.option("--rate", type=click.IntRange(min=1), help="Records a second at most.")
+@click.option("--lateness", type=Duration(), help="Greatest difference between a record's time and the column's: 1h.")
+@click.option("--rate", type=click.IntRange(min=1), help="Most records per second.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read.")
 @project_option
 @json_option
@@ -41,10 +41,11 @@ def backfill_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Compute the rows of table RELATION for a range of time again, with its statement of today.
+    """Compute the rows of table RELATION for a time range again, with today's statement.
 
-    The records of its source are read again, up to where the table has them; the rows whose --by column is in the range
-    are deleted and the new ones inserted in one transaction. A run that is killed changes nothing; run it again.
+    The records of its source are read again, up to the last record that the table has; rows whose --by column is in
+    the range are deleted and the new rows inserted in one transaction. A run that is killed changes nothing; run it
+    again.
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)

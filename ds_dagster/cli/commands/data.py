@@ -1,4 +1,4 @@
-"""Commands that look at data: ``ds print`` shows records as they are in a store, ``ds query`` answers a SELECT."""
+"""Commands that show data: ``ds print`` shows records as they are in a store, ``ds query`` answers a SELECT."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.runtime.connecting import resolver
 
 PARTITIONS = "topic.partitions"
-"""The count of a topic's partitions among the facts of an entity."""
+"""Name of the count of partitions in the facts of a topic."""
 PARTS_SHOWN = 20
-"""Names of shards in a message at most."""
+"""Most names of shards in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which records are shown.
+    """Which records to show.
 
     Attributes:
-        from_beginning: those that are there already, too.
-        begin: epoch ms they are from, None for all.
-        key: of each, empty for any.
-        partition: of each, empty for any.
-        limit: at most so many.
+        from_beginning: also existing records.
+        begin: earliest time of a record, epoch milliseconds; None: any time.
+        key: key of the records; empty: any key.
+        partition: partition or shard of the records; empty: any.
+        limit: most records; None: no limit.
     """
 
     from_beginning: bool = False
@@ -52,12 +52,12 @@ class _Wanted:
 
     @property
     def option(self) -> str:
-        """The first option that only records have, or an empty text."""
+        """The first written option that only works for records; empty without one."""
         options = {"--since": self.begin is not None, "--key": bool(self.key), "--partition": bool(self.partition)}
         return next((name for name, is_written in options.items() if is_written), "")
 
     def includes(self, record: ShownRecord) -> bool:
-        """Whether a record has the key and the partition."""
+        """Whether a record has the wanted key and partition."""
         return (not self.partition or record.is_in(self.partition)) and (not self.key or record.has_key(self.key))
 
 
@@ -70,7 +70,7 @@ class _Wanted:
     "--key", default="", metavar="TEXT", help="Only records of this key: its text, or the value of a JSON key."
 )
 @click.option("--partition", "--shard", default="", help="Only records of this partition or shard.")
-@click.option("--limit", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after this many records.")
 @project_option
 @json_option
 def print_command(
@@ -118,7 +118,8 @@ class _Place:
 
 
 def _place(project: LoadedProject, name: str, store: str | None) -> _Place:
-    """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
+    """The entity of a name: of a relation with this name, or an entity that relations use; with ``store`` any entity of
+    that store."""
     from ds_dagster.questions.relations import resolve_typed
 
     relations = project.catalog.relations.values()
@@ -169,7 +170,7 @@ def _records(project: LoadedProject, place: _Place, wanted: _Wanted) -> Iterator
 
 
 def _check_partition(admin: StoreAdmin, entity: str, partition: str) -> None:
-    """A topic's partitions are numbers; the shards of a stream have names.
+    """Check that a topic has a partition (by number), or a stream a shard (by name).
 
     Raises:
         UserError: PRINT_PARTITION_UNKNOWN.
@@ -220,7 +221,7 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
 
 @click.command("query")
 @click.argument("sql", metavar='"SELECT …"')
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most rows to print.")
 @click.option(
     "--format",
     "shape",
@@ -228,7 +229,7 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
     help="Default: table. csv, tsv: a header, NULL is empty; jsonl: an object per row; vertical: a line per column.",
 )
 @click.option("--output", "file", type=ResultFile(), help=f"Write rows to a file, by its ending: {', '.join(SHAPES)}.")
-@click.option("--watch", "every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Ask again, until Ctrl-C.")
+@click.option("--watch", "every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, with this pause.")
 @click.option("--timing", is_flag=True, help="Print the time the answer takes.")
 @project_option
 @json_option
@@ -244,11 +245,11 @@ def query_command(
 ) -> int:
     """Answer a SELECT.
 
-    Over materialized views and tables it is answered once, while their queries write: WHERE, GROUP BY, ORDER BY, LIMIT,
-    aggregates, joins, sub-selects. Over one stream or changelog rows follow until Ctrl-C or the limit: columns,
-    expressions and WHERE; a changelog shows upserts (+) and deletes (-) as they come. --json prints one document
-    {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for. On a terminal the program
-    of PAGER shows a result that is longer than the screen; PAGER=cat prints it.
+    Over materialized views and tables it is answered once, also while their queries write: WHERE, GROUP BY, ORDER BY,
+    LIMIT, aggregates, joins, sub-selects. Over one stream or changelog, rows are printed until Ctrl-C or the limit:
+    columns, expressions and WHERE; a changelog shows upserts (+) and deletes (-). --json prints one document
+    {"columns": […], "rows": […]}; over a stream or changelog without a limit, one object per row. On a terminal, a
+    result that is longer than the screen is shown by the program of PAGER; PAGER=cat prints it.
     """
     if file is not None and (as_json or shape or every):
         raise click.UsageError("--output has its format from the file's ending; leave out --format, --json and --watch")
@@ -274,6 +275,6 @@ def query_command(
 
 
 def loaded(project: Path | None, as_json: bool) -> LoadedProject:
-    """The project; ``as_json``: without a note about an overlay."""
+    """Load the project; ``as_json``: without a note about an overlay."""
     settings = settings_of(project, quiet=as_json)
     return load_project(settings.root, settings=settings)

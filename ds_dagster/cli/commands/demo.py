@@ -87,7 +87,7 @@ def _report(results: list[Compared], as_json: bool) -> None:
 
 
 class _Live:
-    """Notes on a terminal; the live count stays on one line."""
+    """Prints notes on a terminal; notes that begin with ``live:`` replace each other on one line."""
 
     def __init__(self) -> None:
         self._is_open = False

@@ -1,4 +1,4 @@
-"""``ds diff``: the rows of a staged version beside those that are served."""
+"""``ds diff``: compares the rows of a staged version with the serving version."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DIFFERS = 2
 
 @click.command("diff")
 @click.argument("relation")
-@click.option("--version", type=int, help="Number of a version (default: the staged one).")
+@click.option("--version", type=int, help="Number of a version (default: the staged version).")
 @click.option("--exit-code", is_flag=True, help="Exit 2 if rows differ.")
 @project_option
 @json_option
 def diff_command(relation: str, version: int | None, exit_code: bool, project: Path | None, as_json: bool) -> int:
-    """Compare the staged version of RELATION with the one that serves, row by row by its key, before `ds promote`.
+    """Compare the staged version of RELATION with the serving version, row by row by key, before `ds promote`.
 
-    Counts are of keys: added, removed, changed, and changed by column. Up to 20 of them are shown.
+    Keys are counted: added, removed, changed, and changed by column. Up to 20 of them are shown.
     """
     from ds_dagster.questions.relations import resolve_typed
     from ds_dagster.questions.upkeep.difference import difference, document, sample_text

@@ -38,7 +38,7 @@ def run(pool: str, project: Path | None) -> int:
 @project_option
 @json_option
 def start(pool: str, project: Path | None, as_json: bool) -> int:
-    """Host the jobs in a detached process; does nothing when one runs."""
+    """Host the jobs in a detached process; does nothing if the engine already runs."""
     settings = settings_of(project, quiet=as_json)
     pool_settings(settings, pool)
     engine = Control.open(settings).ensure_engine(pool=pool)
@@ -52,11 +52,11 @@ def start(pool: str, project: Path | None, as_json: bool) -> int:
 @engine_command.command("stop")
 @click.option("--kill", is_flag=True, help="End at once; the batches under way are repeated at the next start.")
 @of_pool
-@click.option("--all", "everything", is_flag=True, help="The engines of all compute pools, too.")
+@click.option("--all", "everything", is_flag=True, help="Also the engines of all compute pools.")
 @project_option
 @json_option
 def stop(kill: bool, pool: str, everything: bool, project: Path | None, as_json: bool) -> int:
-    """End the engine; jobs stop after their batch and go on when an engine starts again."""
+    """End the engine; jobs stop after their batch and continue when an engine starts again."""
     if pool and everything:
         raise click.UsageError("either --pool or --all")
     settings = settings_of(project, quiet=as_json)
@@ -89,7 +89,7 @@ def _stop(settings: Settings, engine: EngineStatus, kill: bool, as_json: bool) -
 @project_option
 @json_option
 def status(pool: str, project: Path | None, as_json: bool) -> int:
-    """Show which engines run, since when, and their versions; with --pool one of them."""
+    """Show which engines run, since when, and their versions; with --pool only that pool's engine."""
     settings = settings_of(project, quiet=as_json)
     engines = Control.open(settings).engines()
     if pool:

@@ -71,7 +71,7 @@ def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
 
 
 def _orphans(settings: Settings, control: Control) -> frozenset[str]:
-    """Jobs without a statement; none are known of a project that does not load as a whole."""
+    """Names of jobs without a statement; empty if the project has errors, since orphans are unknown then."""
     try:
         loaded = load_project(settings.root, settings=settings)
     except DsError:
@@ -227,12 +227,12 @@ def reset_command(
 ) -> int:
     """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`.
 
-    Refused where rows would be written twice, unless that is allowed, or avoided: `--from now` reads only what comes
-    from the start on, so earlier records are in no state and no result; `--empty` deletes the rows first, of topics
-    that nobody else writes or has read.
+    Refused if rows would be written twice, unless `--allow duplicates` permits that or another option avoids it:
+    `--from now` reads only records that arrive after the start, so earlier records are in no state and no result;
+    `--empty` first deletes the rows of topics that no other query writes or has read.
     """
     if begin and not as_json:
-        note("from now: state is empty, and what is in the sources now is in no new row; views and tables lose theirs")
+        note("from now: state is empty, records already in the sources are not read, views and tables lose their rows")
     chosen = consents(duplicates=allow is not None, from_now=begin is not None, empty=empty)
     return _act("reset", queries, wait, project, as_json, chosen)
 
@@ -242,7 +242,7 @@ def reset_command(
 @project_option
 @json_option
 def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
-    """List or delete kept versions of views with their rows (the running engine drops them), checkpoint
+    """List or delete kept versions of queries with their rows (the running engine drops them), checkpoint
     versions that no job needs, and replication slots (with their publications) of jobs that are gone."""
     settings = settings_of(project, quiet=as_json)
     control, loaded = Control.open(settings), load_project(settings.root, settings=settings)

@@ -1,4 +1,4 @@
-"""Commands that give figures: metrics (of engines and jobs, for Prometheus), size (what the project needs)."""
+"""Commands that print figures: metrics (of engines and jobs, for Prometheus), size (what the project needs)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """Host and port of ``[HOST:]PORT``; this machine alone when no host is written."""
+    """Host and port of ``[HOST:]PORT``; without a host 127.0.0.1, which only this machine reaches."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")
@@ -61,11 +61,11 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
 
 
 @click.command("size")
-@click.option("--rows", multiple=True, metavar="[RELATION=]N", help="Rows a second that a relation brings.")
+@click.option("--rows", multiple=True, metavar="[RELATION=]N", help="Rows per second of a relation.")
 @click.option("--keys", multiple=True, metavar="[QUERY=]N", help="Different keys in a query's state.")
 @click.option("--bytes", "sizes", multiple=True, metavar="[RELATION=]N", help="Bytes of a record (default: 300).")
 @click.option("--load", type=FILE, help="TOML file with tables rows, keys and bytes; options win.")
-@click.option("--measured", is_flag=True, help="Take what is not stated from the figures of the jobs that run.")
+@click.option("--measured", is_flag=True, help="Use the figures of running jobs for rows and keys that are not stated.")
 @click.option(
     "--batch-seconds",
     type=click.FloatRange(min=0.05),
@@ -89,9 +89,10 @@ def size_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Compute cores, memory, disk and partitions for the load you expect, and what ends first with today's settings.
+    """Compute cores, memory, disk and partitions for the load you expect, and which limit today's settings reach first.
 
-    Without a name, a number holds for all that have none of their own: `ds size --rows 5000 --keys 100000`.
+    A number without a name is for all relations or queries without a number of their own:
+    `ds size --rows 5000 --keys 100000`.
     """
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
@@ -159,7 +160,7 @@ def _print_all(sizings: Mapping[str, Sizing], batch_seconds: float) -> None:
             click.echo(("\n" if pool else "") + shown_pool(pool) + "\n")
         _print(sizing, batch_seconds)
     unmeasured = {figure.name for sizing in sizings.values() for figure in sizing.taken}
-    note(f"{len(unmeasured)} of the figures behind this were not measured: `ds size --json` lists them with the reason")
+    note(f"{len(unmeasured)} figures of this estimate were not measured: `ds size --json` lists them with the reason")
 
 
 def _print(sizing: Sizing, batch_seconds: float) -> None:
@@ -190,10 +191,10 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
 
 
 def _too_long(sizing: Sizing, batch_seconds: float) -> str:
-    """Why batches are longer than wished."""
+    """Why batches are longer than ``batch_seconds``."""
     least = f"{sizing.least_batch_seconds:.2f} s"
     if sizing.least_batch_seconds >= batch_seconds:
-        return f"no number of cores makes every batch as short as {batch_seconds:g} s: one costs {least} without rows"
+        return f"no number of cores makes every batch as short as {batch_seconds:g} s: one takes {least} without rows"
     return f"a batch is as short as {batch_seconds:g} s only with more cores than rows need: it takes {least} at best"
 
 

@@ -21,7 +21,7 @@ from ds_dagster.runtime.planning.running import Running
 @click.command("plan")
 @click.argument("select", nargs=-1)
 @click.option(
-    "--exit-code", is_flag=True, help="Exit 2 if a long-lived query or an orphan waits for an action, 1 after mistakes."
+    "--exit-code", is_flag=True, help="Exit 2 if a long-lived query or an orphan needs an action, 1 after mistakes."
 )
 @click.option(
     "--against",
@@ -49,13 +49,13 @@ def plan_command(
 ) -> int:
     """Show what `apply` would do to each query, with the rule that decides.
 
-    SELECT: query names or patterns. Where the journal does not answer, the verdict of each query is `unknown`, and the
+    SELECT: query names or patterns. If the journal does not answer, the verdict of each query is `unknown`, and the
     exit code is 1.
     """
     if markdown and as_json:
         raise click.UsageError("--markdown and --json are two formats: choose one")
     loaded, control = opened(project, as_json)
-    is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
+    is_whole = not select and not loaded.errors  # only a whole project tells which jobs are orphans
     names = None if is_whole else chosen_queries(loaded, select)
     try:
         running = control.running() if against is None else Running.from_file(against)
@@ -63,7 +63,7 @@ def plan_command(
         if save is not None or online or not problem.condition.startswith("JOURNAL_"):
             raise
         show_diagnostics([problem.diagnostic()])
-        note("what runs is not in this plan; `--against FILE` compares with a state file of `ds plan --save`")
+        note("this plan is not compared with running queries; use `--against FILE` with a file of `ds plan --save`")
         _show(unknown_changes(loaded, names), as_json, markdown)
         return 1
     lines = planned_changes(loaded, running, names)
@@ -86,12 +86,12 @@ def _show(lines: Sequence[PlannedChange], as_json: bool, markdown: bool) -> None
 
 
 class Permissions(click.ParamType[frozenset[Permission]]):
-    """Names of permissions with commas between."""
+    """Names of permissions, separated by commas."""
 
     name = "permissions"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Permission]:
-        """The names, each checked."""
+        """The permissions; an unknown name is refused."""
         if isinstance(value, frozenset):
             return value
         names = {part.strip() for part in str(value).split(",")}
@@ -114,7 +114,7 @@ class Permissions(click.ParamType[frozenset[Permission]]):
     metavar="LIST",
     help="Permitted changes of running queries, separated by commas: restart (continue with the new definition), "
     "new-version (build it next to the running query, then let it take over), reset (start over), duplicates and loss "
-    "(of a reset; loss of a new version, too), prune.",
+    "(of a reset; loss also of a new version), prune.",
 )
 @project_option
 @json_option
@@ -129,22 +129,22 @@ def apply_command(
 ) -> int:
     """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler.
 
-    A query that runs with another definition is left alone, unless `--allow` names what its change needs (`ds plan`
-    says it).
+    A query that runs with another definition is left alone, unless `--allow` names the permissions that its change
+    needs (`ds plan` shows them).
     """
     prune = prune or "prune" in allow
     if prune and select:
-        raise click.UsageError("--prune and --allow prune look at the whole project: leave the names out")
+        raise click.UsageError("--prune and --allow prune apply to the whole project: leave the names out")
     loaded, control = opened(project, as_json)
     if loaded.errors:
         raise ProjectError(loaded.errors)
     orphans = [] if select else [status.name for status in control.orphans(loaded)]
     if prune:
         if orphans and not as_json:
-            note(f"stopping what no statement of the project makes: {', '.join(orphans)}")
+            note(f"stopping jobs that no statement of the project makes: {', '.join(orphans)}")
         control.stop(orphans, requested_by=REQUESTED_BY)
     elif orphans and not as_json:
-        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
+        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops such jobs")
     names = [name for name in chosen_queries(loaded, select) if not loaded.queries[name].is_finite]
     ways = {change.name: action_for(change, allow) for change in control.changes(loaded, names)}
     wishes = [Wish(name, way, allow_) for name, (way, allow_) in ways.items() if way != "new-version"]

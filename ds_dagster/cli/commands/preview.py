@@ -1,5 +1,5 @@
-"""Commands that run a query on recent records, without a job: ``ds preview`` shows the rows, ``ds record`` keeps them
-as a test case."""
+"""Commands that run a query on recent records, without a job: ``ds preview`` shows the rows, ``ds record`` writes a
+test case."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN_ROWS = 20
 
 def _sample_options(function: Any) -> Any:
     rows = click.option(
-        "--rows", type=click.IntRange(min=1), default=1000, show_default=True, help="Records of each input, the newest."
+        "--rows", type=click.IntRange(min=1), default=1000, show_default=True, help="Newest records of each input."
     )
     back = click.option("--since", type=Duration(), default="1h", show_default=True, help="How far back to read.")
     return rows(back(function))
@@ -35,7 +35,7 @@ def _sample_options(function: Any) -> Any:
 @click.argument("what", metavar='RELATION|"SELECT …"|FILE')
 @_sample_options
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN_ROWS, show_default=True, help="Rows to show.")
-@click.option("--changes", is_flag=True, help="Every change of a changelog or view, not its rows at the end.")
+@click.option("--changes", is_flag=True, help="Show every change of a changelog or view, not only its rows at the end.")
 @project_option
 @json_option
 def preview_command(
@@ -43,7 +43,7 @@ def preview_command(
 ) -> int:
     """Show a query's rows for the newest records of its inputs.
 
-    It runs as in production, in a session of its own; no topic, table or view is touched, and no job is started. Time
+    It runs as in production, in its own Spark session; no topic, table or view is written, and no job is started. Time
     ends at the newest record: windows that are still open then are not shown.
     """
     whole, query, samples = _sampled(what, rows, since, project, as_json)
@@ -67,7 +67,7 @@ def preview_command(
 @click.command("record")
 @click.argument("relation")
 @_sample_options
-@click.option("--mask", default="", metavar="COLUMNS", help="Replace these columns by pseudonyms, with commas between.")
+@click.option("--mask", default="", metavar="COLUMNS", help="Columns to replace by pseudonyms, separated by commas.")
 @click.option(
     "-o",
     "--output",
@@ -78,7 +78,7 @@ def preview_command(
 def record_command(relation: str, rows: int, since: int, mask: str, output: Path | None, project: Path | None) -> int:
     """Save the newest inputs of RELATION and its rows for them as a test case.
 
-    Look at the rows before you trust them: the case expects what the query gives today.
+    Check the rows before you trust them: the case expects the rows that the query gives today.
     """
     from ds_dagster.testing.recorded import Mask, case_text, masked
 

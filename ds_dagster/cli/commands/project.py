@@ -1,4 +1,4 @@
-"""Commands that look at the SQL only: check, fmt, explain, lineage, ls, init."""
+"""Commands about the SQL of a project: check, fmt, explain, lineage, ls, init."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.project.load import LoadedProject, delivery_of, load_project, uri_of
 
 STORE_SECONDS = 20.0
-"""How long a store may take to answer `check --online`."""
+"""Time limit for the stores' answers in `check --online`."""
 
 
 @click.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--online", is_flag=True, help="Check stores and schema registries too.")
+@click.option("--online", is_flag=True, help="Also check stores and schema registries.")
 @click.option(
     "--format",
     "style",
@@ -33,7 +33,7 @@ STORE_SECONDS = 20.0
 @project_option
 @json_option
 def check_command(paths: tuple[Path, ...], online: bool, style: str, project: Path | None, as_json: bool) -> int:
-    """Compile everything offline and list all mistakes. PATHS narrows what is shown."""
+    """Compile everything offline and list all mistakes. PATHS: show only mistakes in these files and folders."""
     as_json = as_json or style == "json"
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
@@ -76,7 +76,7 @@ def check_command(paths: tuple[Path, ...], online: bool, style: str, project: Pa
 
 
 def _show_beside_code(style: str, diagnostics: Sequence[Diagnostic], root: Path) -> None:
-    """Files are named from the repository's root, which may be above the project's."""
+    """Print diagnostics with paths from the repository's root, which may be above the project folder."""
     from ds_dagster.cli.diagnostic_formats import below, github_lines, sarif
 
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
@@ -119,10 +119,10 @@ def _relation_json(project: LoadedProject, name: QualifiedName) -> dict[str, obj
 def fmt_command(
     paths: tuple[Path, ...], only_check: bool, shows_diff: bool, project: Path | None, as_json: bool
 ) -> int:
-    """Lay out SQL files: keywords in upper case, clauses on lines of their own, comments where they are.
+    """Format SQL files: keywords in upper case, each clause on its own line, comments where they are.
 
-    PATHS are files and folders (default: the SQL folder of the project). Blanks, line ends and the case of keywords
-    change, nothing else: the statements before and after are compared. A file with mistakes stays as it is.
+    PATHS are files and folders (default: the SQL folder of the project). Only spaces, line ends and the case of
+    keywords change: the statements before and after are compared. A file with mistakes is not changed.
     """
     from ds_dagster.sql.formatting.files import differences, laid_out, sql_files
 
@@ -215,7 +215,7 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
 @click.argument("what", type=click.Choice(["stores", "entities", "relations"]), default="relations")
 @click.argument("store", required=False)
 @click.argument("path", nargs=-1)
-@click.option("--details", is_flag=True, help="entities: the facts of DESCRIBE ENTITY for each.")
+@click.option("--details", is_flag=True, help="For entities: the facts of DESCRIBE ENTITY.")
 @project_option
 @json_option
 def ls_command(
@@ -223,7 +223,7 @@ def ls_command(
 ) -> int:
     """List stores, relations, or entities STORE [PATH…].
 
-    PATH is a place inside a store of tables: a database and a schema, or a folder.
+    PATH is a place inside a store with tables: a database and a schema, or a folder.
     """
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
@@ -276,7 +276,7 @@ def _entities(project: LoadedProject, store: str | None, path: tuple[str, ...], 
 @click.command("init")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @click.option(
-    "--ci", type=click.Choice(["github", "gitlab"]), help="Write a workflow too; inside a project, the workflow only."
+    "--ci", type=click.Choice(["github", "gitlab"]), help="Also write a workflow; inside a project, only the workflow."
 )
 @json_option
 def init_command(folder: Path, ci: str | None, as_json: bool) -> int:
@@ -295,7 +295,7 @@ def init_command(folder: Path, ci: str | None, as_json: bool) -> int:
 
 
 def find_relation(project: LoadedProject, text: str) -> QualifiedName:
-    """A relation by its full or short name.
+    """The name of a relation, from its full or short name; also of a relation with errors.
 
     Raises:
         UserError: UNKNOWN_RELATION with the nearest names.

@@ -1,4 +1,4 @@
-"""``ds redrive``: send records that were left out into their topic again, repaired, each once."""
+"""``ds redrive``: send dead letters (records that queries left out) into their topic again, repaired, each once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ds_dagster.questions.upkeep.redriving import Redriven
 
 SHOWN = 20
-"""Entries that are listed for people."""
+"""Most entries that are listed for people."""
 
 
 @click.command("redrive")
@@ -36,7 +36,7 @@ SHOWN = 20
 )
 @click.option("--reason", default="", help="For the history.")
 @click.option(
-    "--allow", type=click.Choice(["duplicates"]), help="duplicates: also records that other queries have taken."
+    "--allow", type=click.Choice(["duplicates"]), help="duplicates: also records that other queries have processed."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent.")
 @project_option
@@ -52,11 +52,11 @@ def redrive_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Send records of RELATION that queries left out into its topic again: quarantined ones, those that could not be
-    decoded, and those of rows that failed or were late.
+    """Send records of RELATION that queries left out into its topic again: quarantined records, records that could not
+    be decoded, and records whose rows failed or were late.
 
-    Each record goes back once: the note that it was sent is in the same transaction. Without --from records go back as
-    they came, for a declaration or a query that has been corrected. Columns of --where: query, reason, partition,
+    Each record is sent once: the note that it was sent is in the same transaction. Without --from, records are sent as
+    they were; do that after you have corrected a declaration or a query. Columns of --where: query, reason, partition,
     offset, record_time, key, value.
     """
     from ds_dagster.questions.relations import resolve_typed
@@ -89,13 +89,13 @@ def redrive_command(
 
 
 def _note_others(contents: Entries) -> None:
-    """What the logs hold besides records that can go back."""
+    """Print notes about entries of the logs that cannot be sent again."""
     for query, count in contents.without_record.items():
-        note(f"{count} rows that {query} left out do not say which record they are of: they stay in its log")
+        note(f"{count} rows that {query} left out do not name their record: they stay in its log")
     for entity, count in contents.elsewhere.items():
-        note(f"{count} rows are those of records in {entity}: `ds redrive` of a relation over it sends them again")
+        note(f"{count} rows belong to records in {entity}: use `ds redrive` with a relation over it")
     for log in contents.unnamed:
-        note(f"{log.relation.name.name} has not all columns that say which records its rows are of: they stay there")
+        note(f"{log.relation.name.name} lacks columns that name the records of its rows: they stay there")
 
 
 def _report(target: Relation, outcome: Redriven, contents: Entries, dry_run: bool, as_json: bool) -> None:

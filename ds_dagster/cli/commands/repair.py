@@ -1,4 +1,4 @@
-"""``ds repair``: the ways out for a job that its sink or checkpoint stops, and the exact ones carried out."""
+"""``ds repair``: shows ways to repair a job whose checkpoint and sink disagree, and carries out the exact ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ds_dagster.runtime.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.runtime.status import Action, JobStatus
 
 ENDED = ("FAILED", "STOPPED")
-"""States in which nobody writes a job's checkpoint."""
+"""States in which no query writes a job's checkpoint."""
 
 
 @click.command("repair")
 @click.argument("job")
 @click.option("--from-sink", "goes_on", is_flag=True, help="Resume after the last batch that the sink has.")
-@click.option("--reset", "does_reset", is_flag=True, help="Reset the job, where its rows are exact afterwards.")
+@click.option("--reset", "does_reset", is_flag=True, help="Reset the job, if its rows are exact afterwards.")
 @project_option
 @json_option
 def repair_command(job: str, goes_on: bool, does_reset: bool, project: Path | None, as_json: bool) -> int:
@@ -48,12 +48,12 @@ def repair_command(job: str, goes_on: bool, does_reset: bool, project: Path | No
 
 @dataclass(slots=True)
 class Repair:
-    """The ways out for one job, and two of them.
+    """The ways to repair one job.
 
     Attributes:
-        project, control, query, status: of the job as it is.
-        sink: whether it can go on from its sinks; None where its condition leaves nothing to go on from.
-        ways: what can be done.
+        project, control, query, status: of the job.
+        sink: whether it can continue from its sinks; None if its state or condition does not allow that.
+        ways: all ways.
     """
 
     project: LoadedProject
@@ -68,7 +68,7 @@ class Repair:
         self.ways = ways(self.status, self.query, self.sink)
 
     def reset(self) -> JobStatus:
-        """Reset it.
+        """Reset the job, and wait for it.
 
         Raises:
             UserError: REPAIR_NOT_EXACT.
@@ -80,7 +80,8 @@ class Repair:
         return self._asked("reset")
 
     def go_on(self) -> JobStatus:
-        """Make a checkpoint that ends where the sinks do, and start from it; a finite query goes on with its next run.
+        """Make a checkpoint that ends where the sinks end, and start from it; a finite query continues with its next
+        run.
 
         Raises:
             UserError: REPAIR_FROM_SINK_REFUSED.
@@ -121,7 +122,7 @@ class Repair:
         return from_sink(self.query, ends, kept_batches(self._checkpoint), forgotten(self.project, self.query))
 
     def _asked(self, action: Action) -> JobStatus:
-        """The job when the engine has answered."""
+        """Request an action, and wait; returns the job's status after the engine has answered."""
         name, by = self.query.name, f"ds repair ({self.status.condition})"
         (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=by)
         self.control.ensure_engines([name])

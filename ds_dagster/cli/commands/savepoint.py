@@ -1,4 +1,4 @@
-"""``ds savepoint`` and ``ds restore``: keep a query's checkpoint as it is now, and go on from it later."""
+"""``ds savepoint`` and ``ds restore``: keep a copy of a query's checkpoint, and continue from it later."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
 
 AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")
-"""States in which nobody writes a job's checkpoint."""
+"""States in which no query writes a job's checkpoint."""
 SAVEPOINTS = "savepoints"
-"""Their folder below the state folder."""
+"""Folder of savepoints below the state folder."""
 DOES = {
-    "at_sink": "goes on after batch {tip}, where its sinks end",
-    "after_sink": "reads from batch {tip} to where its sinks end without writing, and goes on after it",
-    "again": "goes on after batch {tip} and writes the rows after it again",
-    "fork": "goes on after batch {tip} as a job of its own",
+    "at_sink": "continues after batch {tip}, where its sinks end",
+    "after_sink": "reads from batch {tip} up to the end of its sinks without writing, and continues there",
+    "again": "continues after batch {tip} and writes the rows of later batches again",
+    "fork": "continues after batch {tip} as a separate job",
 }
+"""``Restoring.how`` → text for people."""
 
 
 @click.command("savepoint")
 @click.argument("query", required=False)
-@click.option("--name", default="", help="Of the savepoint (default: its batch and the time).")
+@click.option("--name", default="", help="Name of the savepoint (default: its batch and the time).")
 @click.option("--to", "folder", type=LocalFolder(), help="Folder (default: in the state folder).")
-@click.option("--list", "lists", is_flag=True, help="List the savepoints, of QUERY where it is named.")
+@click.option("--list", "lists", is_flag=True, help="List all savepoints, or those of QUERY.")
 @click.option("--delete", default="", metavar="NAME", help="Delete a savepoint of QUERY.")
 @project_option
 @json_option
@@ -50,8 +51,7 @@ def savepoint_command(
 ) -> int:
     """Keep a copy of QUERY's state and positions after its last finished batch. The query may run.
 
-    `ds restore` goes on from it: after a checkpoint was lost, after a change that went wrong, or as a query of another
-    project.
+    `ds restore` continues from it: after a checkpoint was lost, after a change that went wrong, or in another project.
     """
     settings = settings_of(project, quiet=as_json)
     savepoints = Savepoints(folder or settings.state / SAVEPOINTS)
@@ -96,7 +96,7 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
 @click.argument("savepoint")
 @click.option("--from", "folder", type=LocalFolder(), help="Folder (default: in the state folder).")
 @click.option(
-    "--allow", type=click.Choice(["duplicates"]), help="duplicates: write rows of streams again that they have."
+    "--allow", type=click.Choice(["duplicates"]), help="duplicates: write rows again that streams already have."
 )
 @click.option("--dry-run", is_flag=True, help="Show how the query would continue.")
 @project_option
@@ -110,11 +110,11 @@ def restore_command(
     project: Path | None,
     as_json: bool,
 ) -> int:
-    """Continue QUERY from a savepoint. The query is stopped; its checkpoint is kept until `ds gc`.
+    """Continue QUERY from a savepoint. Stop the query first; its checkpoint is kept until `ds gc`.
 
-    Rows of later batches stay in the sinks and are not written again: the query reads up to their end without
-    writing. From a savepoint of another project or environment (`--from`) the query continues as a query of its
-    own.
+    Rows of later batches stay in the sinks and are not written again: the query reads up to the end of the sinks
+    without writing. From a savepoint of another project or environment (`--from`) the query continues as a separate
+    query.
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
@@ -138,7 +138,7 @@ def restore_command(
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """One job and one savepoint."""
+    """Restores one job from one savepoint."""
 
     project: LoadedProject
     control: Control
@@ -147,7 +147,7 @@ class Restore:
     savepoint: Savepoint
 
     def decided(self, *, may_double: bool) -> Restoring:
-        """How it goes on.
+        """How the job continues.
 
         Raises:
             UserError: RESTORE_REFUSED, RESTORE_WHILE_RUNNING.
@@ -162,14 +162,15 @@ class Restore:
         self.control.journal.create()
         decided = self._fork() if self._is_fork else self._own(may_double)
         if decided.how == "after_sink" and not self._following(decided):
-            lost = "where its sinks end in event time is in its former checkpoint alone, which does not have that batch"
+            lost = "only its former checkpoint had the event time of its sinks' last batch, and that batch is gone"
             decided = Restoring(reason=lost)
         if decided.how is None:
             raise error("RESTORE_REFUSED", name=name, savepoint=self.savepoint.name, reason=decided.reason)
         return decided
 
     def carried_out(self, decided: Restoring) -> JobStatus:
-        """Make the checkpoint, note its batch in the sinks' ledgers, and start. May be done again after a kill."""
+        """Make the checkpoint, record its batch in the sinks' ledgers, start, and wait. May be repeated after a
+        kill."""
         name, version = self.query.name, self.status.checkpoint_version + 1
         place = self.control.checkpoints().path(self.status.writes_as, version)
         following = self._following(decided) if decided.how == "after_sink" else ""
@@ -222,8 +223,8 @@ class Restore:
         return SavedState(unfit, saved.tip, is_same_version, is_same_history, saved.targets)
 
     def _following(self, decided: Restoring) -> str:
-        """The entry of the offset log for the batch that ends where the sinks do: of the former checkpoint, which has
-        its event time, else of the ledger; empty where neither has all of it."""
+        """The offset log entry of the batch that ends where the sinks end: from the former checkpoint, which has its
+        event time, else from the ledger; empty if neither has all of it."""
         end = decided.end
         assert end is not None
         return entry_at(self._place, end, self.savepoint.checkpoint, self.savepoint.tip.batch)

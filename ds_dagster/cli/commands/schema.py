@@ -1,4 +1,4 @@
-"""Schema registries from the command line: ``ds schemas`` and the registries' part of ``ds check --online``."""
+"""Schema registries on the command line: ``ds schemas``, and their part of ``ds check --online``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ def _path(settings: Settings, schema: ToRecord) -> Path:
 
 
 def _newest(settings: Settings, schema: ToRecord) -> str:
-    """The copy that the newest version would give."""
+    """The text of a copy of the newest version.
+
+    Raises:
+        DsError: SCHEMA_MISSING, and errors of the registry.
+    """
     with closing(_connected(settings, schema.registry)) as client:
         latest = client.latest(schema.subject, schema.format.type)
     if latest is None:
@@ -88,7 +92,8 @@ def _connected(settings: Settings, registry: RegistryDefinition) -> SchemaRegist
 
 
 def online_findings(project: LoadedProject) -> Iterator[Diagnostic]:
-    """Registries' objections to a project: outdated copies, refused schemas of sinks, unreachable registries."""
+    """Findings of registries about a project: outdated copies, incompatible schemas of sinks, unreachable
+    registries."""
     settings = project.settings
     for schema in _wanted(settings):
         recorded = recorded_text(_path(settings, schema))

@@ -1,4 +1,4 @@
-"""``ds up``, ``ds down``: real local servers. ``ds doctor``: requirements of this machine, present and missing."""
+"""``ds up``, ``ds down``: real local servers. ``ds doctor``: checks the requirements of this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ only_option = click.option(
 @project_option
 @json_option
 def up_command(only: tuple[str, ...] | None, project: Path | None, as_json: bool) -> int:
-    """Start the local servers (nothing to do for those that run) and let the project's stores point at them."""
+    """Start the local servers (running ones stay) and let the project's stores point to them."""
     from ds_dagster import local
 
     settings = settings_of(project, quiet=True)
@@ -79,7 +79,7 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
     is_flag=True,
     help="First fetch and build everything that a first start needs: jars, Java operators, the archive of classes.",
 )
-@click.option("--online", is_flag=True, help="Connect to every store, schema registry and secret of the project too.")
+@click.option("--online", is_flag=True, help="Also connect to every store, schema registry and secret of the project.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
@@ -92,7 +92,7 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 @json_option
 def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
     """Check this machine's requirements: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
-    whether everything the project connects to answers and accepts the login. Changes nothing without --prepare."""
+    whether the project's outside systems answer and accept the login. Changes nothing without --prepare."""
     if prepare:
         from ds_dagster.local import preparation
 
@@ -120,7 +120,7 @@ def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | 
 
 
 def _job_facts(state: Path, project: Path | None) -> tuple[Fact, ...]:
-    """The jobs that should run and do not, where a journal on this machine tells of some."""
+    """Facts about jobs that should run but do not; none without a journal on this machine."""
     from ds_dagster.local.doctor import Fact
     from ds_dagster.runtime.control import Control
 

@@ -1,4 +1,4 @@
-"""``ds skip``: pass the one record that a job fails at."""
+"""``ds skip``: skip the one record that a job fails at."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ds_dagster.runtime.deciding.skipping import skip
 @click.command("skip")
 @click.argument("job")
 @click.option("--partition", "--shard", required=True, help="Partition of the topic, or shard of the stream.")
-@click.option("--offset", "--sequence-number", "position", required=True, help="Place of the record in it.")
+@click.option("--offset", "--sequence-number", "position", required=True, help="Its place: offset or sequence number.")
 @click.option("--reason", default="", help="For the history and the row log.")
 @click.option("--wait/--no-wait", default=True, show_default=True)
 @project_option
@@ -41,7 +41,7 @@ def skip_command(
     if as_json:
         emit_json({**asdict(ensured), "state": status.state, "condition": status.condition})
     elif ensured.outcome == "nothing":
-        note(f"{job} passes record {position} of partition {partition} already")
+        note(f"{job} already skips record {position} of partition {partition}")
     elif status.message:
         note(f"{job} is {status.state}: {status.message}" + (f" (hint: {status.hint})" if status.hint else ""))
     return 0 if not wait or ensured.outcome == "nothing" or status.state in (*SETTLED, "ABSENT") else 1

@@ -1,4 +1,4 @@
-"""``ds sql``: statements executed at once, from the command line, a script or an interactive shell."""
+"""``ds sql``: executes statements from the command line, a script or an interactive shell."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ STANDARD_INPUT = "-"
 def sql_command(file: Path | None, commands: tuple[str, ...], timing: bool, project: Path | None, as_json: bool) -> int:
     """Execute statements: LIST, DESCRIBE, PRINT, SELECT, entity statements, TERMINATE and RESTART QUERY, USE.
 
-    From -c, from FILE (- is standard input), or typed: without either an interactive shell opens on a terminal, and
-    standard input is read where it is none. A script ends at its first mistake. Statements that define something belong
-    in the project's SQL files; DESCRIBE CREATE … shows the relation a statement would create. --json prints one
-    object per line. On a terminal the program of PAGER shows a result that is longer than the screen.
+    Statements come from -c or from FILE (- is standard input). Without both, an interactive shell opens on a terminal;
+    elsewhere standard input is read. A script ends at its first mistake. Statements that define something belong in the
+    project's SQL files; DESCRIBE CREATE … shows the relation that a statement would create. --json prints one object
+    per line. On a terminal, a result that is longer than the screen is shown by the program of PAGER.
     """
     if file is not None and commands:
         raise click.UsageError("give either -c or FILE")
@@ -50,7 +50,8 @@ def sql_command(file: Path | None, commands: tuple[str, ...], timing: bool, proj
 
 
 def run_texts(session: Session, texts: Sequence[tuple[str, str]]) -> int:
-    """Execute (name, text) one after the other; ends at the first mistake with its exit code."""
+    """Execute pairs (name, text) one after the other; returns 0, or the exit code of the first mistake, which ends
+    it."""
     for name, text in texts:
         code = run_text(session, name, text)
         if code:
@@ -59,7 +60,7 @@ def run_texts(session: Session, texts: Sequence[tuple[str, str]]) -> int:
 
 
 def run_text(session: Session, name: str, text: str) -> int:
-    """Execute the statements of a text; the first failure is shown and ends it."""
+    """Execute the statements of a text; the first failure is shown and ends it. Returns the exit code."""
     from ds_dagster.cli.results.watching import timed
     from ds_dagster.questions.binding import with_fragment
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ds_dagster.testing.case import CaseResult
 
 _MOST = 4
-"""Cases at once unless told otherwise: they share one Spark session, whose driver plans them all."""
+"""Most cases at once by default: they share one Spark session, whose driver plans them all."""
 
 
 @click.command("test")
@@ -25,7 +25,7 @@ _MOST = 4
 @click.option("-k", "pattern", default="", help="Only cases whose path or title contains this text.")
 @click.option("--update", is_flag=True, help="Rewrite golden files instead of comparing with them.")
 @click.option(
-    "-j", "--jobs", type=click.IntRange(1), help="Cases at once; default: as many as there are cores, four at most."
+    "-j", "--jobs", type=click.IntRange(1), help="Cases at once (default: the number of cores, at most four)."
 )
 @project_option
 @json_option
@@ -52,7 +52,7 @@ def _tests(root: Path) -> Path:
 
 
 def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
-    """Case files in order. ``pattern`` looks at paths and at titles.
+    """Case files, in order. ``pattern``: part of a path or title, in any case.
 
     Raises:
         UserError: CASE_NONE_FOUND, CASE_NONE_MATCHES.
@@ -72,7 +72,7 @@ def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
 
 
 def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:
-    """Results in the order of the cases, whichever ends first."""
+    """Run cases; returns results in the order of the cases."""
     from ds_dagster.testing.runner import run_case
     from ds_dagster.testing.session import end_session, shared_session
 

@@ -1,4 +1,4 @@
-"""Commands about versions of a query beside each other: stage, promote, rollback, abandon."""
+"""Commands about versions of a query: stage, promote, rollback, abandon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ timeout_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
-    """What became of one query: its version and what that is now, as ``--json`` prints it."""
+    """Outcome for one query: its version and the state of that version, as ``--json`` prints it."""
 
     name: str
     version: int
@@ -51,7 +51,10 @@ def stage_command(queries: tuple[str, ...], project: Path | None, as_json: bool)
 @click.argument("queries", nargs=-1)
 @click.option("--yes", is_flag=True, help="Even if columns, types, the key or the number of rows differ.")
 @click.option(
-    "--row-percent", default=ROW_PERCENT, show_default=True, help="How far the numbers of rows may be apart, in %."
+    "--row-percent",
+    default=ROW_PERCENT,
+    show_default=True,
+    help="Allowed difference between the numbers of rows, in %.",
 )
 @timeout_option
 @project_option
@@ -61,7 +64,8 @@ def promote_command(
 ) -> int:
     """Let staged versions of QUERIES take over as soon as they have caught up; without names all staged versions.
 
-    Readers see the version before until the public name changes, in one step. It is kept, stopped, for `ds rollback`.
+    Readers see the former version until the public name changes, in one step. The former version is stopped and kept
+    for `ds rollback`.
     """
     loaded, control = opened(project, as_json)
     names = chosen_queries(loaded, queries) if queries else _staged(loaded, control)
@@ -76,7 +80,7 @@ def promote_command(
 
 @click.command("rollback")
 @click.argument("query")
-@click.option("--to", type=int, help="Number of a kept version (default: the one that served last).")
+@click.option("--to", type=int, help="Number of a kept version (default: the last one that served).")
 @timeout_option
 @project_option
 @json_option
@@ -107,7 +111,8 @@ def abandon_command(queries: tuple[str, ...], project: Path | None, as_json: boo
 
 
 def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[str], VersionOutcome]) -> int:
-    """One step for each query, in the project's order; the next one is tried where one is refused."""
+    """Run a step for each query, in order; a refusal does not stop the others. Prints the outcomes, returns the exit
+    code."""
     outcomes: list[VersionOutcome] = []
     problems: list[DsError] = []
     if names:

@@ -1,1 +1,1 @@
-"""Results of SELECTs on the command line: how they are shown, written to a file, and asked again."""
+"""Results of SELECTs on the command line: shown, written to a file, or repeated."""

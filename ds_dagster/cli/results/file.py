@@ -17,13 +17,13 @@ from ds_dagster.errors import error
 SHAPES: Mapping[str, str] = MappingProxyType(
     {f".{shape}": shape for shape in ("csv", "tsv", "json", "jsonl", "parquet")}
 )
-"""Ending of a file's name → format of what is written."""
+"""Ending of a file's name → format of the file."""
 ROW_BY_ROW = ("csv", "tsv", "jsonl")
-"""Formats of files that rows are appended to as they come."""
+"""Formats to which rows can be appended one by one."""
 
 
 class ResultFile(click.Path):
-    """A file whose ending says how rows are written."""
+    """A file whose ending names its format."""
 
     name = "file"
 
@@ -39,12 +39,12 @@ class ResultFile(click.Path):
 
 
 def shape_of(path: Path) -> str:
-    """The format its ending stands for."""
+    """The format of a file, by its ending."""
     return SHAPES[path.suffix.lower()]
 
 
 def write_result(path: Path, content: bytes | memoryview) -> None:
-    """Make the file or replace it, as a whole.
+    """Create or replace a file as a whole.
 
     Raises:
         UserError: RESULT_FILE_UNWRITABLE.
@@ -55,11 +55,11 @@ def write_result(path: Path, content: bytes | memoryview) -> None:
 
 @contextmanager
 def growing(path: Path, begin: Callable[[TextIO], RowWriter]) -> Iterator[RowWriter]:
-    """What appends rows to a new file.
+    """A writer that appends rows to a new file.
 
     Args:
-        path: of the file.
-        begin: what writes rows into a stream; it may write a header.
+        path: of the file; an existing file is overwritten.
+        begin: makes the writer for the open file; it may write a header.
 
     Raises:
         UserError: RESULT_FILE_UNWRITABLE.

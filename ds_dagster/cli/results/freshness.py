@@ -1,4 +1,4 @@
-"""Remarks below an answer: relations whose rows are not the newest."""
+"""Notes below an answer about relations whose rows may be out of date."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ds_dagster.runtime.status import JobStatus, ended_with_engine
 
 
 def tell_freshness(project: LoadedProject, relations: Sequence[Relation]) -> None:
-    """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
-    it."""
+    """Note which of these relations are not being updated, and how old their rows are. Call it after the answer was
+    printed, since it may take a moment."""
     from ds_dagster.questions.tables import newest_batch
     from ds_dagster.runtime.control import Control
 
@@ -34,7 +34,7 @@ def tell_freshness(project: LoadedProject, relations: Sequence[Relation]) -> Non
 
 
 def _halted(status: JobStatus) -> str:
-    """Why no rows come, as the end of a sentence about the relation."""
+    """Why no new rows come, as the end of a sentence about the relation."""
     if ended_with_engine(status):
         return "ended with the engine"
     states = {"FAILED": "has failed", "ABSENT": "is not running"}

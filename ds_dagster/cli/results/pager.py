@@ -9,7 +9,7 @@ import click
 
 
 def show_text(text: str) -> None:
-    """Print a result; by the program of ``PAGER`` (default ``less``) if it is longer than the terminal."""
+    """Print a result; with the program of ``PAGER`` (default ``less``) if it is longer than the terminal."""
     is_long = text.count("\n") >= shutil.get_terminal_size().lines
     if is_long and sys.stdout.isatty() and sys.stdin.isatty():
         click.echo_via_pager(text.removesuffix("\n"))

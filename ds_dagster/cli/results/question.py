@@ -1,4 +1,4 @@
-"""A SELECT from the command line: asked, and its answer shown, written or followed."""
+"""A SELECT on the command line: answers it, and shows, writes or follows the rows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Columns = Sequence[tuple[str, DataType]]
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """What is done with the rows.
+    """How to present the rows.
 
     Attributes:
-        shape: their format: ``table``, ``json``, one of :data:`ROW_WRITERS`, or of a file.
-        limit: at most so many.
-        file: they are written to, None for standard output.
-        every: seconds after which the question is asked again, None for once.
-        is_timed: whether the time it takes is told.
+        shape: format: ``table``, ``json``, one of :data:`ROW_WRITERS`, or the format of a file.
+        limit: most rows; None: no limit.
+        file: file to write to; None: standard output.
+        every: seconds between two answers; None: answer once.
+        is_timed: whether to print the time of an answer.
     """
 
     shape: str = "table"
@@ -52,15 +52,15 @@ class Presentation:
 
     @property
     def is_by_row(self) -> bool:
-        """Whether rows can be given out as they come."""
+        """Whether rows can be written one by one."""
         return self.file is None or self.shape in ROW_BY_ROW
 
 
 def answer_select(project: LoadedProject, sql: str, wanted: Presentation) -> None:
-    """Answer a SELECT as wanted.
+    """Answer a SELECT and present its rows.
 
     Raises:
-        UserError: QUESTION_WATCH_ENDLESS, RESULT_FILE_ENDLESS, and what binder and answer raise.
+        UserError: QUESTION_WATCH_ENDLESS, RESULT_FILE_ENDLESS, and errors of parsing, binding and answering.
     """
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.following import check_endless, is_endless
@@ -130,7 +130,7 @@ def _watch(project: LoadedProject, body: SelectBody, question: Question, wanted:
 
 
 def answer_text(shape: str, columns: Columns, rows: Sequence[Row]) -> str:
-    """Rows in a format, with the last line's end."""
+    """Rows in a format, as text that ends with a line break."""
     if shape == "table":
         return rows_text(columns, rows)
     if shape == "json":
@@ -164,7 +164,7 @@ def _follow(project: LoadedProject, question: Question, wanted: Presentation) ->
 
 
 def _append(rows: Iterator[Row], file: Path, shape: str, names: Sequence[str]) -> None:
-    """Write rows as they come; the file is made when the first one is there, or none comes."""
+    """Write rows as they come; the file is created with the first row, or at the end if there is none."""
     count = None
     with until_interrupted():
         first = next(rows, None)
@@ -182,7 +182,7 @@ def _tell_written(count: int, file: Path) -> None:
 
 
 def _row_writer(shape: str, names: Sequence[str], out: TextIO) -> Callable[[Row], None]:
-    """What writes a row that comes; a document that never ends is a line per row."""
+    """The writer for rows of a stream; ``json`` without an end becomes one line per row."""
     return _signed if shape == "table" else ROW_WRITERS["jsonl" if shape == "json" else shape](names, out)
 
 

@@ -1,4 +1,4 @@
-"""How long a statement takes, and a question that is asked again and again."""
+"""Times of statements, and questions that are repeated until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ds_dagster.cli.output import clock, note
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Ctrl-C is the ordinary end of something that follows."""
+    """Treat Ctrl-C as the normal end of the block."""
     try:
         yield
     except KeyboardInterrupt:
@@ -25,7 +25,7 @@ def until_interrupted() -> Iterator[None]:
 
 @contextmanager
 def timed(is_told: bool) -> Iterator[None]:
-    """Print how long the block took, as psql does."""
+    """If ``is_told``, print how long the block took, as psql does."""
     started = time.perf_counter()
     yield
     if is_told:
@@ -38,14 +38,14 @@ def tell_time(seconds: float) -> None:
 
 
 def watch(seconds: float, answer: Callable[[], str], remark: Callable[[], None]) -> None:
-    """Show an answer, and show it again after a pause, until Ctrl-C.
+    """Show an answer, and a new one after each pause, until Ctrl-C.
 
-    A terminal shows the newest answer alone, as far as it has lines for it; elsewhere one is printed after the other.
+    A terminal shows only the newest answer, cut to its height; elsewhere answers are printed one after the other.
 
     Args:
-        seconds: between the end of one answer and the next question.
-        answer: asks, and gives the text to show.
-        remark: prints what is to be said below an answer.
+        seconds: pause between the end of an answer and the next question.
+        answer: asks the question and returns the text to show.
+        remark: prints notes below an answer.
     """
     with until_interrupted():
         while True:
@@ -62,7 +62,7 @@ def watch(seconds: float, answer: Callable[[], str], remark: Callable[[], None])
 
 
 def fitting(text: str, height: int) -> str:
-    """The first lines of a text, and how many follow where it has more than ``height``."""
+    """A text cut to ``height`` lines, with the number of lines that were cut."""
     lines = text.splitlines()
     if len(lines) <= max(height, 1):
         return text

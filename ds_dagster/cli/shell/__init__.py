@@ -1,1 +1,1 @@
-"""``ds sql``: statements that are answered at once, and the shell around them."""
+"""``ds sql``: executors of its statements, and the interactive shell."""

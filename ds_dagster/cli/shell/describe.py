@@ -1,4 +1,4 @@
-"""DESCRIBE in ``ds sql``: stores, relations, queries; statements in ``sql_describe_statement.py``."""
+"""DESCRIBE in ``ds sql``: stores, relations, queries; for statements see ``describe_statement.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeSta
 
 
 def describe_store(session: Session, statement: DescribeStore) -> None:
-    """Declared properties, secrets hidden, and whether it answers now."""
+    """DESCRIBE STORE: declared properties with secrets hidden, and whether the store answers now."""
     store = session.project().catalog.store(str(statement.name), statement.name.span)
     with session.admin(store) as admin:
         probe = admin.probe()
@@ -39,7 +39,7 @@ def describe_store(session: Session, statement: DescribeStore) -> None:
 
 
 def describe_relation(session: Session, statement: DescribeRelation) -> None:
-    """Everything that is known of a relation after inference, or its columns alone."""
+    """DESCRIBE RELATION: all facts about a relation after inference, or only its columns."""
     from ds_dagster.questions.relations import resolve_relation
     from ds_dagster.questions.serving import serving_relation
 
@@ -83,7 +83,8 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 
 
 def describe_query(session: Session, statement: DescribeQuery) -> None:
-    """State of a query's job; METRICS gives its figures, STATE the rows it keeps, EVENTS its history."""
+    """DESCRIBE QUERY: the state of a query's job; METRICS: its figures; STATE: its checkpoint and state; EVENTS: its
+    history."""
     from ds_dagster.runtime.control import Control
 
     project, name = session.project(), str(statement.name)
@@ -126,12 +127,12 @@ QUERY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("name",),
     "state": ("name", "checkpoint_version", "fingerprint"),
 }
-"""Part of DESCRIBE QUERY → fields of the job's status, which its figures follow."""
+"""Part of DESCRIBE QUERY → fields of the job's status that are shown before its figures."""
 TIMES = frozenset({"since", "next_retry"})
 
 
 def event(transition: Transition) -> dict[str, Any]:
-    """One line of a job's history."""
+    """One entry of a job's history, as a row."""
     fields = ("kind", "source", "target", "reason", "condition", "message", "actor")
     return {"at": clock(transition.at), **{field: getattr(transition, field) or None for field in fields}}
 

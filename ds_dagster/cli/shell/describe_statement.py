@@ -1,5 +1,5 @@
-"""DESCRIBE of a statement outside the project's files: the relations it would create, compiled with the project as it
-is."""
+"""DESCRIBE of a statement that is not in the project's files: the relations it would create, compiled with the present
+project."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NO_RELATION: Mapping[str, str] = {
     "CreateEntity": "CREATE_ENTITY",
     "Application": "APPLICATION",
 }
-"""Record of a statement that makes no relation → kind."""
+"""Record of a statement that creates no relation → kind."""
 
 
 def describe_statement(session: Session, statement: DescribeStatement) -> None:
-    """One row: kind and JSON of the relation a statement would create, compiled with the project as it is.
+    """DESCRIBE CREATE …: one row with the kind and the JSON of the relation that a statement would create.
 
     Raises:
-        ProjectError: with the mistakes of the statement.
+        ProjectError: the statement has mistakes.
     """
     inner = statement.statement
     kind = _kind(inner)
@@ -80,7 +80,7 @@ def _of_query(project: LoadedProject, query: BoundQuery | Part) -> dict[str, Any
 
 
 def _of_application(project: LoadedProject, application: Application) -> dict[str, Any]:
-    """Its relations (virtual ones too), its queries, and their inputs and outputs outside of it."""
+    """The relations of an application (also virtual ones), its queries, and their inputs and outputs outside of it."""
     query = project.queries[str(application.name)]
     assert isinstance(query.statement, Application)
     ddls = [
@@ -122,7 +122,7 @@ def _artifact(relation: Relation) -> dict[str, Any]:
 
 
 def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
-    """The project's files without the statements it would replace, and the statement after them."""
+    """The project's files without the statements that this one would replace, compiled with this statement last."""
     texts, _ = read_texts(session.settings)
     context, project = session.context, session.project()
     replaced = list(_replaced(project, statement))
@@ -136,7 +136,7 @@ def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
 
 
 def _replaced(project: LoadedProject, statement: DescribeStatement) -> Iterable[Origin]:
-    """Statements in files with the same relations or the same application as this statement."""
+    """Statements in files that create the same relations or the same application as this statement."""
     written = statement.statement
     inside = written.statements if isinstance(written, Application) else (written,)
     if isinstance(written, Application) and (query := project.queries.get(str(written.name))) is not None:
@@ -150,7 +150,7 @@ def _replaced(project: LoadedProject, statement: DescribeStatement) -> Iterable[
 
 
 def _without(text: str, name: str, origins: Sequence[Origin]) -> str:
-    """A file's text with statements blanked out; places stay."""
+    """A file's text with statements replaced by blanks, so that positions stay."""
     for origin in origins:
         if origin.span.file == name and origin.text:
             blank = "".join("\n" if character == "\n" else " " for character in origin.text)

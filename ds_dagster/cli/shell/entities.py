@@ -30,18 +30,18 @@ from ds_dagster.sql.statements import CreateEntity, Property
 from ds_dagster.stores.registry import KINDS
 
 ROWS_SHOWN = 100
-"""Rows of a table that PRINT shows without a limit."""
+"""Rows of a table that PRINT shows if no limit is written."""
 SAMPLES = 100
-"""Records GENERATE COLUMNS looks at by default."""
+"""Records that GENERATE COLUMNS samples by default."""
 
 
 def path_text(path: EntityPath) -> str:
-    """A path as one may write it."""
+    """A path as it can be written in SQL."""
     return ".".join(map(name_text, path))
 
 
 def described(entity: EntityDescription) -> dict[str, Any]:
-    """A description as JSON: the shape of DESCRIBE ENTITY."""
+    """A description as JSON, in the shape of DESCRIBE ENTITY."""
     return {
         "path": list(entity.path),
         "type": entity.kind,
@@ -65,7 +65,7 @@ def described(entity: EntityDescription) -> dict[str, Any]:
 
 
 def describe_entity(session: Session, statement: DescribeEntity) -> None:
-    """The store's facts of an entity, and the relations over it."""
+    """DESCRIBE ENTITY: the store's facts about an entity, and the relations over it."""
     store = session.store(statement.store)
     with session.operations(store) as operations:
         entity = operations.describe(statement.path.parts)
@@ -85,21 +85,21 @@ def _missing(store: StoreDefinition, path: EntityPath, operations: EntityOperati
 def _relations(
     project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
-    """Relations of the project on an entity."""
+    """Relations of the project over an entity."""
     on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]
     return [relation for relation in on_store if operations.path_of(relation) == path]
 
 
-def _standing_on(
+def _relations_over(
     project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
-    """Relations on an entity however its path is spelled; the store is asked where the written one names none."""
+    """Relations over an entity; if there are none for the written path, for the path as the store spells it."""
     relations = _relations(project, store, operations, path)
     return relations or _relations(project, store, operations, _canonical(operations, path))
 
 
 def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
-    """A path as the store spells it; a level, which is not an entity, as it was written."""
+    """A path as the store spells it; as written if it is a level or does not exist."""
     try:
         entity = operations.describe(path)
     except DsError as problem:
@@ -110,8 +110,8 @@ def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
 
 
 def print_entity(session: Session, statement: PrintEntity) -> None:
-    """Records as they come until Ctrl-C or the limit, with ``from_beginning`` those that are there too; of a table some
-    rows, once."""
+    """PRINT ENTITY: records as they arrive, until Ctrl-C or the limit; with ``from_beginning`` also existing records.
+    Of a table some rows, once."""
     from ds_dagster.cli.results.watching import until_interrupted
 
     store = session.store(statement.store)
@@ -122,7 +122,7 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
                 text = (record.value or b"null").decode()
                 session.output.line({"kind": "ROW", "value": parsed(text)}, visible(text))
             return
-        described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
+        described_by = next(iter(_relations_over(session.project(), store, operations, path)), None)
     with until_interrupted():
         _follow(session, store, statement, described_by)
 
@@ -140,7 +140,7 @@ def entity_plan(store: StoreDefinition, name: str, properties: Sequence[Property
     """Counts and settings of a WITH clause.
 
     Raises:
-        ProjectError: with the properties that are wrong.
+        ProjectError: a property is wrong.
     """
     pulled = property_index(KINDS).pull(properties, "entity", store.kind)
     if pulled.diagnostics:
@@ -157,7 +157,7 @@ def entity_plan(store: StoreDefinition, name: str, properties: Sequence[Property
 
 
 def create_entity(session: Session, statement: CreateEntity) -> None:
-    """Make a topic, stream, schema or database."""
+    """CREATE ENTITY: a topic, stream, schema or database."""
     store, path = session.store(statement.store), statement.path.parts
     plan = entity_plan(store, path[-1], statement.properties)
     with session.operations(store) as operations:
@@ -166,7 +166,7 @@ def create_entity(session: Session, statement: CreateEntity) -> None:
 
 
 def update_entity(session: Session, statement: UpdateEntity) -> None:
-    """Change counts and settings."""
+    """UPDATE ENTITY: change counts and settings."""
     store, path = session.store(statement.store), statement.path.parts
     plan = entity_plan(store, path[-1], statement.properties)
     with session.operations(store) as operations:
@@ -175,7 +175,7 @@ def update_entity(session: Session, statement: UpdateEntity) -> None:
 
 
 def drop_entity(session: Session, statement: DropEntity) -> None:
-    """Remove an entity that no running query reads or writes.
+    """DROP ENTITY: remove an entity that no running query reads or writes.
 
     Raises:
         UserError: ENTITY_IN_USE.
@@ -190,8 +190,8 @@ def drop_entity(session: Session, statement: DropEntity) -> None:
 
 
 def _running(session: Session, store: StoreDefinition, operations: EntityOperations, path: EntityPath) -> list[str]:
-    """Queries that shall run and read or write an entity: by the project's statements, and by the definitions that
-    run, whose statements may have changed or left the project."""
+    """Names of wanted jobs that read or write an entity: by the project's statements, or by their running definitions,
+    since statements may have changed or left the project."""
     from ds_dagster.runtime.control import Control
     from ds_dagster.runtime.deciding.changes import definition_of
 
@@ -199,7 +199,7 @@ def _running(session: Session, store: StoreDefinition, operations: EntityOperati
     wanted = [row for row in Control.open(session.settings).running().jobs.values() if row.desired == "RUNNING"]
     if not wanted:
         return []
-    relations = _standing_on(project, store, operations, path)
+    relations = _relations_over(project, store, operations, path)
     names = {query.name for r in relations for query in project.queries_of(r.name)}
     names.update(name for r in relations for name in project.downstream.get(r.name, ()))
     paths = {path, _canonical(operations, path)}
@@ -213,20 +213,20 @@ def _running(session: Session, store: StoreDefinition, operations: EntityOperati
 
 
 def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
-    """Put one record in.
+    """INSERT INTO ENTITY: write one record.
 
     Raises:
         NotYetError: ENTITY_INSERT_FORMAT: its records are not JSON.
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        for relation in _standing_on(session.project(), store, operations, path):
+        for relation in _relations_over(session.project(), store, operations, path):
             formats = {relation.value_format, relation.key.format} - {"json", "none", "primitive"}
             if formats:
                 raise error("ENTITY_INSERT_FORMAT", entity=path_text(path), format=formats, relation=str(relation.name))
         place = operations.insert(path, NewRecord(statement.value, statement.key))
     where = f" at {place}" if place else ""
-    _done(session, "INSERT_INTO_ENTITY", path, f"one record was put into {path_text(path)}{where}", position=place)
+    _done(session, "INSERT_INTO_ENTITY", path, f"one record was written to {path_text(path)}{where}", position=place)
 
 
 def _done(session: Session, kind: str, path: EntityPath, summary: str, **more: Any) -> None:
@@ -234,7 +234,7 @@ def _done(session: Session, kind: str, path: EntityPath, summary: str, **more: A
 
 
 def generate_columns(session: Session, statement: GenerateColumns) -> None:
-    """DDL to paste, from the registry, the table's columns, or samples of the records."""
+    """GENERATE COLUMNS: DDL to paste, from the registry, the table's columns, or samples of the records."""
     from ds_dagster.cli.generate_columns import generated
 
     store = session.store(statement.store)

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def list_objects(session: Session, statement: ListObjects) -> None:
-    """LIST things."""
+    """LIST and SHOW: one table."""
     rows = LISTS[statement.things](session, statement)
     columns = [(name, type_) for name, type_ in COLUMNS[statement.things].items()]
     session.output.table(f"LIST_{statement.things.upper()}", rows, columns)
@@ -116,7 +116,7 @@ def _entities(session: Session, statement: ListObjects) -> list[Row]:
 
 
 def _functions(session: Session, _: ListObjects) -> list[Row]:
-    """The dialect's and the user's."""
+    """Functions of the user and of the dialect."""
     from ds_dagster.functions.table import FUNCTIONS
 
     return [
@@ -182,7 +182,7 @@ def _sources_of_descriptors(session: Session) -> list[DescriptorSource]:
 
 
 def _secrets(session: Session, _: ListObjects) -> list[Row]:
-    """Declared secrets, never their values."""
+    """Declared secrets, without their values."""
     return [
         {
             "name": name,
@@ -194,7 +194,7 @@ def _secrets(session: Session, _: ListObjects) -> list[Row]:
 
 
 def _compute_pools(session: Session, _: ListObjects) -> list[Row]:
-    """Declared pools, the state of the engine of each, and the queries that name it."""
+    """Declared pools, the states of their engines, and the queries that name them."""
     from ds_dagster.runtime.control import Control
 
     project = session.project()
@@ -227,7 +227,7 @@ LISTS: Mapping[str, Callable[[Session, ListObjects], list[Row]]] = {
     "secrets": _secrets,
     "compute_pools": _compute_pools,
 }
-"""What is listed → its rows."""
+"""Word after LIST → function that returns the rows."""
 _TEXT = "VARCHAR"
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "stores": {"name": _TEXT, "type": _TEXT, "uris": _TEXT, "schema_registry": _TEXT, "current": "BOOLEAN"},
@@ -248,5 +248,5 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "secrets": dict.fromkeys(("name", "type", "description"), _TEXT),
     "compute_pools": {"name": _TEXT, "cores": "BIGINT", **dict.fromkeys(("memory", "engine", "queries"), _TEXT)},
 }
-"""Columns of each list, so that an empty one has them too."""
+"""Word after LIST → columns and their types, so that an empty list has them too."""
 EXECUTORS: Mapping[type, Executor] = {ListObjects: list_objects}

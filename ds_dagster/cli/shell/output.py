@@ -1,4 +1,4 @@
-"""How ``ds sql`` shows results: tables for people, one JSON object per line for machines."""
+"""Output of ``ds sql``: tables for people, one JSON object per line for machines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ds_dagster.questions.values import cell
 
 Rows = Iterable[Mapping[str, Any]]
 TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}
-"""Type of a value → SQL type of its column; others are VARCHAR."""
+"""Type of a value → SQL type of its column; values of other types are VARCHAR."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlOutput:
-    """Where results go. With ``as_json`` every answer is one line: ``{"kind", "columns", "rows"}``, a record or row of
-    something that goes on is ``{"kind", …}`` by itself."""
+    """Prints results. With ``as_json`` every answer is one line ``{"kind", "columns", "rows"}``; records and rows that
+    arrive one by one are a line ``{"kind", …}`` each."""
 
     as_json: bool = False
 
@@ -32,7 +32,7 @@ class SqlOutput:
         Args:
             kind: of the statement: ``LIST_STORES``, ``SELECT``.
             rows: all with the same names.
-            columns: (name, type) where they are known, else inferred from the rows.
+            columns: pairs (name, type); None: inferred from the rows.
         """
         shown = [dict(row) for row in rows]
         names = list(columns) if columns is not None else _columns(shown)
@@ -45,7 +45,7 @@ class SqlOutput:
         note(f"{len(shown)} row{'' if len(shown) == 1 else 's'}")
 
     def document(self, kind: str, values: Mapping[str, Any]) -> None:
-        """One thing with its properties; lists of objects in it become tables of their own."""
+        """One object with its properties; lists of objects in it become separate tables."""
         if self.as_json:
             self._line({"kind": kind, **values})
             return
@@ -60,21 +60,21 @@ class SqlOutput:
                 table(headers, [[_cell(row[header]) for header in headers] for row in value])
 
     def text(self, kind: str, name: str, text: str, **more: Any) -> None:
-        """A text to copy; as JSON under a name."""
+        """A text to copy; in JSON it is under ``name``."""
         if self.as_json:
             self._line({"kind": kind, name: text, **more})
         else:
             click.echo(text)
 
     def done(self, kind: str, thing: str, name: str, summary: str, **more: Any) -> None:
-        """Something was changed: ``{"kind", "type", "name", "summary"}``."""
+        """A change that was made: ``{"kind", "type", "name", "summary"}``; ``thing``: type of the changed object."""
         if self.as_json:
             self._line({"kind": kind, "type": thing, "name": name, "summary": summary, **more})
         else:
             note(summary)
 
     def line(self, row: Mapping[str, Any], shown: str) -> None:
-        """One record or row of something that goes on; ``shown`` for people."""
+        """One record or row that arrived; ``shown``: its text for people."""
         if self.as_json:
             self._line(row)
         else:

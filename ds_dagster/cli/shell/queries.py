@@ -15,11 +15,11 @@ from ds_dagster.sql.statements import Interactive
 WAIT_SECONDS = 180.0
 REQUESTED_BY = "ds sql"
 SETTLED = {"terminate": HALTED, "restart": ("RUNNING", "FINISHED")}
-"""States a query is waited for."""
+"""Verb → states that end the wait."""
 
 
 def select(session: Session, statement: Interactive) -> None:
-    """SELECT: answered once over views and tables, row by row over a stream or changelog."""
+    """SELECT: one answer over views and tables, row by row over a stream or changelog."""
     from ds_dagster.cli.results.freshness import tell_freshness
     from ds_dagster.questions.answers import ask_select
     from ds_dagster.questions.binding import bind_question
@@ -54,7 +54,8 @@ def _follow(session: Session, question: Any) -> None:
 
 
 def control_query(session: Session, statement: ControlQuery) -> None:
-    """Stop a query until the next start, or stop and start it with its checkpoint; waits for it.
+    """TERMINATE QUERY stops a query until the next start, RESTART QUERY stops and starts it with its checkpoint. Waits
+    up to :data:`WAIT_SECONDS`.
 
     Raises:
         UserError: JOB_UNKNOWN, QUERY_NOT_SETTLED, and the conditions of job control.

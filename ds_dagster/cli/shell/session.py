@@ -24,7 +24,8 @@ PUBLIC = "public"
 
 @dataclass(slots=True)
 class Session:
-    """State of one run of ``ds sql``; the project is loaded for every statement, so that edits in its files count."""
+    """State of one run of ``ds sql``. Every statement loads the project again, so that edits in its files take
+    effect."""
 
     settings: Settings
     output: SqlOutput
@@ -32,7 +33,7 @@ class Session:
     is_timed: bool = False
 
     def project(self) -> LoadedProject:
-        """The project; unqualified names are completed with the names set by USE."""
+        """The project; names of USE complete unqualified names."""
         loaded = load_project(self.settings.root, settings=self.settings)
         database = self.context.database or self.settings.database
         schema = self.context.schema or (PUBLIC if self.context.database else self.settings.schema)
@@ -42,11 +43,11 @@ class Session:
         """Execute one statement and show its answer.
 
         Args:
-            statement: parsed.
-            text: of the whole script, for the line a mistake is shown in.
+            statement: the parsed statement.
+            text: of the whole script, to show the line of a mistake.
 
         Raises:
-            DsError: it cannot be done.
+            DsError: the statement is refused or fails.
         """
         try:
             executors().get(type(statement), _refuse_definition)(self, statement)
@@ -58,7 +59,8 @@ class Session:
             raise with_fragment(problem, text) from problem
 
     def store(self, written: WrittenName | None) -> StoreDefinition:
-        """The store of a statement: as written, of USE, of the settings, or the only one there is.
+        """The store of a statement: the written one, else that of USE, else that of the settings, else the only one
+        that the project declares.
 
         Raises:
             UserError: UNKNOWN_STORE, STORE_NOT_CHOSEN.
@@ -86,7 +88,7 @@ class Session:
 
 
 def use(session: Session, statement: Use) -> None:
-    """USE DATABASE, SCHEMA or STORE: checked, then kept for the session."""
+    """USE DATABASE, SCHEMA or STORE: check the name and keep it for the session."""
     project, parts, span = session.project(), statement.name.parts, statement.name.span
     schemas = project.catalog.schemas
     databases = sorted({database for database, _ in schemas})
@@ -106,7 +108,7 @@ def use(session: Session, statement: Use) -> None:
 
 
 def executors() -> Mapping[type, Executor]:
-    """Record of a statement → who executes it."""
+    """Record of a statement → function that executes it."""
     from ds_dagster.cli.shell import describe as sql_describe
     from ds_dagster.cli.shell import entities as sql_entities
     from ds_dagster.cli.shell import lists as sql_lists
@@ -123,5 +125,5 @@ def executors() -> Mapping[type, Executor]:
 
 def _refuse_definition(_: Session, statement: Any) -> None:
     words = " ".join(statement.origin.text.split()[:2]).upper()
-    remedy = "check it with DESCRIBE in front, then write it"
+    remedy = "put DESCRIBE before it to check it, then write it"
     raise error("DEFINITION_IN_SHELL", span=statement.origin.span, statement=words, remedy=remedy)

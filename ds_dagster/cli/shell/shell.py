@@ -1,5 +1,5 @@
-"""The interactive shell of ``ds sql``: history, completion, statements over several lines. Line editing is
-prompt_toolkit's."""
+"""The interactive shell of ``ds sql``: history, completion, statements over several lines. prompt_toolkit edits the
+lines."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ PSQL = {
     r"\dn": "LIST SCHEMAS;",
     r"\df": "LIST FUNCTIONS;",
 }
-"""What psql's users type → the statement; ``\\d name`` describes a relation."""
+"""Command of psql → statement; ``\\d name`` describes a relation."""
 TIMING = r"\timing"
 HELP_TEXT = """\
 LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS | …;   DESCRIBE RELATION name;
 DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
 CREATE | UPDATE | DROP ENTITY path;   INSERT INTO ENTITY path VALUE('{"json": 1}');   GENERATE COLUMNS ENTITY path;
 TERMINATE | RESTART QUERY name;   USE DATABASE | SCHEMA | STORE name;   DESCRIBE CREATE …;
-\\timing [on | off] shows how long each takes, or no longer.
-A statement ends with ;   Ctrl-C gives it up or ends what runs, Ctrl-D or exit leaves."""
+\\timing [on | off] turns the time of each statement on or off.
+A statement ends with ;   Ctrl-C cancels the input or the running statement, Ctrl-D or exit leaves."""
 WORDS: tuple[str, ...] = (
     "LIST", "SHOW", "DESCRIBE", "PRINT", "SELECT", "CREATE", "UPDATE", "DROP", "INSERT INTO ENTITY", "GENERATE COLUMNS",
     "TERMINATE QUERY", "RESTART QUERY", "USE",
 )  # fmt: skip
-"""How statements begin."""
+"""First words of statements."""
 FOLLOWING: dict[str, tuple[str, ...]] = {
     "list": tuple(word.upper() for word in LISTABLE),
     "show": tuple(word.upper() for word in LISTABLE),
@@ -59,11 +59,11 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "in": ("STORE",),
     "from": (),
 }
-"""Word → what may be after it."""
+"""Word → words that may follow it."""
 
 
 class SqlCompleter(Completer):
-    """Words of the grammar, and names of the project: relations, stores, entities behind relations, queries."""
+    """Completes words of the grammar, and names of the project: relations, stores, entities of relations, queries."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -84,7 +84,7 @@ class SqlCompleter(Completer):
         try:
             yield from self._names(words[-1])
         except DsError:
-            return  # a project that does not load has no names; executing says why
+            return  # a project that does not load has no names; executing a statement reports why
 
     def _names(self, last: str) -> Iterator[str]:
         catalog = self._session.project().catalog
@@ -99,8 +99,8 @@ class SqlCompleter(Completer):
 
 
 def run_shell(session: Session) -> int:
-    """Read, execute, show, until Ctrl-D; mistakes are shown and do not end it."""
-    note("statements end with ;  help shows them, Ctrl-D leaves")
+    """Read and execute statements until Ctrl-D; mistakes are shown and do not end the shell. Returns the exit code."""
+    note("statements end with ;  type help for a list, Ctrl-D to leave")
     prompts: PromptSession[str] = _prompts(session)
     while True:
         try:
@@ -131,7 +131,7 @@ def timing_after(word: str, is_timed: bool) -> bool | None:
 
 
 def as_statement(text: str) -> str:
-    """The statement of one of psql's commands; any other text as it is."""
+    """The statement for a command of psql; other texts unchanged."""
     command, _, name = text.strip().rstrip(";").strip().partition(" ")
     if command == r"\d" and name:
         return f"DESCRIBE RELATION {name.strip()};"
@@ -159,10 +159,10 @@ def _prompts(session: Session) -> Any:
 
 
 class _CarefulHistory(FileHistory):
-    """Statements with something in quotes that looks like a secret are not kept."""
+    """A history without statements that may contain secrets: those with INSERT INTO or a word such as ``password``."""
 
     def store_string(self, string: str) -> None:
-        """Append to the file."""
+        """Append a statement to the file, unless it may contain a secret."""
         if not any(word in string.lower() for word in ("secret", "password", "token", "passphrase", "insert into")):
             super().store_string(string)
 
@@ -176,7 +176,7 @@ def _keys() -> KeyBindings:
 
     @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:
-        """Execute complete statements, else begin a new line."""
+        """Execute a complete statement, else insert a new line."""
         text = event.current_buffer.text
         if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP) or _is_command(text):
             event.current_buffer.validate_and_handle()

@@ -1,4 +1,4 @@
-"""Whether rows of a range of time can be computed again from the records that are still there: data, and no I/O."""
+"""Decides whether rows of a time range can be computed again from the records that still exist. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Slice:
 
     @property
     def records(self) -> int:
-        """How many, markers of transactions among them."""
+        """Number of offsets, including markers of transactions."""
         return sum(last - first for first, last in self.offsets.values())
 
 
@@ -35,7 +35,7 @@ class Loaded:
     Attributes:
         tip: the newest batch in its ledger.
         ends: partition of its topic → offset of the next record.
-        identity: tells the topic from a later one of the same name; empty if unknown.
+        identity: distinguishes the topic from a later topic of the same name; empty if unknown.
     """
 
     tip: Tip
@@ -44,13 +44,13 @@ class Loaded:
 
     @classmethod
     def of(cls, query: BoundQuery, scan: Scan, tip: Tip | None, unknown: str) -> Loaded:
-        """What a ledger says.
+        """Read the end of a table from the newest batch in its ledger.
 
         Args:
             query: of the table.
             scan: its source.
-            tip: the newest batch, with its ends.
-            unknown: why there is none.
+            tip: the newest batch, with its end offsets; None if unknown.
+            unknown: why ``tip`` is unknown.
 
         Raises:
             UserError: BACKFILL_REFUSED.
@@ -67,7 +67,7 @@ class Loaded:
 
 
 def check_topic(query: BoundQuery, facts: EntityFacts | None, identity: str) -> None:
-    """Whether a topic has all records that the table was made of, but for those that are too old.
+    """Refuse a topic that was deleted since the table was loaded, or that is compacted: records are gone.
 
     Args:
         query: of the table.
@@ -84,11 +84,11 @@ def check_topic(query: BoundQuery, facts: EntityFacts | None, identity: str) -> 
 
 
 def range_column(query: BoundQuery, column: str) -> str:
-    """The column whose time a range is of.
+    """The column that a time range is about.
 
     Args:
         query: that fills the table.
-        column: as asked for; empty for the only one of a TIMESTAMP type.
+        column: name of the column; empty: the only column of a TIMESTAMP type.
 
     Raises:
         UserError: BACKFILL_REFUSED.
@@ -108,15 +108,15 @@ def offsets_to_read(
     *,
     is_stamped: bool,
 ) -> Slice:
-    """The records that may have rows of a range.
+    """The records that may produce rows of a range, up to the end of the table.
 
     Args:
         query: of the table.
-        extents: of its topic, since ``begin`` less the lateness where that is known.
-        ends: partition → end of what the table has.
+        extents: of its topic, from ``begin`` minus the lateness on; from the first record on if that is unknown.
+        ends: partition → offset after the last record that the table has.
         begin: of the range, epoch milliseconds.
-        lateness: milliseconds that a record's own time is at most away from the time of its rows; None if unknown.
-        is_stamped: the broker stamps records: those that are gone are older than those that are there.
+        lateness: greatest difference between a record's time and the time of its rows, milliseconds; None if unknown.
+        is_stamped: the broker sets the time of records, so records that are gone are older than the others.
 
     Raises:
         UserError: BACKFILL_RECORDS_GONE.
@@ -133,7 +133,7 @@ def offsets_to_read(
 
 
 def slices(whole: Slice, records: int) -> tuple[Slice, ...]:
-    """The same records in pieces of at most so many, one partition after the other."""
+    """Split a slice into slices of at most ``records`` records of one partition, partition by partition."""
     pieces = []
     for part, (first, last) in whole.offsets.items():
         pieces += [Slice({part: (at, min(at + records, last))}) for at in range(first, last, records)]

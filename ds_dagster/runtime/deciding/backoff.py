@@ -1,4 +1,4 @@
-"""Growing, jittered, bounded delays between starts; clock and randomness come from outside."""
+"""Growing, jittered, bounded delays between starts; randomness comes in as an argument."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Backoff:
 
     Attributes:
         base, factor, limit: the n-th delay is ``base * factor ** (n - 1)`` seconds, at most ``limit``.
-        jitter: share of the delay that is random (0.5: between half and the whole), so that jobs which failed together
-            do not come back together.
+        jitter: share of the delay that is random (0.5: between half and all of it), so that jobs which failed together
+            do not start together.
         healthy: seconds of running after which the count of attempts restarts at one.
     """
 
@@ -29,5 +29,5 @@ class Backoff:
         return whole * (1.0 - self.jitter * random())
 
     def is_healthy(self, running_seconds: float) -> bool:
-        """Whether a job that has run so long counts as recovered."""
+        """Whether a job that has run for this long counts as recovered."""
         return running_seconds >= self.healthy

@@ -33,10 +33,10 @@ from ds_dagster.settings import Settings
 
 
 def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change:
-    """What applying the query would do to the stored job.
+    """What applying the query would do to the stored job; None: there is no job.
 
-    An old definition is compiled again from its stored slice, so that another version of the package (or of the
-    fingerprint's algorithm) does not make every job look changed.
+    The old definition is compiled again from its stored slice, so that another version of the package, or of the
+    fingerprint's algorithm, does not make every job look changed.
     """
     name, relation = query.name, query.relations
     if job is None:
@@ -54,22 +54,22 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
 
 
 def definition_of(job: JobRow, settings: Settings) -> BoundQuery | None:
-    """What a job runs; None where it does not compile any more, which the query that runs does not mind."""
+    """The definition that a job runs; None if it no longer compiles, which does not affect the running query."""
     return _defined(JobSpec.from_json(job.spec), settings)
 
 
 def why_not_over(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> str:
-    """Why a query cannot go on with the checkpoint that a definition made; empty where it can."""
+    """Why a query cannot continue with a savepoint's checkpoint, which ``stored`` made; empty if it can."""
     if stored.unread:
         return f"ds-dagster {stored.package_version} made the savepoint, which is newer than this version"
     _, bound = over_checkpoint(project, query, stored)
     if not bound.keeps_state_of(stored.state_signature):
-        return "its statement today keeps another state than the savepoint has"
+        return "today's statement keeps another state than the savepoint has"
     if stored.ordered_state or stored.fingerprint == query.fingerprint:
         return ""
     old = _defined(stored, project.settings)
     is_alike = old is not None and not shows_otherwise(old, bound)
-    return "" if is_alike else "its statement today shows other results, and an earlier version of ds-dagster made it"
+    return "" if is_alike else "today's statement shows other results, and an earlier version of ds-dagster made it"
 
 
 def _defined(spec: JobSpec, settings: Settings) -> BoundQuery | None:
@@ -94,13 +94,13 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
 
 
 def _moving(change: Change, job: JobRow | None, query: BoundQuery) -> Change:
-    """The same change of a query that another engine is to run."""
+    """The change, with the move to another engine if the query's compute pool has changed."""
     if job is None or job.pool == query.pool:
         return change
     moves = f"it moves from {shown_pool(job.pool)} to {shown_pool(query.pool)}"
     if change.verdict != "unchanged":
         return replace(change, rule=f"{change.rule}; {moves}")
-    hint = "`restart` stops it in its present engine and goes on in the other one, exactly where it stopped"
+    hint = "`restart` stops it in its present engine and continues in the other one, exactly where it stopped"
     return replace(change, verdict="keeps_checkpoint", rule=moves, hint=hint)
 
 
@@ -110,24 +110,24 @@ def _renamed(project: LoadedProject, renaming: Renaming, versions: Sequence[str]
     reason = why_not(project, bound, definition_of(renaming.job, project.settings), versions)
     if reason:
         return Change(query.name, query.relations, "rename_refused", reason, renamed_from=former)
-    hint = "`restart` stops it under its former name and goes on under the new one, exactly where it stopped"
-    rule = f"it goes on with the state and the history of {former}"
+    hint = "`restart` stops it under its former name and continues under the new one, exactly where it stopped"
+    rule = f"it continues with the state and the history of {former}"
     return Change(query.name, query.relations, "renamed", rule, hint, renamed_from=former)
 
 
 def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQuery:
-    """A query of a project as it goes on with a job's checkpoint, see :func:`spec_going_on`."""
+    """The plan of a query that continues with a job's checkpoint, see :func:`spec_going_on`."""
     return over_checkpoint(project, query, JobSpec.from_json(job.spec))[1]
 
 
 def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> JobSpec:
-    """The spec of a query that goes on with a job's checkpoint: relations that were renamed since keep the names of
-    their sources, and groups keep the results that they have, wherever the query shows them."""
+    """The spec of a query that continues with a job's checkpoint: sources of renamed relations keep their names in the
+    checkpoint, and groups keep their results, in whatever order the query shows them."""
     return over_checkpoint(project, query, JobSpec.from_json(job.spec))[0]
 
 
 def over_checkpoint(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> tuple[JobSpec, BoundQuery]:
-    """Spec and plan of a query that goes on with a checkpoint, see :func:`spec_going_on`. ``stored``: the definition
+    """Spec and plan of a query that continues with a checkpoint, see :func:`spec_going_on`. ``stored``: the definition
     that made the checkpoint."""
     spec = job_spec(project, query)
     is_ordered = stored.ordered_state or (stored.fingerprint == query.fingerprint and shows_in_order(query))
@@ -151,7 +151,7 @@ def over_checkpoint(project: LoadedProject, query: BoundQuery, stored: JobSpec) 
 def orphans_of(
     project: LoadedProject, jobs: Mapping[str, JobRow], statuses: Iterable[JobStatus]
 ) -> tuple[JobStatus, ...]:
-    """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
+    """Jobs that run or are wanted, but have no statement in the project, not even one with errors."""
     renamed = former_names(project, jobs)
     lost = (status for status in statuses if status.of not in project.queries and status.of not in renamed)
     live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
@@ -164,13 +164,13 @@ def orphan_changes(orphans: Sequence[JobStatus]) -> tuple[Change, ...]:
 
 
 def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
-    """The rule of :mod:`ds_dagster.plan.identity.replay` for a query of a project."""
+    """Relations that a reset would write twice, by the rule of :mod:`ds_dagster.plan.identity.replay`."""
     return doubled(query, project.downstream, project.queries, partial(keeps_slot, project))
 
 
 def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, job: JobRow | None = None) -> Change:
-    """The same change with the relations that a reset would write twice, if it needs a reset, and whether a version
-    beside the running one (``job``) does without it."""
+    """The change; if it needs a reset, with the relations that a reset would write twice, and whether a version next to
+    the running job (``job``) avoids the reset."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
     old = None if job is None else definition_of(job, project.settings)
@@ -179,12 +179,12 @@ def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, job:
 
 
 def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:
-    """Refuse a reset that leaves rows twice, unless that is allowed, or that cannot begin as asked.
+    """Refuse a reset that would write rows twice without permission, or that cannot begin as requested.
 
     Raises:
         UserError: RESET_WOULD_DOUBLE, RESET_NOT_FROM_NOW, RESET_NOT_EMPTY.
     """
-    if RESTORED in allow:  # whoever made the checkpoint has held it against the sinks
+    if RESTORED in allow:  # the restore has compared the checkpoint with the sinks
         return
     if "from_now" in allow:
         _check_from_now(project, query)
@@ -205,7 +205,7 @@ def _check_from_now(project: LoadedProject, query: BoundQuery) -> None:
 
 
 def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
-    """Only topics that only this query has created and writes, and that no query of the project has read."""
+    """Allow only topics that this query alone has created and writes, and that no other query of the project reads."""
     for target in emptied_by(query):
         place = (target.store, target.entity)
         others = [q.name for q in project.queries.values() if q.name != query.name]
@@ -214,7 +214,7 @@ def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
         able = kind_of_store(project, target).capabilities.empties_entities
         reasons = {
             f"store {target.store} cannot delete the records of a stream at once": not able,
-            "its statement declares it, so it may be somebody else's": target.declared,
+            "its statement declares it, so others may own it": target.declared,
             f"{', '.join(written)} writes it too": bool(written),
             f"{', '.join(read)} has read its rows and would read them again": bool(read),
             "it is a changelog, whose topic is compacted: its rows are updated by key": target.kind == "changelog",
@@ -226,7 +226,8 @@ def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
 
 
 def emptied_by(query: BoundQuery) -> tuple[Relation, ...]:
-    """What ``empty`` is about: sinks whose rows a reset does not replace by itself, and row logs."""
+    """Relations that the consent ``empty`` deletes records of: sinks whose rows a reset does not replace by itself, and
+    row logs."""
     sinks = tuple(sink for sink in query.sinks if effect(query, sink) != "replaced")
     return (*sinks, *(log for log in query.logs if log.name not in [sink.name for sink in sinks]))
 
@@ -236,9 +237,9 @@ def _places(relations: Iterable[Relation]) -> set[tuple[str, str]]:
 
 
 def refused_statement(project: LoadedProject, job: JobRow) -> BrokenRelation | None:
-    """The statement of a job that the project refuses now; None where the project has none for it, or a valid one.
+    """The statement of a job that the project refuses now; None if it has no statement for the job, or a valid one.
 
-    Where a mistake leaves no name to go by (a syntax error), it is any of the file that the job's statement came from.
+    If a mistake leaves no name to search for (a syntax error), any error in the file of the job's statement counts.
     """
     if job.name in project.queries or not project.errors:
         return None
@@ -275,7 +276,7 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQ
 def _compiled(
     statements: Sequence[SliceStatement], spec: JobSpec, settings: Settings
 ) -> tuple[LoadedProject, BoundQuery]:
-    """The one query of some statements. Those of a state may be of a former name."""
+    """The single query of some statements. In statements of a state, the query may have a former name."""
     replaced: dict[str, dict[str, str]] = {}
     for store, name, text in spec.store_values:
         replaced.setdefault(store, {})[name] = text

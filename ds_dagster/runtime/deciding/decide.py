@@ -1,4 +1,4 @@
-"""What to do after a failure: the one function that decides between retry and stop."""
+"""Decides between retry and stop after a failure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from ds_dagster.errors import Fault
 from ds_dagster.runtime.deciding.backoff import Backoff
 
 INTERNAL_ATTEMPTS = 5
-"""A bug of ours is tried so often; then the job stops and says so."""
+"""A job stops after this many failed starts, if the last one failed with an internal error (a bug of ours)."""
 
 FINITE_ATTEMPTS = 5
-"""A run of a finite query fails after so many starts, for any reason."""
+"""A run of a finite query fails after this many failed starts, unless the machine is only too busy (hint ``soon``)."""
 
 SOON = 30.0
-"""Longest delay between starts, in seconds, after the machine was too busy, which passes without help."""
+"""Longest delay between starts, in seconds, after a fault that soon passes by itself: the machine was too busy."""
 
 REPEATS, REPEATED_SECONDS = 10, 600.0
-"""The same batch that has failed so often with the same condition, over at least so long, fails for good."""
+"""A job fails for good after this many failures of one batch with one condition, over at least this many seconds."""
 
 ENDS = {"ENGINE_OUT_OF_MEMORY": 2}
-"""Conditions that ended the whole engine → so many in the same batch are enough, at any time."""
+"""Conditions that end the whole engine → failures of one batch after which its job fails for good, without a minimum
+time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class Streak:
     """How often one batch has failed in a row with one condition.
 
     Attributes:
-        condition: of all of them.
-        batch: last finished batch before the one that fails, or None.
-        count: failures, the last one included.
-        since: of the first one, epoch seconds.
+        condition: of all failures.
+        batch: last finished batch before the failing batch, or None.
+        count: number of failures, including the last one.
+        since: time of the first failure, epoch seconds.
     """
 
     condition: str
@@ -43,14 +44,14 @@ class Streak:
 
     @classmethod
     def after(cls, before: str, condition: str, batch: int | None, now: float) -> Streak:
-        """With one more failure. ``before``: as the journal keeps it, empty without one."""
+        """The streak with one more failure. ``before``: JSON from the journal, empty without a streak."""
         last = cls(*json.loads(before)) if before else cls("", None, 0, now)
         if (last.condition, last.batch) != (condition, batch):
             return cls(condition, batch, 1, now)
         return cls(condition, batch, last.count + 1, last.since)
 
     def to_json(self) -> str:
-        """For the journal."""
+        """JSON for the journal."""
         return json.dumps([self.condition, self.batch, self.count, self.since])
 
     def is_over(self, now: float) -> bool:
@@ -60,11 +61,11 @@ class Streak:
         return self.count >= REPEATS and now - self.since >= REPEATED_SECONDS
 
     def text(self, now: float) -> str:
-        """For log and journal."""
+        """The failing batch and its failures, for log and journal."""
         return f"batch {0 if self.batch is None else self.batch + 1} {self.count_text(now)}"
 
     def count_text(self, now: float) -> str:
-        """The same without what failed."""
+        """:meth:`text` without the batch."""
         minutes = (now - self.since) / 60
         return f"failed {self.count} times in a row with {self.condition}, over {minutes:.0f} min"
 
@@ -93,7 +94,7 @@ def decide(
         fault: of the failure.
         attempts: failed starts since the job was last healthy, this one included.
         finite: whether it is a run of a finite query.
-        backoff, random: of the delays.
+        backoff, random: for the delays.
         streak: failures of the same batch in a row.
         now: epoch seconds.
     """

@@ -1,4 +1,5 @@
-"""From a request and what is known to the next desired state: the pure half of :mod:`ds_dagster.runtime.control`."""
+"""Computes the next desired state from a request and the job's rows: the pure half of
+:mod:`ds_dagster.runtime.control`."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ HEALTHY = frozenset({"STARTING", "RUNNING", "ABSENT"})
 """States of a wanted job that an unchanged ``ensure`` adopts; ABSENT: the engine will start it by itself."""
 
 HINTS: dict[str, str] = {
-    "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to go on with the new definition",
+    "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to run the new definition",
     "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
     "start",
-    "renamed": "it stops under its former name and goes on under the new one: use `restart` (`ds restart {name}`)",
-    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it beside the running query, `ds promote "
+    "renamed": "it stops under its former name and continues under the new one: use `restart` (`ds restart {name}`)",
+    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it next to the running query, `ds promote "
     "{name}` lets it take over; `reset` (`ds reset {name}`) starts over",
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
-    "`reset` (`ds reset {name}`) goes on with what they still hold",
+    "`reset` (`ds reset {name}`) continues with the records that they still have",
 }
-CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
+CONSENT = "; a reset would write rows of {sinks} twice: add `--from now`, `--empty` or `--allow duplicates`"
 _HINT_OF = {
     "keeps_checkpoint": "restart",
     "renamed": "renamed",
@@ -38,8 +39,8 @@ _HINT_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action, and the permitted effects of a reset on the sinks. ``made_by``: the definition that made the
-    checkpoint which a reset begins with; None: it begins with none."""
+    """An action, its requester, and the permitted effects of a reset on the sinks. ``made_by``: definition that made
+    the checkpoint with which a reset begins; None: the reset begins without a checkpoint."""
 
     action: Action
     by: str
@@ -65,8 +66,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``row``: the row to write, None if nothing changes. ``refused``: the reason, empty when granted.
-    ``generation``: to wait for, where it is not the row's."""
+    """Answer to a request. ``row``: the row to write, None if nothing changes. ``refused``: the reason, empty when
+    granted. ``generation``: the generation to wait for; None: the row's."""
 
     outcome: Outcome
     row: JobRow | None = None
@@ -76,13 +77,13 @@ class Answer:
 
 
 def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow) -> Answer:
-    """What a request leads to.
+    """The answer to a request.
 
     Args:
         request: the request.
         change: verdict of the comparison with the stored definition.
-        job: the job's row so far, None for a new job.
-        status: the job's present state.
+        job: the job's present row, None for a new job.
+        status: the job's present status.
     """
     if job is None:
         return Answer("requested", _first(request))
@@ -102,12 +103,12 @@ def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow
 
 
 def renamed(request: Asked, change: Change, job: JobRow, status: StatusRow) -> Answer:
-    """A query goes on with the job of its former name: that one stops, and the engine gives it the new name.
+    """The answer for a query that continues the job of its former name: the job stops, then the engine renames it.
 
     Args:
         request: the request; its definition has the new name.
-        change: the verdict.
-        job, status: of the former name.
+        change: the verdict, ``renamed`` or ``rename_refused``.
+        job, status: under the former name.
 
     Raises:
         UserError: RENAME_REFUSED, RENAME_UNDERWAY.
@@ -130,12 +131,12 @@ def renamed(request: Asked, change: Change, job: JobRow, status: StatusRow) -> A
 
 
 def underway(job: JobRow) -> DsError:
-    """The refusal of what is asked for while a job gets another name."""
+    """The refusal of a request while a job is being renamed."""
     return error("RENAME_UNDERWAY", name=JobSpec.from_json(job.becomes).name, former=job.name)
 
 
 def check_name_free(name: str, jobs: Mapping[str, JobRow]) -> None:
-    """Refuse to give a name to a job that another one is about to get.
+    """Refuse a new job with a name that another job is about to get.
 
     Raises:
         UserError: RENAME_UNDERWAY.
@@ -146,8 +147,8 @@ def check_name_free(name: str, jobs: Mapping[str, JobRow]) -> None:
 
 
 def taken_over(job: JobRow) -> JobRow:
-    """A job that rests, under the name of the query it becomes: it runs again, with the identity it has, unless it was
-    stopped meanwhile."""
+    """A renamed job, under its new name. It keeps its identity in the sinks and runs again, unless it was stopped
+    meanwhile."""
     spec = JobSpec.from_json(job.becomes)
     return replace(
         job,
@@ -165,7 +166,7 @@ def taken_over(job: JobRow) -> JobRow:
 
 
 def stopped(job: JobRow, by: str, at: float) -> JobRow:
-    """The same job, wanted no more. It gets another name all the same where that has begun."""
+    """The job with desired state STOPPED. A renaming that has begun is still finished."""
     return replace(
         job,
         desired="STOPPED",
@@ -178,12 +179,12 @@ def stopped(job: JobRow, by: str, at: float) -> JobRow:
 
 
 def definition_changed(names: Sequence[str], query: BoundQuery, refusal: Answer) -> DsError:
-    """The refusal of queries, by the answer to the first of them."""
+    """The error for refused queries, with the rule and the hint of the first one."""
     return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=refusal.refused, hint=refusal.hint)
 
 
 def transition(row: JobRow, before: JobRow | None) -> Transition:
-    """What a job's history keeps of a request."""
+    """The entry for a request in a job's history."""
     return Transition(
         name=row.name,
         at=row.requested_at,
@@ -197,8 +198,8 @@ def transition(row: JobRow, before: JobRow | None) -> Transition:
 
 
 def is_fine(job: JobRow, status: StatusRow) -> bool:
-    """Whether an unchanged, wanted job needs nothing: it runs, starts, or will be started without being asked. A job
-    that backs off or failed is started at once instead when somebody asks."""
+    """Whether an unchanged, wanted job needs no request: it runs, or the engine starts it by itself. A request starts a
+    job that backs off or failed at once."""
     if job.desired != "RUNNING":
         return False
     return status.generation < job.generation or status.state in HEALTHY
@@ -210,7 +211,7 @@ def runs(job: JobRow, status: StatusRow) -> bool:
 
 
 def _never_worked(status: StatusRow) -> bool:
-    """No batch of the current checkpoint version ever ended: there is nothing to lose."""
+    """Whether no batch of the current checkpoint version has finished, so that there is nothing to lose."""
     return status.batch is None
 
 
@@ -247,7 +248,8 @@ def _first(request: Asked) -> JobRow:
 
 
 def _next(request: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
-    """Skipped records belong to a checkpoint: after a reset the query may read another topic of the same name."""
+    """The row of the next generation. A new checkpoint version starts without skipped records: after a reset the query
+    may read another topic of the same name."""
     first = replace(
         _first(request),
         generation=job.generation + 1,

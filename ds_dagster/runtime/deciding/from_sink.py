@@ -1,7 +1,7 @@
-"""Whether a job can go on from the last batch that its sinks have, and how: data, and no I/O.
+"""Decides whether and how a job can continue from the last batch of its sinks. No I/O.
 
-A query without state needs the end offsets of that batch, which the sinks' ledgers hold. A query with state needs a
-checkpoint that still has the state after that batch. Whatever is not exact is refused with its reason.
+A query without state needs the end offsets of that batch, which the sinks' ledgers have. A query with state needs a
+checkpoint that still has the state after that batch. A continuation that would not be exact is refused with a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.checkpoint_files import unusable
 
 MOST_BATCHES = 100
-"""Batches that one batch may stand for where a sink of an application has missed them: it is loaded as a whole."""
+"""Most batches that a sink of an application may lack: they are loaded as one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SinkEnd:
     Attributes:
         entity: ``store.entity``.
         tip: the newest batch in its ledger, or None.
-        unknown: why it is unknown; empty if the ledger was read.
+        unknown: why the end is unknown; empty if the ledger was read.
         is_restorable: see ``catalog.io_spec.LedgerReader``.
         part: name of the part of the query that fills it.
     """
@@ -52,7 +52,7 @@ class CheckpointLog:
     states: frozenset[int] = frozenset()
 
     def has(self, tip: Tip) -> bool:
-        """Whether the batch is one of its own."""
+        """Whether the checkpoint has this batch, with the same offsets."""
         own = self.batches.get(tip.batch)
         return own is not None and bool(tip.offsets) and own.is_same(tip)
 
@@ -65,13 +65,13 @@ class FromSink:
     """Whether a job can continue from its sinks.
 
     Attributes:
-        tip: the last finished batch of its checkpoint then; None where it cannot.
-        following: the batch after it, which is then planned: some sinks have it and skip it, others take it. None where
-            all sinks end at one batch.
-        renumbered: parts in whose sinks' ledgers the last batch first gets the number of ``tip``.
-        rewinds: the checkpoint goes back to ``tip``, with its state; else one is made from the ledgers' offsets.
-        reason: why it cannot, empty where it can.
-        entities: its sinks.
+        tip: the batch that becomes the last finished one of its checkpoint; None if it cannot continue.
+        following: the batch after ``tip``, which becomes planned: sinks that have it skip it, the others load it. None
+            if all sinks end at one batch.
+        renumbered: parts whose sinks' newest batch first gets the number of ``tip`` in their ledgers.
+        rewinds: the checkpoint goes back to ``tip``, with its state; else a new one is made from the ledgers' offsets.
+        reason: why it cannot continue; empty if it can.
+        entities: its sinks, as one text.
     """
 
     tip: Tip | None = None
@@ -83,24 +83,24 @@ class FromSink:
 
     @property
     def does(self) -> str:
-        """What is done, in a sentence; only where it can be done."""
+        """The repair as a phrase, for people; only if there is a ``tip``."""
         assert self.tip is not None
         where = f"ends at batch {self.tip.batch}, where {self.entities} ends"
         if self.following is not None:
             where = f"ends at batch {self.tip.batch} and has begun batch {self.following.batch}, which some of "
             where += f"{self.entities} have and skip"
         if self.rewinds:
-            return f"go back to the copy of the checkpoint that {where}, and read what came after it again"
+            return f"go back to the copy of the checkpoint that {where}, and read later records again"
         return f"make a checkpoint that {where}, from the offsets in its ledger, and start after it"
 
 
 def needs_its_checkpoint(query: BoundQuery) -> str:
-    """What of a query only its checkpoint has, whatever that keeps; empty for one that may go on from a sink."""
+    """Why a query can never continue from its sinks without its own checkpoint; empty if it may."""
     if query.refresh == "full":
         return "every run of a full refresh begins with a new checkpoint"
     if query.logs:
         logs = ", ".join(f"{log.store}.{log.entity}" for log in query.logs)
-        return f"nobody can tell which of the rows that its batches have left out are in {logs} already"
+        return f"it is not known which of the rows that its batches left out are already in {logs}"
     return ""
 
 
@@ -110,13 +110,13 @@ def from_sink(
     log: CheckpointLog = NOTHING_KEPT,
     forgotten: str = "",
 ) -> FromSink:
-    """Whether a query can go on from where its sinks end.
+    """Whether a query can continue from where its sinks end.
 
     Args:
-        query: its statement today.
+        query: the query, from today's statement.
         ends: of all its sinks; ignored if :func:`needs_its_checkpoint` returns a reason.
         log: of its checkpoint.
-        forgotten: why its sources may not give again what they gave once; empty where they do.
+        forgotten: why its sources may not return the same records again; empty if they do.
     """
     reason = needs_its_checkpoint(query) or next((text for text in map(_unknown, ends) if text), "")
     if reason:
@@ -153,7 +153,8 @@ def _shown(ends: Sequence[SinkEnd]) -> str:
 
 
 def _scattered(ends: Sequence[SinkEnd], low: Tip, high: Tip) -> str:
-    """Sinks that have the newest batch skip it, the others take it: nothing can be between them."""
+    """The reason if sinks end at more than two batches: sinks that have the newest batch skip it, all others load
+    it."""
     is_one = low.is_same(high)
     fits = all(end.tip.is_same(low) or end.tip.is_same(high) for end in ends if end.tip)
     if fits and (is_one or low.batch != high.batch):
@@ -162,8 +163,9 @@ def _scattered(ends: Sequence[SinkEnd], low: Tip, high: Tip) -> str:
 
 
 def _too_far(query: BoundQuery, ends: Sequence[SinkEnd], behind: Sequence[SinkEnd], aim: FromSink) -> str:
-    """Batches that only some sinks have become one batch, with the number of the newest. With state they cannot: it
-    would have to be that before the newest."""
+    """The reason if sinks are too many batches apart. The batches that some sinks lack become one batch, with the
+    number of the newest. A query with state would need the state after the batch before the newest, so it is
+    refused."""
     low, high = aim.tip, aim.following
     if low is None or high is None or high.batch == low.batch + 1:
         return ""
@@ -176,7 +178,8 @@ def _too_far(query: BoundQuery, ends: Sequence[SinkEnd], behind: Sequence[SinkEn
 
 
 def _cannot_go_back(behind: Sequence[SinkEnd], low: Tip, log: CheckpointLog, forgotten: str) -> str:
-    """Of a batch before the end of the checkpoint: what came after it is read and written again."""
+    """The reason if a batch before the end of the checkpoint cannot be the end: later batches are read and written
+    again."""
     if log.finished is None or low.batch >= log.finished:
         return ""
     return _not_restorable(behind) or forgotten
@@ -188,7 +191,7 @@ def _not_restorable(behind: Sequence[SinkEnd]) -> str:
 
 
 def _with_means(query: BoundQuery, aim: FromSink, log: CheckpointLog) -> FromSink:
-    """The aim with the parts of its checkpoint."""
+    """The aim with the way to make its checkpoint, or the reason why there is no way."""
     assert aim.tip is not None
     batches = [aim.tip, *([aim.following] if aim.following else [])]
     is_finished = log.finished is not None and aim.tip.batch <= log.finished

@@ -1,7 +1,7 @@
-"""Who a job is: environment + journal uuid + query name.
+"""Identity of a job: environment + journal uuid + query name.
 
-The id is in transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
-fence each other; a state folder that was deleted gets a new journal, which never uses the old one's ledger rows.
+The id is part of transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
+fence each other. After a state folder is deleted, the new journal never uses the ledger rows of the old one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ds_dagster.names import file_name
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of one project in one environment. ``journal`` is the uuid made when the journal was created."""
+    """Identity of one project in one environment. ``journal``: uuid that the journal got when it was created."""
 
     environment: str
     journal: str
@@ -40,5 +40,5 @@ def new_journal_id() -> str:
 
 
 def _plain(text: str) -> str:
-    """A part of a job id; the dots of names stay."""
+    """A part of a job id; dots are kept."""
     return file_name(text, also=".")

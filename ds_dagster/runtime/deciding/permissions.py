@@ -33,8 +33,8 @@ def needed(change: Change) -> tuple[Permission, ...]:
 
 
 def action_for(change: Change, permitted: Collection[Permission]) -> tuple[Way, tuple[Consent, ...]]:
-    """How ``apply`` asks for a query: ``ensure``, which refuses to change one that runs, unless all that the change
-    needs is permitted. A new version comes before a reset."""
+    """How ``apply`` requests a query: by the first way whose permissions are all granted (a new version before a
+    reset); else by ``ensure``, which refuses to change a running query."""
     for way, permissions in _ways(change):
         if set(permissions) <= set(permitted):
             return way, ("duplicates",) if change.doubles else ()

@@ -1,7 +1,7 @@
-"""Which engine a job belongs to: the one rule that two engines of a project never break.
+"""Which engine a job belongs to. All engines of a project follow this rule:
 
-A job that has a query belongs to the engine that has it, until that engine has let it go or is gone; any other job
-belongs to the engine of the compute pool it is placed in. So a job that moves is stopped by its old engine first.
+A job with a query belongs to the engine that runs the query, until that engine has stopped it or is gone. Any other job
+belongs to the engine of the compute pool it is placed in. So the old engine stops a job before the new one starts it.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ def needs_engine(job: JobRow, open_runs: Collection[str]) -> bool:
 
 
 def placed_in(job: JobRow, jobs: Mapping[str, JobRow]) -> str:
-    """Pool that a job is placed in: all versions of a query are where the one is that serves."""
+    """Pool that a job is placed in: for all versions of a query, the pool of the serving version."""
     return jobs.get(job.of, job).pool
 
 
 def held_in(status: StatusRow | None) -> str | None:
-    """Pool whose engine has a query of the job; None where no engine has one."""
+    """Pool whose engine runs a query of the job; None if no engine does."""
     if status is None or status.state not in ACTIVE or status.writer == STEP:
         return None
     return status.pool
 
 
 def pool_of(job: JobRow, jobs: Mapping[str, JobRow], status: StatusRow | None) -> str:
-    """Pool whose engine alone acts on the job now."""
+    """Pool of the only engine that acts on the job now."""
     held = held_in(status)
     return placed_in(job, jobs) if held is None else held
 
 
 def whole(own: Mapping[str, JobRow], jobs: Mapping[str, JobRow], leaving: Collection[str]) -> Mapping[str, JobRow]:
-    """Jobs of an engine, without those of queries of which another engine has a version, or will have one.
+    """Jobs of an engine, without queries of which another engine has a version, or will have one.
 
     Args:
-        own, jobs: of the engine, and all of them.
-        leaving: those of the engine that move to another one.
+        own, jobs: jobs of the engine, and all jobs.
+        leaving: jobs of the engine that move to another engine.
     """
     if len(jobs) == len(own) and not leaving:
         return own

@@ -1,4 +1,4 @@
-"""A query with another name goes on with the job of its former one. Pure."""
+"""Decides whether a renamed query can continue the job of its former name. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ds_dagster.runtime.journals.records import JobRow
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A change of name that a project asks for.
+    """A change of name that a project requests with ``@renamed_from``.
 
     Attributes:
-        query: with its new name.
-        job: that has the former name.
+        query: the query, with its new name.
+        job: the job, with the former name.
     """
 
     query: BoundQuery
@@ -28,8 +28,8 @@ class Renaming:
 
 
 def renaming_of(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Renaming | None:
-    """None where the line is without effect: there is none, the query has a job of its own, no job has the former name
-    (any more), or a statement still makes it."""
+    """The renaming of a query. None if ``@renamed_from`` is missing or has no effect: the query is finite or has a job
+    of its own, no job has the former name (any more), or a statement still makes the former query."""
     former = former_name(query, project.settings)
     if not former or query.is_finite or query.name in jobs or former in project.queries or former not in jobs:
         return None
@@ -37,19 +37,19 @@ def renaming_of(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, Jo
 
 
 def former_names(project: LoadedProject, jobs: Mapping[str, JobRow]) -> Collection[str]:
-    """Names of the jobs that queries of a project go on with."""
+    """Former names of the jobs that renamed queries of a project continue."""
     renamings = (renaming_of(project, query, jobs) for query in project.queries.values())
     return frozenset(renaming.job.name for renaming in renamings if renaming is not None)
 
 
 def why_not(project: LoadedProject, renaming: Renaming, old: BoundQuery | None, names: Iterable[str]) -> str:
-    """Why a query cannot go on with the job of its former name; empty where it can.
+    """Why a query cannot continue the job of its former name; empty if it can.
 
     Args:
         project: with the new definition.
-        renaming: with the query as it goes on (its sources have the names of the checkpoint).
-        old: the definition that runs; None where it does not compile any more.
-        names: of the versions of the former query.
+        renaming: its query is bound over the checkpoint (its sources have the names in the checkpoint).
+        old: the running definition; None if it no longer compiles.
+        names: jobs of the versions of the former query.
     """
     return next(_reasons(project, renaming, old, names), "")
 
@@ -58,18 +58,18 @@ def _reasons(project: LoadedProject, renaming: Renaming, old: BoundQuery | None,
     query, former = renaming.query, renaming.job.name
     others = [name for name in names if name != former]
     if others:
-        yield f"{', '.join(others)} is beside it: promote or abandon it, and drop kept versions with `ds gc`"
+        yield f"it has other versions ({', '.join(others)}): promote or abandon them, and drop kept ones with `ds gc`"
     if old is None:
         yield "the stored definition does not compile any more"
         return
     rule = why_not_renamed(old, query)
     if rule:
-        yield f"{rule}, and its checkpoint does not hold that"
+        yield f"{rule}, and its checkpoint does not allow that"
     for before, after in zip(old.sinks, query.sinks, strict=True):
         yield from _moved(project, before, after, query)
     places, logs = ([(log.store, log.entity) for log in bound.logs] for bound in (old, query))
     if places != logs:
-        yield f"its row log would be another one: name {', '.join(entity for _, entity in places)} in its properties"
+        yield f"its row log would change: name {', '.join(entity for _, entity in places)} in its properties"
 
 
 def _moved(project: LoadedProject, old: Relation, new: Relation, query: BoundQuery) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""What can be done for a job whose checkpoint and sink disagree: data, and no I/O. Only what ends in exact rows is
-offered as a step of ours; everything else is said."""
+"""Ways to repair a job whose checkpoint and sink disagree. No I/O. Only a repair that ends in exact rows is offered as
+a command of its own; for the others the texts say what a person can do."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from ds_dagster.runtime.status import JobStatus
 RESET = "reset"
 FROM_SINK = "from-sink"
 GOES_ON = ("CHECKPOINT_BEHIND_SINK", "CHECKPOINT_MISSING", "SINK_BEHIND_CHECKPOINT")
-"""Conditions of a job that may be able to go on from the last batch of its sinks."""
+"""Conditions of jobs that may be able to continue from the last batch of their sinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out.
+    """One way to repair a job.
 
     Attributes:
-        name: ``from-sink``, ``restore-checkpoint``, ``restore-sink`` (by hand) or ``reset``.
-        does: in a sentence; why it cannot be done.
-        command: to run afterwards; for ``from-sink`` and ``reset`` the command that does it; else empty.
-        exact: every row is in the sink once afterwards. What is restored is compared again at the start.
+        name: ``from-sink``, ``restore-checkpoint``, ``restore-sink`` (both by hand) or ``reset``.
+        does: what it does, as a phrase, or why it is not possible.
+        command: for ``from-sink`` and ``reset`` the command that does it, for the others the command to run afterwards;
+            empty if it is not possible.
+        exact: afterwards every row is in the sink once. The start compares restored files again.
     """
 
     name: str
@@ -46,16 +47,17 @@ BY_HAND: Mapping[str, tuple[str, str]] = MappingProxyType(
         "CHECKPOINT_MISSING": ("restore-checkpoint", LOST),
     }
 )
-"""Condition of a job → what a person may restore; a job with another condition is not repaired by these means."""
+"""Condition of a job → name and description of what a person may restore. Jobs with other conditions have no
+repair."""
 
 
 def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None) -> tuple[Way, ...]:
-    """Ways out of a job's condition, the best first; none where checkpoint and sink do not disagree.
+    """Ways to repair a job, the best first; none if checkpoint and sink agree.
 
     Args:
         status: of the job.
-        query: its statement today.
-        from_sink: whether it can go on from its sinks; None where its condition leaves nothing to go on from.
+        query: the query, from today's statement.
+        from_sink: whether it can continue from its sinks; None if its condition is not in :data:`GOES_ON`.
     """
     if status.state == "RUNNING" or status.condition not in BY_HAND:
         return ()
@@ -63,7 +65,9 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     sinks = _kept_rows(query)
     reset = "read the sources again from their starting position with a new checkpoint; "
     reset += (
-        f"rows that are in {sinks} stay and come twice" if sinks else "its first batch replaces what is in the target"
+        f"rows that are in {sinks} stay, and are written a second time"
+        if sinks
+        else "its first batch replaces the rows in the target"
     )
     adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")
@@ -78,6 +82,6 @@ def _goes_on(name: str, from_sink: FromSink) -> Way:
 
 
 def _kept_rows(query: BoundQuery) -> str:
-    """Sinks that a new checkpoint version adds to instead of replacing their rows."""
+    """Sinks whose rows a new checkpoint version does not replace, as one text."""
     targets = (*(sink for sink in query.sinks if effect(query, sink) != "replaced"), *query.logs)
     return ", ".join(f"{sink.store}.{sink.entity}" for sink in targets)

@@ -1,7 +1,7 @@
-"""Whether and how a job goes on from a savepoint: data, and no I/O.
+"""Decides whether and how a job continues from a savepoint. No I/O.
 
-The sinks have rows of batches after the savepoint. Either the job first reads to where they end without writing, so
-that every row is there once, or it writes those rows again, where somebody allows that. Everything else is refused.
+The sinks have rows of batches after the savepoint. Either the job first reads up to the end of the sinks without
+writing, so that every row is there once, or it writes those rows again, with permission. Otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.deciding.from_sink import SinkEnd, needs_its_checkpoint
 
 How = Literal["at_sink", "after_sink", "again", "fork"]
-"""``at_sink``: its sinks end where the savepoint does; ``after_sink``: it reads to the end of its sinks without
-writing; ``again``: it writes rows of streams a second time; ``fork``: another job, whose sinks have nothing of it."""
+"""``at_sink``: its sinks end at the savepoint; ``after_sink``: it reads up to the end of its sinks without writing;
+``again``: it writes rows of streams a second time; ``fork``: another job, whose sinks have no rows of the savepoint's
+job."""
 STREAMS = ("stream", "changelog")
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """``how`` it goes on, None with a ``reason``; ``end``: where its sinks end, for ``after_sink``."""
+    """``how`` a job continues, or None and the ``reason`` why it cannot; ``end``: where its sinks end (``at_sink``,
+    ``after_sink``)."""
 
     how: How | None = None
     end: Tip | None = None
@@ -31,13 +33,13 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What is compared of a savepoint.
+    """Facts about a savepoint that the decision needs.
 
     Attributes:
-        unfit: why its state is not the one that the statement keeps today; empty where it is.
+        unfit: why its state does not fit today's statement; empty if it fits.
         tip: its last batch.
-        is_same_version: it is of the job's checkpoint version: batch numbers can be compared.
-        is_same_history: the job's checkpoint version goes on with the history that the savepoint is of.
+        is_same_version: it was copied from the job's checkpoint version, so batch numbers can be compared.
+        is_same_history: the job's checkpoint version continues the history that the savepoint belongs to.
         targets: see ``Savepoint.targets``.
     """
 
@@ -56,14 +58,14 @@ def restoring(
     *,
     may_double: bool = False,
 ) -> Restoring:
-    """Whether the job that made a savepoint goes on from it.
+    """Whether the job that made a savepoint can continue from it.
 
     Args:
-        query: its statement today.
-        saved: of the savepoint.
+        query: the query, from today's statement.
+        saved: the savepoint.
         ends: of all sinks.
-        forgotten: why its sources may not give again what they gave once; empty where they do.
-        may_double: rows may be written again that a stream has.
+        forgotten: why its sources may not return the same records again; empty if they do.
+        may_double: rows that a stream has may be written again.
     """
     reason = _unfit(query, saved)
     if reason:
@@ -77,13 +79,13 @@ def restoring(
 
 
 def forking(query: BoundQuery, saved: SavedState, identities: Mapping[str, str], *, has_worked: bool) -> Restoring:
-    """Whether another job than the one that made a savepoint goes on from it.
+    """Whether another job can begin with a savepoint that it did not make.
 
     Args:
-        query: statement of the other job.
-        saved: of the savepoint, with its targets.
-        identities: ``store.entity`` → identity of what the query writes, empty where it does not exist yet.
-        has_worked: it has finished a batch of its own.
+        query: of the other job.
+        saved: the savepoint, with its targets.
+        identities: ``store.entity`` → identity of the entity that the query writes, empty if it does not exist yet.
+        has_worked: whether the other job has finished a batch.
     """
     reason = _unfit(query, saved)
     views = ", ".join(f"{sink.store}.{sink.entity}" for sink in query.sinks if sink.kind not in STREAMS)
@@ -91,7 +93,7 @@ def forking(query: BoundQuery, saved: SavedState, identities: Mapping[str, str],
     twice = ", ".join(entity for entity, identity in identities.items() if identity in written)
     reasons = {
         "it has finished batches of its own here: reset it first": has_worked,
-        f"a savepoint has no rows of {views}, which would lack those from before it": bool(views),
+        f"a savepoint has no rows of {views}, so rows from before it would be missing": bool(views),
         f"the job of the savepoint writes {twice}, too": bool(twice),
     }
     reason = reason or next((text for text, holds in reasons.items() if holds), "")

@@ -1,5 +1,4 @@
-"""One round of decisions: from desired and observed state to rows to write and effects. Pure; writes and does
-nothing."""
+"""One round of decisions: turns desired and observed state into rows to write and effects. Pure."""
 
 from __future__ import annotations
 
@@ -21,20 +20,21 @@ from ds_dagster.runtime.journals.told import NOTHING, told
 from ds_dagster.runtime.status import JobState
 
 WAIT_SECONDS = 60.0
-"""Interval at which a job that waits for another one is retried, even without news of that one."""
+"""Interval at which a job that waits for another job is retried, even without news of the other job."""
 
 MOST_STEPS = 4
-"""More transitions than this of one job in one round would be a loop (a restart takes three)."""
+"""Most transitions of one job in one round; more would be a loop (a restart takes three)."""
 
 MOVES = "it moves to the engine of another compute pool"
-"""Reason of the steps of a job that is placed in another engine now."""
+"""Reason of the transitions of a job that moves to another engine."""
 
 _CLEAR: Mapping[str, Any] = {**NOTHING, "next_retry": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something to do after the round is written. ``known``: the checkpoint version was begun before (start only)."""
+    """An action to take after the round is written. ``known``: the job has started with this checkpoint version before
+    (kind ``start`` only)."""
 
     kind: Literal["start", "stop", "fence", "forget"]
     name: str
@@ -43,17 +43,17 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a round decides from.
+    """The input of a round.
 
     Attributes:
-        jobs, specs, requests: wanted, by job; only open requests.
-        statuses: as last written.
-        retry_at: monotonic time before which a job that backs off is not started.
-        now, monotonic: the clocks.
+        jobs, specs, requests: desired state, definitions and open requests, by job.
+        statuses: as last written, by job.
+        retry_at: job → monotonic time before which it is not started while it backs off or waits.
+        now, monotonic: epoch seconds, and seconds of the monotonic clock.
         draining: the engine ends.
-        backoff, random: delays.
-        leaving: jobs of ours that are placed in the engine of another compute pool.
-        others, wanted_elsewhere: statuses of the jobs of other engines, and those of them that are wanted.
+        backoff, random: for delays.
+        leaving: our jobs that move to the engine of another compute pool.
+        others, wanted_elsewhere: statuses of other engines' jobs, by job, and the names of those that are wanted.
     """
 
     jobs: Mapping[str, JobRow]
@@ -85,8 +85,8 @@ class Round:
     # -- the two entries ---------------------------------------------------------------------------------------------
 
     def take_over(self, name: str) -> None:
-        """A new engine: what a former one left as active is gone. A job that was being started may be what killed it,
-        so it backs off first; the others go on at once."""
+        """Settle a job of a former engine: its query is gone. A job that was being started may have killed that engine,
+        so it backs off first; other jobs start at once."""
         status, situation = self.status(name), self.situation
         if status.state == "BACKING_OFF":
             left = (status.next_retry or 0.0) - situation.now
@@ -97,7 +97,7 @@ class Round:
             self._back_off(name, status.attempts + 1, "its engine ended while it was starting")
 
     def decide(self, name: str, observation: Observation | None) -> None:
-        """All transitions one job can make now. ``seen``: its query, None when the host knows none."""
+        """All transitions that one job can make now. ``observation``: of its query; None if the host has no query."""
         self._follow_request(name)
         self._follow(name, observation)
         for _ in range(MOST_STEPS):
@@ -106,13 +106,13 @@ class Round:
         raise error("INTERNAL", where=f"reconciling {name} does not come to rest")
 
     def status(self, name: str) -> StatusRow:
-        """As decided so far."""
+        """The status of a job, as decided so far in this round."""
         situation = self.situation
         return self.statuses.get(name) or situation.statuses.get(name) or situation.others.get(name) or StatusRow(name)
 
     def ended_by(self, observations: Mapping[str, Observation], failure: DsError) -> None:
-        """The engine ends because of this failure; jobs that were in a batch may be its cause. One that was so in the
-        same batch before is."""
+        """The engine ends because of this failure: count it for every job that was in a batch, since each may be the
+        cause. A job for which it is counted twice in the same batch fails (see ``ENDS``)."""
         for name, observation in observations.items():
             status = self.status(name)
             if (
@@ -122,7 +122,7 @@ class Round:
             ):
                 self._failed(name, observation, type(failure)(failure.condition, {**failure.params, "jobs": name}))
 
-    # -- what is seen ------------------------------------------------------------------------------------------------
+    # -- observed state ----------------------------------------------------------------------------------------------
 
     def _follow(self, name: str, observation: Observation | None) -> None:
         status = self.status(name)
@@ -140,11 +140,11 @@ class Round:
             self._move(name, "FINISHED", "everything available is loaded", attempts=0, **_CLEAR)
             self._close_request(name, "FINISHED", observation, None)
         elif observation.phase == "stopped" and status.state == "STOPPING":
-            self._stopped(name, "it ended as asked")
+            self._stopped(name, "it ended as requested")
         elif observation.phase == "stopped":
             self._failed(name, observation, error("JOB_ENDED_BY_ITSELF", name=name))
         elif observation.outdated and status.state == "RUNNING" and not self.situation.specs[name].is_finite:
-            self._stop(name, observation.outdated)  # it is started again as one that is wanted
+            self._stop(name, observation.outdated)  # the next rounds start it again, since it is still wanted
 
     def _failed(self, name: str, observation: Observation, failure: DsError) -> None:
         status, situation = self.status(name), self.situation
@@ -176,20 +176,21 @@ class Round:
         self._close_request(name, "FAILED", observation, failure)
 
     def _may_wait(self, name: str) -> bool:
-        """A job without end waits as long as it is wanted, a run for the time it may wait for its sources."""
+        """Whether a job may wait for another one: a continuous job for as long as it is wanted, a finite run until its
+        deadline."""
         if not self.situation.specs[name].is_finite:
             return True
         request = self._open_request(name)
         return request is not None and self.situation.now < request.deadline
 
     def _wait(self, name: str, failure: DsError) -> None:
-        """Another job has to work first: that is not a failure, and counts as none."""
+        """Another job has to work first: the job waits, and this does not count as a failure."""
         self.retry_at[name] = self.situation.monotonic + WAIT_SECONDS
         next_retry = self.situation.now + WAIT_SECONDS
         self._move(name, "WAITING", "another job has to work first", **told(failure) | {"next_retry": next_retry})
 
     def _stopped(self, name: str, reason: str) -> None:
-        """The query has ended on our request. The request is answered only if nothing else is desired now."""
+        """The query has ended on our request. The present generation is answered only if the job is not wanted."""
         self.effects.append(Effect("forget", name))
         if self.situation.draining:
             self._move(name, "ABSENT", "the engine ends")
@@ -200,10 +201,10 @@ class Round:
         answered = {} if self._is_wanted(name) else {"generation": self.situation.jobs[name].generation}
         self._move(name, "STOPPED", reason, **_CLEAR, **answered)
 
-    # -- what is wanted ----------------------------------------------------------------------------------------------
+    # -- desired state -----------------------------------------------------------------------------------------------
 
     def _step(self, name: str) -> bool:
-        """One transition towards what is wanted; False when nothing more can be done in this round."""
+        """One transition towards desired state; False when nothing more can be done in this round."""
         status = self.status(name)
         newer = self.situation.jobs[name].generation > status.generation
         if self._is_wanted(name):
@@ -234,7 +235,7 @@ class Round:
         if _is_suspect(status) and any(
             other.state == "STARTING" and _is_suspect(other) for other in map(self.status, self.situation.statuses)
         ):
-            return False  # one by one, so that the innocent ones have left the batch they were in
+            return False  # suspects start one by one, so that the others have finished their batch before the next
         if status.state in ("ABSENT", "STOPPED", "FINISHED"):
             return True
         if status.state in PENDING:
@@ -243,7 +244,7 @@ class Round:
         return status.state == "FAILED" and newer
 
     def _has_come_up(self, status: StatusRow) -> bool:
-        """Whether a job that this one reads from works since the last try of one that waits."""
+        """Whether a job waits and a job that it reads from has come up since the last start."""
         if status.state != "WAITING":
             return False
         sources = (self.status(name) for name in self.situation.specs[status.name].upstream)
@@ -272,7 +273,8 @@ class Round:
         self.effects.append(Effect("stop", name))
 
     def _put_down(self, name: str, status: StatusRow, newer: bool) -> None:
-        """A job without a query is wanted no more. What it left open in its sink is ended with it."""
+        """Stop a job that is not wanted and has no query. If it had one, transactions that it left open in its sink are
+        ended (effect ``fence``)."""
         job = self.situation.jobs[name]
         if job.desired == "STOPPED" and newer and status.state == "STOPPED":
             self.statuses[name] = replace(status, generation=job.generation)
@@ -283,7 +285,7 @@ class Round:
 
     def _asked(self, name: str) -> str:
         job = self.situation.jobs[name]
-        return f"{job.action} asked by {job.requested_by}" if job.requested_by else f"{job.action} asked"
+        return f"{job.action} requested by {job.requested_by}" if job.requested_by else f"{job.action} requested"
 
     # -- finite runs -------------------------------------------------------------------------------------------------
 
@@ -341,7 +343,7 @@ class Round:
 
 
 def _is_suspect(status: StatusRow) -> bool:
-    """Whether it was in a batch when the engine was ended by one."""
+    """Whether a job was in a batch when a batch ended the whole engine."""
     return bool(status.streak) and json.loads(status.streak)[0] in ENDS
 
 

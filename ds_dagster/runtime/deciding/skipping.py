@@ -1,4 +1,5 @@
-"""``ds skip``: a job passes the one record it fails at. The request is in the journal with who, when, which and why."""
+"""``ds skip``: a job skips the one record it fails at. The journal keeps who requested it, when, which record and
+why."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from ds_dagster.runtime.journals.told import failure_of
 from ds_dagster.runtime.status import Ensured
 
 PLACE = ("entity", "partition", "position")
-"""Parameters of failures that name their record."""
+"""Parameters that a failure has if it names its record."""
 
 
 def skip(
     control: Control, name: str, partition: str, position: str, *, requested_by: str = "", reason: str = ""
 ) -> Ensured:
-    """Have a job go on after a record; its checkpoint is kept. One that is passed already is left alone (outcome
+    """Let a job continue after a record, with its checkpoint. A record that is already skipped changes nothing (outcome
     ``nothing``).
 
     Args:
@@ -32,7 +33,8 @@ def skip(
         requested_by, reason: for the history and the row log.
 
     Raises:
-        UserError: JOB_UNKNOWN, SKIP_WITHOUT_RECORD (it does not fail at a record), SKIP_OTHER_RECORD (not at this one).
+        UserError: JOB_UNKNOWN; SKIP_WITHOUT_RECORD: the job does not fail at a record; SKIP_OTHER_RECORD: it fails at
+            another record.
         DsError: JOURNAL_….
     """
     control.journal.create()
@@ -62,7 +64,11 @@ def skip(
 
 
 def _failed_at(name: str, status: StatusRow) -> tuple[str, ...]:
-    """Entity, partition and position of the record that a job fails at."""
+    """Entity, partition and position of the record that a job fails at.
+
+    Raises:
+        UserError: SKIP_WITHOUT_RECORD.
+    """
     failure: DsError | None = failure_of(status.condition, status.parameters)
     if failure is None or not all(param in failure.params for param in PLACE):
         raise error("SKIP_WITHOUT_RECORD", name=name, state=status.state, condition=status.condition or "no condition")

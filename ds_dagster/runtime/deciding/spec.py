@@ -1,5 +1,5 @@
-"""The job spec: what the journal keeps of a query so that an engine can run it without the checkout. Versioned JSON,
-no secrets."""
+"""The job spec: the definition of a query in the journal, so that an engine can run it without the checkout. Versioned
+JSON, no secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ds_dagster.version import __version__
 
 SPEC_VERSION = 1
 _TEXTS = ("name", "relation", "fingerprint", "state_signature", "package_version", "refresh")
-"""Fields of a spec that a list of jobs needs, whatever version wrote it."""
+"""Fields of a spec that lists of jobs need; read from specs of any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +27,24 @@ class JobSpec:
 
     Attributes:
         name: query name; the job id is environment + journal uuid + name.
-        relation: qualified name of the relation it fills, as text; of an application several with commas between.
-        slice: statements to compile alone.
+        relation: qualified name of the relation it fills; for an application several, separated by ``, ``.
+        slice: the query's statement and all statements it needs, so that they compile without the project.
         fingerprint, state_signature: of the requested definition.
-        package_version: that made it.
+        package_version: version of the package that made the spec.
         refresh: continuous, incremental or full.
         stores: folded names of the stores it touches.
         upstream: names of the jobs whose output it reads, directly.
-        writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
-        store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
+        writers: (store, entity, names of jobs) for entities that it reads and other jobs create: it never creates them.
+        store_values: (store, property, text) that replaces values of CREATE STORE, see ``Settings.store_values``:
             references and values that are not secret.
         source_names: (qualified relation, name of its source in the checkpoint), see ``Settings.source_names``.
-        state_slice: statements of the definition whose groups the checkpoint holds, where the query shows others of
-            them, see ``plan.identity.held``; empty: its own.
+        state_slice: statements of the definition whose groups the checkpoint has, if the query shows other results of
+            these groups, see ``plan.identity.held``; empty: ``slice``.
         ordered_state: see ``Settings.ordered_state``; specs of earlier versions of the package do not have it.
-        in_turn: versions of it write one place, each from where the version before it stopped.
-        pool: compute pool whose engine runs it; empty: the project's own engine. Not a part of the meaning.
-        unread: names of what a later version of the package wrote and this one does not know; never written. Such a
-            job keeps its place in every list, and is refused where its definition matters: :meth:`check_readable`.
+        in_turn: all versions of the query write the same place, each from where the version before it stopped.
+        pool: compute pool whose engine runs it; empty: the project's own engine. Not part of the fingerprint.
+        unread: names of fields that a later version of the package wrote and this version does not know; never
+            written. Such a job is in every list; :meth:`check_readable` refuses it where its definition matters.
     """
 
     name: str
@@ -67,11 +67,11 @@ class JobSpec:
 
     @property
     def is_finite(self) -> bool:
-        """Whether it runs to an end, on request."""
+        """Whether it runs on request and ends by itself."""
         return self.refresh != "continuous"
 
     def check_readable(self) -> None:
-        """Refuse to act on a definition of which a part is not known.
+        """Refuse to act on a definition with unknown fields.
 
         Raises:
             UserError: JOB_SPEC_NEWER.
@@ -89,7 +89,7 @@ class JobSpec:
         """Stable text for the journal.
 
         Raises:
-            UserError: JOB_SPEC_NEWER: the text would lack what is not known.
+            UserError: JOB_SPEC_NEWER: the text would lack the unknown fields.
         """
         self.check_readable()
         values = asdict(self)
@@ -100,7 +100,7 @@ class JobSpec:
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
-        """The inverse of :meth:`to_json`; older versions are read for ever, of newer ones what is known."""
+        """The inverse of :meth:`to_json`. Specs of all older versions can be read; of newer ones the known fields."""
         values: dict[str, Any] = dict(json.loads(text))
         version = values.pop("version")
         if version != SPEC_VERSION:
@@ -122,12 +122,12 @@ class JobSpec:
         return cls(**values, unread=tuple(unread))
 
     def writers_of(self, relation: Relation) -> str:
-        """The other jobs of the project that make what a relation reads; empty where none does."""
+        """Names of the other jobs that create the entity of a relation, separated by ``, ``; empty without any."""
         return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
 
 
 def _pop_unknown(values: dict[str, Any], record: type[JobSpec | SliceStatement]) -> list[str]:
-    """Take out what a record has no field for; its names."""
+    """Remove values for which a record has no field; returns their names."""
     names = sorted(values.keys() - {field.name for field in fields(record)} | values.keys() & {"unread"})
     for name in names:
         del values[name]
@@ -158,7 +158,7 @@ def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
 
 
 def _writers(project: LoadedProject, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
-    """By entity, not by relation: a relation may declare a topic again that another one's query makes."""
+    """Compares entities, not relations, since a relation may declare a topic that another relation's query creates."""
     for store, entity in dict.fromkeys((relation.store, relation.entity) for relation in query.inputs):
         jobs = [
             other.name
@@ -170,7 +170,8 @@ def _writers(project: LoadedProject, query: BoundQuery) -> Iterator[tuple[str, s
 
 
 def upstream(project: LoadedProject, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:
-    """Names of the never-ending queries whose output a query reads, sources first."""
+    """Names of the continuous queries whose output a query reads, in the project's order (sources first).
+    ``transitive``: also those that it reads through other queries."""
     wanted: set[QualifiedName] = set()
     todo = list(query.sources)
     while todo:
@@ -185,5 +186,5 @@ def upstream(project: LoadedProject, query: BoundQuery, *, transitive: bool = Tr
 
 
 def shown(spec: JobSpec) -> Mapping[str, object]:
-    """What ``ds explain --level stages`` prints of it."""
+    """Fields of a spec that ``ds explain --level stages`` prints."""
     return {"name": spec.name, "relation": spec.relation, "fingerprint": spec.fingerprint, "stores": list(spec.stores)}

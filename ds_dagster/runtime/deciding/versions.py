@@ -1,10 +1,10 @@
-"""Versions of a query beside each other: what a request leads to, and the next step of a hand-over. Pure.
+"""Versions of a query: the answer to a request about them, and the next step of a hand-over. Pure.
 
-One version serves: its rows have the public name. Another one is staged: it reads the sources from their starting
-position into tables of its own. To hand over, the serving version stops after its batch, the staged one reads what
-existed then and stops too, the public names change in the stores, and the two jobs change names in one transaction of
-the journal. Every step follows from rows of the journal alone, so whoever finds them goes on; a step done twice changes
-nothing. Going back is the same with a version that is kept.
+One version serves: its rows have the public name. Another version is staged: it reads the sources from their starting
+position into its own tables. In a hand-over, the serving version stops after its batch, the staged version reads the
+records that existed then and stops too, the stores exchange the public names, and the two jobs exchange names in one
+transaction of the journal. Every step follows from rows of the journal alone, so any engine can continue; a repeated
+step changes nothing. A rollback is a hand-over to a kept version.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.status import JobStatus, Role, version_name
 
 NEAR_SECONDS = 10.0
-"""A version that had read everything so short ago may take over: the serving one is stopped now."""
+"""A version that had read everything at most this long ago may take over: the serving version is stopped now."""
 
 WATERMARK_SECONDS = 15.0
-"""How long event time of the new version may stay below the old one's, after everything is read. Longer than an idle
-timeout; with smaller windows it never gets there, since time moves only while a result waits for it."""
+"""How long the new version's watermark may stay below the old one's after everything is read; then it takes over
+anyway. Longer than an idle timeout. With smaller windows the watermark never gets there, since it advances only while a
+result waits for it."""
 
 LONGEST_SECONDS = 120.0
-"""How long the serving version may rest before the new one has caught up; then it runs again."""
+"""How long the serving version may be stopped before the new one has caught up; then it runs again."""
 
 Step = Literal["wait", "halt", "settle", "serve", "give_up", "resume", "drop", "rename"]
-"""``halt``: stop the serving version; ``settle``: stop the new one; ``serve``: change the public names; ``give_up``:
-the new version is only staged again; ``resume``: the version that was stopped for a hand-over runs again; ``drop``: the
-rows and the checkpoint of a version go; ``rename``: a job that rests gets the name of the query it becomes."""
+"""``halt``: stop the serving version; ``settle``: stop the new version; ``serve``: exchange the public names;
+``give_up``: the new version goes back to ``staged`` (or ``kept``); ``resume``: a version that was stopped for a
+hand-over runs again; ``drop``: remove the rows and the checkpoint of a version; ``rename``: give a stopped job its new
+name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is next for a query.
+    """The next step for a query.
 
     Attributes:
-        step: what to do.
-        job, status: of the version that serves.
-        other, other_status: of the version that takes over or goes; the serving one itself for ``resume``.
-        in_turn: the versions write one place, see ``JobSpec.in_turn``.
+        step: the step.
+        job, status: of the serving version; for ``rename``: of the job.
+        other, other_status: of the version that takes over or is dropped; for ``resume`` and ``rename`` the same as
+            ``job`` and ``status``.
+        in_turn: see ``JobSpec.in_turn``.
     """
 
     step: Step
@@ -56,7 +59,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class VersionRequest:
-    """Who asks, when, and with which definition (of ``stage`` alone)."""
+    """Requester, time (epoch seconds), and for ``stage`` the definition."""
 
     by: str
     at: float
@@ -65,7 +68,8 @@ class VersionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """``rows``: to write, those whose generation moved are restarted by that; ``name``: job of the version."""
+    """Answer to a request. ``name``: job of the version; ``rows``: to write. A raised generation lets the engine
+    act."""
 
     name: str
     rows: tuple[JobRow, ...] = ()
@@ -75,7 +79,7 @@ class Staged:
 
 
 def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
-    """Build a definition beside the one that serves. A version with this definition that is there goes on.
+    """Build a definition next to the serving version. A staged or kept version with this definition is used again.
 
     Args:
         query: name of the query.
@@ -132,7 +136,7 @@ def promote(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> 
 
 
 def rollback(query: str, jobs: Mapping[str, JobRow], request: VersionRequest, to: int | None = None) -> Staged:
-    """Let a kept version take over again: the one that served last, or the one with this number.
+    """Let a kept version take over again: the version with the number ``to``; None: the one that served last.
 
     Raises:
         UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
@@ -149,10 +153,10 @@ def rollback(query: str, jobs: Mapping[str, JobRow], request: VersionRequest, to
 
 
 def abandon(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
-    """Drop the staged version with its rows and its checkpoint; one that served before is kept again.
+    """Drop the staged version with its rows and its checkpoint; a version that a rollback took up is kept again.
 
     Raises:
-        UserError: NOTHING_STAGED, PROMOTION_UNDERWAY: it is taking over at this moment.
+        UserError: NOTHING_STAGED; PROMOTION_UNDERWAY: it is taking over at this moment.
     """
     row = next(iter(_others(jobs, "promoting", "staged")), None)
     if row is None:
@@ -163,18 +167,18 @@ def abandon(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> 
 
 
 def withdraw(query: str, jobs: Mapping[str, JobRow]) -> tuple[JobRow, ...]:
-    """Rows after a hand-over that was given up before its end; none where it is over, or cannot be stopped any more."""
+    """Rows to write to give up a hand-over; none if it is over, or cannot be stopped any more."""
     rows = (row for row in _others(jobs, "promoting") if row.of == query and _is_revocable(row))
     return tuple(_put_back(row) for row in rows)
 
 
 def dropped_versions(jobs: Mapping[str, JobRow], request: VersionRequest) -> tuple[JobRow, ...]:
-    """Rows after all kept versions were told to go."""
+    """Rows to write to drop all kept versions."""
     return tuple(_dropped(row, request) for row in _others(jobs, "kept"))
 
 
 def check_not_underway(query: str, jobs: Mapping[str, JobRow]) -> None:
-    """Refuse to start or change the version that serves while another one takes over.
+    """Refuse to start or change the serving version while another version takes over.
 
     Raises:
         UserError: PROMOTION_UNDERWAY.
@@ -185,17 +189,17 @@ def check_not_underway(query: str, jobs: Mapping[str, JobRow]) -> None:
 
 
 def is_settled(row: JobRow) -> bool:
-    """Whether a version has read everything and was stopped to get the public name, which it may have already."""
+    """Whether a version has read everything and was stopped to get the public name, which it may already have."""
     return row.role == "promoting" and row.desired == "STOPPED" and row.action in ("promote", "rollback")
 
 
 def is_halted(row: JobRow) -> bool:
-    """Whether a hand-over stopped the version that serves, not a person."""
+    """Whether a hand-over, not a person, stopped the serving version."""
     return row.role == "serving" and row.desired == "STOPPED" and row.action == "promote"
 
 
 def is_near(status: StatusRow | JobStatus, now: float) -> bool:
-    """Whether a version runs and was at the end of its sources a moment ago."""
+    """Whether a version runs and was at the end of its sources at most :data:`NEAR_SECONDS` ago."""
     return status.state == "RUNNING" and status.caught_up is not None and now - status.caught_up <= NEAR_SECONDS
 
 
@@ -208,12 +212,12 @@ def turns(
     now: float,
     in_turn: Collection[str] = (),
 ) -> Iterator[Turn]:
-    """What is next for each query with more than one version, and for one that was stopped for another's sake.
+    """The next step of each hand-over, dropped version and renaming, and of queries that a hand-over left stopped.
 
     Args:
         jobs, statuses: of the journal.
         now: epoch seconds.
-        in_turn: jobs whose versions write one place, see ``JobSpec.in_turn``.
+        in_turn: names of jobs with ``JobSpec.in_turn``.
     """
     underway = {row.of for row in jobs.values() if row.role == "promoting"}
     for name, row in jobs.items():
@@ -253,7 +257,7 @@ def _next_step(turn: Turn, now: float) -> Step:
 
 
 def _next_step_in_turn(turn: Turn, now: float) -> Step:
-    """The new version stops first, so that the serving one, which goes on, ends behind it."""
+    """The new version stops first, so that the serving version, which still runs, ends after it."""
     if not is_settled(turn.other):
         return "settle" if is_near(turn.other_status, now) else "wait"
     if not _is_at_rest(turn.other, turn.other_status):
@@ -264,7 +268,7 @@ def _next_step_in_turn(turn: Turn, now: float) -> Step:
 
 
 def after(turn: Turn, now: float) -> tuple[JobRow, ...]:
-    """Rows to write for a step that changes rows alone."""
+    """Rows to write for a step that only changes rows; none for steps that need an errand."""
     job, other = turn.job, turn.other
     if turn.step == "halt":
         row = replace(job, desired="STOPPED", generation=job.generation + 1, action="promote", requested_at=now)
@@ -279,9 +283,9 @@ def after(turn: Turn, now: float) -> tuple[JobRow, ...]:
 
 
 def exchanged(turn: Turn, now: float) -> tuple[tuple[JobRow, JobRow], tuple[StatusRow, StatusRow]]:
-    """After the public names have changed in the stores: the new version's row and status under the query's name, and
-    the old one's under its version's. The new one starts again, under its new name, unless somebody has stopped the
-    query meanwhile."""
+    """Rows after the stores have exchanged the public names: row and status of the new version under the query's name,
+    and of the old version under its version's name. The new version starts again, unless the query was stopped
+    meanwhile."""
     job, other = turn.job, turn.other
     is_stopped = _is_stopped_since(turn)
     serving = replace(
@@ -304,13 +308,13 @@ def exchanged(turn: Turn, now: float) -> tuple[tuple[JobRow, JobRow], tuple[Stat
 
 
 def _is_stopped_since(turn: Turn) -> bool:
-    """Whether somebody stopped the query after this was asked for."""
+    """Whether the query was stopped after the hand-over was requested."""
     return turn.job.action == "stop" and turn.job.requested_at > turn.other.requested_at
 
 
 def _is_revocable(row: JobRow) -> bool:
-    """Whether a version need not take over any more. A public name may have changed once it is settled; of versions in
-    turn only the settled one has changed."""
+    """Whether the hand-over to a version can still be given up. Once the version is settled, a public name may have
+    changed; of versions in turn, only the settled version has changed until then."""
     return not is_settled(row) or JobSpec.from_json(row.spec).in_turn
 
 
@@ -320,7 +324,7 @@ def _others(jobs: Mapping[str, JobRow], *roles: Role) -> Sequence[JobRow]:
 
 
 def _again(row: JobRow, request: VersionRequest) -> tuple[JobRow, ...]:
-    """A version that is there, staged; one that runs already goes on."""
+    """Rows to stage an existing version again; none if it already runs."""
     if row.role != "kept" and row.desired == "RUNNING":
         return ()
     role: Role = "staged" if row.role == "kept" else row.role
@@ -335,7 +339,7 @@ def _taking_over(row: JobRow, action: Literal["promote", "rollback"], request: V
 
 
 def _put_back(row: JobRow) -> JobRow:
-    """A version that does not take over: what it was before."""
+    """The row of a version that does not take over: its former role."""
     if row.action == "rollback":
         return replace(row, role="kept", desired="STOPPED", generation=row.generation + 1)
     staged = replace(row, role="staged")
@@ -373,7 +377,8 @@ def _has_failed(job: JobRow, status: StatusRow) -> bool:
 
 
 def _has_caught_up(turn: Turn, now: float) -> bool:
-    """Whether everything that existed when the serving version ended is read, and event time is as far."""
+    """Whether the new version has read all records that existed when the serving version ended, and its watermark has
+    reached the serving version's, or :data:`WATERMARK_SECONDS` are over."""
     status, rests_since = turn.other_status, turn.status.since
     if status.state != "RUNNING" or status.caught_up is None or status.caught_up < rests_since:
         return False

@@ -1,4 +1,4 @@
-"""Finite runs: when one may begin, and the record of its end."""
+"""Finite runs: when a run may begin, and the record of its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ds_dagster.runtime.journals.told import told
 
 
 def new_request(project: LoadedProject, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
-    """A run that waits up to ``catch_up`` seconds for the jobs it reads from; not written yet."""
+    """A request for a run that waits up to ``catch_up`` seconds for the jobs it reads from; the caller writes it."""
     return RequestRow(
         id=0,
         name=query.name,
@@ -34,7 +34,7 @@ def new_request(project: LoadedProject, query: BoundQuery, by: str, now: float, 
 
 
 def open_request(connection: Connection, name: str, now: float) -> RequestRow | None:
-    """The run of a query that is not over; one whose step has died is closed first."""
+    """The open run of a query; None without one. A run whose Dagster step has died is closed first."""
     row = rows.open_request(connection, name)
     if row is None or row.state != "STEP" or row.waiting_since >= now:
         return row
@@ -44,11 +44,12 @@ def open_request(connection: Connection, name: str, now: float) -> RequestRow | 
 
 
 def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Collection[str], now: float) -> RequestRow:
-    """The request a moment later: jobs it reads from that have caught up leave its list; when none is left, or its
-    time is up, it runs.
+    """Advance a waiting request: jobs that have caught up leave its list ``upstream``; when the list is empty, or the
+    deadline is over, the request runs.
 
-    The list has sources first. When one has caught up with what existed at ``waiting_since``, the next has to catch
-    up with what that one has written by now, so the mark moves on.
+    The list has sources first. When a job has caught up with the records of ``waiting_since``, the next job has to
+    catch up with what the first has written by now, so ``waiting_since`` becomes ``now``. Jobs that are not wanted or
+    have failed are not waited for.
     """
     left: list[str] = json.loads(request.upstream)
     since = request.waiting_since
@@ -77,7 +78,7 @@ def ended(
 
 
 def failed(request: RequestRow, failure: DsError, now: float, redact: Callable[[str], str] = str) -> RequestRow:
-    """The request with why it failed."""
+    """The request with its failure."""
     columns = told(failure, redact)
     del columns["detail"]  # kept with the job
     return replace(request, state="FAILED", finished=now, **columns)

@@ -1,4 +1,4 @@
-"""What a command has done, in the history of the jobs it is about."""
+"""Notes what a command has done in the history of its jobs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ds_dagster.runtime.journals.records import Transition
 
 
 def note_in_history(control: Control, names: Sequence[str], what: str, by: str, at: float) -> None:
-    """Add a line to the history of each of these jobs that the journal knows.
+    """Add an entry to the history of each of these jobs; names that are not in the journal are left out.
 
     Args:
         control: of the project.
         names: of jobs.
-        what: was done.
+        what: text of the entry: what was done.
         by: who did it.
-        at: when, epoch seconds.
+        at: time, epoch seconds.
     """
     control.journal.create()
     with control.journal.write() as connection:

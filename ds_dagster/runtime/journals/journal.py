@@ -1,7 +1,7 @@
 """The journal's connection: SQLite in the state folder, or Postgres by URL, with every failure as a named condition.
 
-All writes are short transactions that take the write lock first (``BEGIN IMMEDIATE``), so a transaction never
-fails half way because someone else wrote. Readers see a snapshot and block nobody.
+All writes are short transactions that take the write lock first (``BEGIN IMMEDIATE``), so a transaction never fails
+half way because of another writer. Readers see a snapshot and block no writer.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _SQLITE_FAULTS: tuple[tuple[str, str], ...] = (
     ("disk i/o error", "JOURNAL_UNREADABLE"),
     ("unable to open", "JOURNAL_UNREADABLE"),
 )
-"""What SQLite's text contains → condition. The text is part of its interface; error codes only came with Python
-3.11."""
+"""Part of SQLite's error text → condition. The texts are part of SQLite's interface; Python has its error codes only
+since 3.11."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """One journal. Cheap to make: nothing is opened before the first read or write.
+    """One journal. Cheap to create: nothing is opened before the first read or write.
 
     Attributes:
         shown: its place without credentials.
@@ -92,7 +92,7 @@ class Journal:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A snapshot. Raises: the JOURNAL_… conditions."""
+        """A read transaction over one snapshot. Raises: the JOURNAL_… conditions."""
         with self._named(), self._engine.connect() as connection, connection.begin():
             yield connection
 
@@ -106,21 +106,21 @@ class Journal:
                 yield connection
 
     def mark(self) -> object:
-        """Something that is another after every write to a local journal; looking costs microseconds. Always the same
-        for one on a server."""
+        """A value that differs after every write to a local journal; a call takes microseconds. For a journal on a
+        server always None."""
         return None if self.local is None else mark_of(self.local)
 
     def close(self) -> None:
-        """Give up connections that are kept."""
+        """Close connections that are kept open."""
         self._engine.dispose()
 
     # -- life of the schema ------------------------------------------------------------------------------------------
 
     def exists(self, *, older: bool = False) -> bool:
-        """Whether it was created already; False is not a failure (a project nothing was started in).
+        """Whether the journal was created; False is not a failure (nothing was started in the project yet).
 
         Args:
-            older: one of an older version counts too, for readers of :data:`schema.ENGINES` alone.
+            older: accept a journal of an older version, for readers that only use :data:`schema.ENGINES`.
 
         Raises:
             UserError: JOURNAL_NEWER, JOURNAL_OLDER.
@@ -138,7 +138,7 @@ class Journal:
             return True
 
     def create(self) -> Identity:
-        """Create it where it does not exist; returns who its jobs are.
+        """Create the journal if it does not exist; returns the identity of its jobs.
 
         Raises:
             UserError: JOURNAL_NEWER, JOURNAL_OLDER (this never migrates).
@@ -154,7 +154,7 @@ class Journal:
         return self.identity()
 
     def identity(self) -> Identity:
-        """Who its jobs are; the journal must exist. Raises: JOURNAL_NEWER, JOURNAL_OLDER."""
+        """The identity of its jobs; the journal must exist. Raises: JOURNAL_NEWER, JOURNAL_OLDER."""
         if self._identity is None:
             with self.read() as connection:
                 self._check_version(connection)
@@ -162,7 +162,7 @@ class Journal:
         return self._identity
 
     def migrate(self) -> None:
-        """Bring an older schema to today's. For the holder of the lease only. Raises: JOURNAL_NEWER."""
+        """Migrate an older schema to today's. Only for an engine while no other engine lives. Raises: JOURNAL_NEWER."""
         with self.write() as connection:
             current = int(meta(connection, "schema"))
             self._refuse_newer(current)
@@ -191,7 +191,7 @@ class Journal:
             raise error("JOURNAL_CORRUPT", journal=self.shown)
 
     def _make_file(self, path: Path) -> None:
-        """Folder and file, with a write-ahead log, so that readers and the writer never block one another."""
+        """Create folder and file, with a write-ahead log, so that readers and the writer never block each other."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -200,7 +200,7 @@ class Journal:
             connection.execute("PRAGMA journal_mode=WAL")
 
     def _lock(self, connection: Connection) -> None:
-        """On Postgres: one writer at a time, as SQLite has it; released with the transaction."""
+        """On Postgres: allow one writer at a time, as SQLite does; released with the transaction."""
         if self.local is None:
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": "ds_dagster.journal"})
 
@@ -223,7 +223,7 @@ class Journal:
 
 
 def mark_of(path: Path) -> object:
-    """:meth:`Journal.mark` of a file; false where there is none."""
+    """:meth:`Journal.mark` of a file; an empty list if there is no file."""
     files = (path, path.with_name(path.name + "-wal"))
     return [(facts.st_mtime_ns, facts.st_size) for file in files if (facts := _stat(file))]
 
@@ -236,7 +236,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def meta(connection: Connection, name: str) -> str:
-    """A value of the meta table; it must be there."""
+    """A value of the meta table, which must exist."""
     return str(connection.execute(select(schema.META.c.value).where(schema.META.c.name == name)).scalar_one())
 
 
@@ -254,12 +254,12 @@ def database_now(connection: Connection, fallback: float) -> float:
 
 
 def is_on_server(connection: Connection) -> bool:
-    """Whether the journal is on a server, which engines of several hosts and state folders may share."""
+    """Whether the journal is on a server, so that engines of several hosts and state folders may share it."""
     return connection.dialect.name == "postgresql"
 
 
 def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
-    """Raises: UserError JOURNAL_NETWORK_FILE_SYSTEM where the system's mount table shows one."""
+    """Raises: UserError JOURNAL_NETWORK_FILE_SYSTEM if the folder is on one by the system's mount table."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -274,7 +274,7 @@ def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")
 
 
 def _is_full(folder: Path) -> bool:
-    """A full disk shows in many ways: SQLite may not be able to grow the log, or its index."""
+    """Whether the disk is (nearly) full. SQLite reports that in many ways, such as a log or index that cannot grow."""
     try:
         return shutil.disk_usage(folder).free < SMALLEST_BYTES
     except OSError:
@@ -302,9 +302,9 @@ _LIMITS = {
     "keepalives_interval": 1,
     "keepalives_count": 3,
 }
-"""Parameters of libpq, in seconds (``tcp_user_timeout`` in milliseconds). A network that drops packets without a word
-ends a call after five seconds and a new connection after four. So the engine notices, and ends, before its lease does
-(``SILENT_SECONDS``): another engine may then take it. A statement itself may take as long as it has to."""
+"""Parameters of libpq, in seconds (``tcp_user_timeout`` in milliseconds). If a network silently drops packets, a call
+fails after five seconds and a new connection after four. So the engine notices, and ends, before its lease ends
+(``SILENT_SECONDS``) and another engine may take it. The time of a statement itself is not limited."""
 
 
 def _postgres(url: URL, keep: bool) -> Engine:
@@ -324,7 +324,8 @@ def _sqlite(path: Path, keep: bool) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """Transactions begin when we say so; a lost power supply may cost the last moments of history, never the file."""
+    """We begin transactions ourselves. ``synchronous=NORMAL``: a power failure may lose the last transactions, but
+    never corrupts the file."""
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous=NORMAL")
 

@@ -1,4 +1,4 @@
-"""The right to act on a journal: one row per engine, whose token changes with every holder."""
+"""The right to act on a journal: one row per engine; its token changes with every holder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ds_dagster.version import __version__
 
 @dataclass(slots=True)
 class Lease:
-    """Held by one engine. ``row`` is what the next :meth:`renew` writes; ``pool``: of the engine."""
+    """The lease of one engine. ``row``: written by the next :meth:`renew`; ``pool``: of the engine."""
 
     clock: Clock
     row: EngineRow
@@ -32,7 +32,7 @@ class Lease:
 
     @classmethod
     def new(cls, clock: Clock, pool: str = "") -> Lease:
-        """For this process; nothing is written yet. ``pool``: of the engine; empty for the project's own."""
+        """A lease for this process; nothing is written yet. ``pool``: of the engine; empty for the project's own."""
         process, now = ProcessId.current(), clock.now()
         row = EngineRow(
             name=engine_name(pool),
@@ -48,8 +48,8 @@ class Lease:
         return cls(clock, row, pool)
 
     def take(self, journal: Journal) -> None:
-        """Become the holder. The caller holds both locks, so nobody lives in this state folder; with a journal on a
-        server an engine elsewhere may.
+        """Become the holder. The caller holds the lock, so no other engine lives in this state folder; with a journal
+        on a server, an engine elsewhere may live and hold the lease.
 
         Raises:
             UserError: ENGINE_LEASE_HELD.
@@ -59,7 +59,7 @@ class Lease:
             rows.take_lease(connection, self.row)
 
     def check_free(self, journal: Journal) -> None:
-        """Refuse where :meth:`take` would; reads a journal of an older version, too.
+        """Refuse if :meth:`take` would refuse; also reads journals of older versions.
 
         Raises:
             UserError: ENGINE_LEASE_HELD.
@@ -68,8 +68,8 @@ class Lease:
             self._check_free(connection)
 
     def is_over(self, heard: Heard, places: Places) -> bool:
-        """Whether another engine of the project has ended, its JVM too: by its locks where it shares our state folder,
-        by its beats otherwise. ``places``: of that engine."""
+        """Whether another engine of the project has ended, with its JVM: by its locks if it shares our state folder,
+        else by its heartbeats. ``places``: of that engine."""
         if heard.is_elsewhere():
             return False
         if heard.on_server and heard.row is not None and heard.row.host != self.row.host:
@@ -84,7 +84,7 @@ class Lease:
         return not all(self.is_over(heard[name], replace(places, pool=pool_name(name))) for name in names)
 
     def ended(self, connection: Connection, places: Places, pools: Iterable[str]) -> Mapping[str, EngineRow]:
-        """Engines of these pools that have ended: pool → its lease. ``places``: of this engine."""
+        """Engines of these pools that have ended: pool → row of its lease. ``places``: of this engine."""
         gone: dict[str, EngineRow] = {}
         for pool in pools:
             heard = rows.heard(connection, engine_name(pool), self.clock.now())
@@ -99,7 +99,7 @@ class Lease:
             raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
 
     def renew(self, connection: Connection) -> None:
-        """Beat, inside the transaction of a tick: nothing is written without the right to.
+        """Renew the lease inside the transaction of a tick, so that an engine without the lease writes nothing.
 
         Raises:
             ExternalError: ENGINE_LEASE_LOST.
@@ -110,5 +110,5 @@ class Lease:
         self.row = row
 
     def tell(self, state: EngineState, condition: str = "", message: str = "") -> None:
-        """What the next beat says of the engine."""
+        """Set the engine's state for the next :meth:`renew`."""
         self.row = replace(self.row, state=state, condition=condition, message=message)

@@ -1,4 +1,4 @@
-"""Rows of the journal as frozen records; field names are column names. ``message`` and ``hint`` are made of a row's
+"""Rows of the journal as frozen records; field names are column names. ``message`` and ``hint`` are made from a row's
 ``parameters`` when it is read."""
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """What is wanted of one job; see ``schema.JOBS``.
+    """Desired state of one job; see ``schema.JOBS``.
 
-    A job is one version of a query. The one that serves has the query's name, another one ``query@version``.
+    A job is one version of a query. The serving version has the query's name, other versions ``query@version``.
 
     Attributes:
-        query: name of the query; empty: the job's own.
+        query: name of the query; empty: the job's name.
         version: number of the version, from 1. It names its checkpoint and its ledger for life.
-        role: what the version is for.
-        latest: of the version that serves: the highest number that any version of the query ever had.
-        identity: name of its checkpoint, ledger and transactions where that is not the one that ``name`` gives: the
-            query was renamed, or another one has that name's.
-        becomes: spec of the query that takes it over under another name, as soon as it rests; empty: none does. With
-            the action ``rename`` nothing has changed yet. With others its tables may have their new names: it becomes
-            that query in any case, and rests then if the action is ``stop``.
+        role: see ``status.Role``.
+        latest: for the serving version: the highest number that any version of the query ever had.
+        identity: name of its checkpoint, ledger and transactions, if it differs from the default (see
+            :func:`lasting_name`): the query was renamed, or an earlier job used that name.
+        becomes: spec of the renamed query that continues this job once it has stopped; empty: no renaming. With the
+            action ``rename`` nothing has changed yet. With other actions its tables may have their new names: it gets
+            the new name in any case, and stays stopped if the action is ``stop``.
         pool: compute pool of its definition, see :mod:`ds_dagster.runtime.deciding.placing`.
     """
 
@@ -62,7 +62,7 @@ class JobRow:
 
     @property
     def is_renamed(self) -> bool:
-        """Whether its tables may have the names of the query it becomes."""
+        """Whether its tables may already have the names of the renamed query."""
         return bool(self.becomes) and self.action != "rename"
 
     @property
@@ -79,8 +79,8 @@ def lasting_name(name: str, query: str, version: int, identity: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StatusRow(Figures):
-    """What the engine says of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`. Its
-    figures are one column."""
+    """Observed state of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`. Its figures
+    are one column."""
 
     name: str
     state: JobState = "ABSENT"
@@ -105,7 +105,7 @@ class StatusRow(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One line of a job's history; see ``schema.TRANSITIONS``."""
+    """One entry of a job's history; see ``schema.TRANSITIONS``."""
 
     name: str
     at: float
@@ -146,7 +146,7 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """The lease; see ``schema.ENGINES``."""
+    """The lease of one engine; see ``schema.ENGINES``."""
 
     name: str
     token: str

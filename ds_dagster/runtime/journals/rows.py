@@ -1,4 +1,4 @@
-"""Reading and writing the journal's tables: every statement is here, each in the caller's transaction."""
+"""Reads and writes the journal's tables: all SQL statements are here, each runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ENDED: Mapping[str, Literal["FINISHED", "FAILED", "STOPPED"]] = {
     "FAILED": "FAILED",
     "STOPPED": "STOPPED",
 }
-"""States of requests that are over."""
+"""States of requests that have ended."""
 
 
 def jobs(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, JobRow]:
-    """What is wanted, by name."""
+    """Desired state of the named jobs, or of all, by name."""
     query = select(schema.JOBS)
     if names is not None:
         query = query.where(schema.JOBS.c.name.in_(list(names)))
@@ -43,7 +43,7 @@ def jobs(connection: Connection, names: Sequence[str] | None = None) -> Mapping[
 
 
 def statuses(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, StatusRow]:
-    """What is, by name."""
+    """Observed state of the named jobs, or of all, by name."""
     query = select(schema.STATUS)
     if names is not None:
         query = query.where(schema.STATUS.c.name.in_(list(names)))
@@ -51,8 +51,8 @@ def statuses(connection: Connection, names: Sequence[str] | None = None) -> Mapp
 
 
 def save_job(connection: Connection, row: JobRow) -> JobRow | None:
-    """Write desired state by compare-and-set: its generation must be the stored one plus one. Returns what was there
-    before.
+    """Write desired state by compare-and-set: its generation must be the stored one plus one. Returns the former row;
+    None for a new job.
 
     Raises:
         InternalError: the generation moved (impossible inside one write transaction).
@@ -70,7 +70,7 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
 
 
 def _with_own_identity(connection: Connection, row: JobRow) -> JobRow:
-    """A new job never gets the checkpoint and the ledger of one that had its name before."""
+    """A new job never gets the checkpoint and the ledger of another job that once had its name."""
     column = schema.JOBS.c
     names = connection.execute(select(column.name, column.query, column.version, column.identity))
     taken = {lasting_name(*fields) for fields in names}
@@ -81,7 +81,7 @@ def _with_own_identity(connection: Connection, row: JobRow) -> JobRow:
 
 
 def mark_job(connection: Connection, row: JobRow) -> None:
-    """Change a job's row without asking anything of its query: the generation stays, so that it runs on.
+    """Change a job's row but not its generation, so that its query keeps running.
 
     Raises:
         InternalError: the generation moved (impossible inside one write transaction).
@@ -92,18 +92,18 @@ def mark_job(connection: Connection, row: JobRow) -> None:
 
 
 def insert_jobs(connection: Connection, added: Iterable[JobRow]) -> None:
-    """Write rows of jobs that are not there."""
+    """Write rows of jobs that are not in the journal."""
     connection.execute(insert(schema.JOBS), [values(row) for row in added])
 
 
 def delete_job(connection: Connection, name: str) -> None:
-    """Forget a job and its status; its history stays."""
+    """Delete a job and its status; its history stays."""
     for table in (schema.JOBS, schema.STATUS):
         connection.execute(delete(table).where(table.c.name == name))
 
 
 def rename_history(connection: Connection, former: str, name: str) -> None:
-    """What a job has been through belongs to its new name."""
+    """Move history and requests of a job to its new name."""
     for table in (schema.TRANSITIONS, schema.REQUESTS):
         connection.execute(update(table).where(table.c.name == former).values(name=name))
 
@@ -125,13 +125,13 @@ def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, write
 
 
 def add_transitions(connection: Connection, added: Sequence[Transition]) -> None:
-    """Append history."""
+    """Append to the history."""
     if added:
         connection.execute(insert(schema.TRANSITIONS), [values(transition) for transition in added])
 
 
 def transitions(connection: Connection, name: str, limit: int, kind: str = "") -> Sequence[Transition]:
-    """History of a job, newest first; with ``kind`` only what is of it."""
+    """History of a job, newest first; with ``kind`` only entries of that kind."""
     table = schema.TRANSITIONS
     query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(limit)
     query = query.where(table.c.kind == kind) if kind else query
@@ -146,7 +146,7 @@ def transitions_after(connection: Connection, after: int, since: float, limit: i
 
 
 def shapes(connection: Connection) -> Mapping[str, Mapping[str, Transition]]:
-    """Job → what has a shape → the last one that its history knows."""
+    """Job → source → the last transition of the source's shape in the job's history."""
     table = schema.TRANSITIONS
     last: dict[str, dict[str, Transition]] = {}
     for row in connection.execute(select(table).where(table.c.kind == "shape").order_by(table.c.id)):
@@ -173,12 +173,12 @@ def request(connection: Connection, request_id: int) -> RequestRow | None:
 
 
 def open_request(connection: Connection, name: str) -> RequestRow | None:
-    """The request of a job that is not over."""
+    """The open request of a job."""
     return open_requests(connection, [name]).get(name)
 
 
 def open_requests(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, RequestRow]:
-    """Requests that are not over, by job."""
+    """Open requests, by job."""
     table = schema.REQUESTS
     query = select(table).where(table.c.state.in_(_OPEN)).order_by(table.c.id)
     if names is not None:
@@ -187,7 +187,7 @@ def open_requests(connection: Connection, names: Sequence[str] | None = None) ->
 
 
 def held_by_steps(connection: Connection, now: float) -> frozenset[str]:
-    """Jobs whose open run is held by a step that lives."""
+    """Jobs whose open run is held by a living Dagster step."""
     requests = open_requests(connection).values()
     return frozenset(row.name for row in requests if row.state == "STEP" and row.waiting_since >= now)
 
@@ -200,7 +200,7 @@ def requests_of(connection: Connection, name: str, limit: int) -> Sequence[Reque
 
 
 def save_requests(connection: Connection, changed: Iterable[RequestRow]) -> None:
-    """Update requests that are still open; one that was cancelled meanwhile stays so."""
+    """Update requests that are still open; a request that was cancelled meanwhile stays cancelled."""
     table = schema.REQUESTS
     for row in changed:
         still_open = (table.c.id == row.id) & table.c.state.in_(_OPEN)
@@ -208,17 +208,17 @@ def save_requests(connection: Connection, changed: Iterable[RequestRow]) -> None
 
 
 def close_request(connection: Connection, request_id: int, now: float) -> bool:
-    """Cancel an open request; False when it is over."""
+    """Cancel an open request; False if it has ended."""
     return _cancel(connection, schema.REQUESTS.c.id == request_id, now)
 
 
 def close_requests(connection: Connection, name: str, now: float) -> bool:
-    """Cancel the open request of a job."""
+    """Cancel the open request of a job; False without one."""
     return _cancel(connection, schema.REQUESTS.c.name == name, now)
 
 
 def result(row: RequestRow) -> FiniteResult | None:
-    """The outcome, None while it is open."""
+    """The outcome of a request, None while it is open."""
     if row.state not in ENDED:
         return None
     return FiniteResult(
@@ -244,7 +244,7 @@ def _cancel(connection: Connection, which: ColumnElement[bool], now: float) -> b
 
 
 def engine(connection: Connection, name: str) -> EngineRow | None:
-    """The holder of the lease."""
+    """The lease of an engine; None if it never ran."""
     row = connection.execute(select(schema.ENGINES).where(schema.ENGINES.c.name == name)).one_or_none()
     return None if row is None else record(EngineRow, row)
 
@@ -255,21 +255,21 @@ def engine_names(connection: Connection) -> Sequence[str]:
 
 
 def heard(connection: Connection, name: str, now: float) -> Heard:
-    """The engine's row and the age of its last beat, by the server's clock where there is one."""
+    """The engine's row and the age of its last heartbeat, by the server's clock if the journal is on a server."""
     row = engine(connection, name)
     age = 0.0 if row is None else database_now(connection, now) - row.beat
     return Heard(row, age, is_on_server(connection))
 
 
 def take_lease(connection: Connection, row: EngineRow) -> None:
-    """Become the holder, whoever was before (the caller has made sure that no holder is alive)."""
+    """Replace the holder of the lease; the caller has made sure that the former holder is dead."""
     stamped = replace(row, beat=database_now(connection, row.beat))
     connection.execute(delete(schema.ENGINES).where(schema.ENGINES.c.name == row.name))
     connection.execute(insert(schema.ENGINES).values(values(stamped)))
 
 
 def end_lease(connection: Connection, row: EngineRow) -> bool:
-    """End the lease of an engine that is gone, so that it can write nothing any more; False if it has another holder
+    """End the lease of an engine that is gone, so that it can no longer write; False if the lease has another holder
     now."""
     table = schema.ENGINES
     its = (table.c.name == row.name) & (table.c.token == row.token)
@@ -278,7 +278,7 @@ def end_lease(connection: Connection, row: EngineRow) -> bool:
 
 
 def beat(connection: Connection, row: EngineRow) -> bool:
-    """Renew the lease; False if it has another holder now."""
+    """Renew the lease; False if the lease has another holder now."""
     table = schema.ENGINES
     ours = (table.c.name == row.name) & (table.c.token == row.token)
     stamped = replace(row, beat=database_now(connection, row.beat))

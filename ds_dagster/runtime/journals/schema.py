@@ -1,6 +1,6 @@
-"""Tables of the journal and how one schema version becomes the next.
+"""Tables of the journal and the migrations between schema versions.
 
-Only the engine that holds the lease migrates; everybody else refuses an older or newer schema
+Only an engine migrates, while no other engine lives; all other processes refuse an older or newer schema
 (:mod:`ds_dagster.runtime.journals.journal`).
 """
 
@@ -36,8 +36,8 @@ META = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""``schema`` (version), ``journal`` (uuid), ``revision`` (counts changes of desired state, so that the engine reads
-only then)."""
+"""``schema`` (version), ``journal`` (uuid), ``revision`` (counts changes of desired state, so that engines read it only
+after a change)."""
 
 ENGINES = Table(
     "ds_engines",
@@ -55,8 +55,9 @@ ENGINES = Table(
     Column("condition", String(64), nullable=False),
     Column("message", Text, nullable=False),
 )
-"""The lease: one row per engine name; ``token`` changes with every holder, ``beats`` counts. No migration changes this
-table: whoever starts an engine reads here whether one of an older version lives."""
+"""Leases: one row per engine name. ``token`` changes with every holder; ``beats`` counts heartbeats; ``beat`` is the
+time of the last one. No migration changes this table, so that a starter can see whether an engine of an older version
+lives."""
 
 JOBS = Table(
     "ds_jobs",
@@ -81,11 +82,10 @@ JOBS = Table(
     Column("becomes", Text, nullable=False),
     Column("pool", String(64), nullable=False),
 )
-"""What is wanted. Written by people and Dagster, by compare-and-set on ``generation``; of a query with several versions
-also by the engine, which hands the public name from one to the other. ``query`` … ``becomes``: see
-:class:`ds_dagster.runtime.journals.records.JobRow`. ``skips``: JSON list of
-:class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
-:data:`ds_dagster.runtime.status.Consent` with commas between them. ``pool``: compute pool that it is placed in; empty:
+"""Desired state. Written by people and Dagster, by compare-and-set on ``generation``; during hand-overs and renamings
+also by the engine. ``query`` … ``becomes``: see :class:`ds_dagster.runtime.journals.records.JobRow`. ``skips``: JSON
+list of :class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins: names of
+:data:`ds_dagster.runtime.status.Consent`, separated by commas. ``pool``: compute pool that the job is placed in; empty:
 the project's own engine."""
 
 STATUS = Table(
@@ -112,12 +112,12 @@ STATUS = Table(
     Column("parameters", Text, nullable=False),
     Column("pool", String(64), nullable=False),
 )
-"""What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
-lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
-:class:`ds_dagster.figures.Figures`, so that a new figure is not a new schema. ``streak``: JSON of
-:class:`ds_dagster.runtime.deciding.decide.Streak`. ``parameters``: JSON of those of ``condition``, here and in the
-tables below; ``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.journals.told`. ``pool``: of the
-engine that wrote it."""
+"""Observed state. Written by engines, and by Dagster steps that run a finite query. ``writer``: the token of the
+engine's lease, or :data:`STEP`; an active state counts only while its writer lives. ``figures``: JSON of
+:class:`ds_dagster.figures.Figures`, so that a new figure needs no new schema. ``streak``: JSON of
+:class:`ds_dagster.runtime.deciding.decide.Streak`. ``parameters``: JSON of the parameters of ``condition``, here and in
+the tables below; ``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.journals.told`. ``pool``: of the
+engine that wrote the row."""
 
 STEP = "step"
 
@@ -139,9 +139,9 @@ TRANSITIONS = Table(
     Column("actor", Text, nullable=False),
     Column("parameters", Text, nullable=False),
 )
-"""Append-only history: ``kind`` is ``state`` (engine), ``desired`` (people) or ``shape`` (a source has another shape:
-``source`` and ``target`` are versions, ``actor`` is what has it, ``reason`` is the text of a
-:class:`ds_dagster.runtime.host.KnownShape`); ``seconds``: how long ``source`` had lasted."""
+"""Append-only history. ``kind``: ``state`` (by the engine), ``desired`` (by people, and hand-overs) or ``shape`` (a
+source has another shape: ``source`` and ``target`` are versions, ``actor`` is the key of the source, ``reason`` is the
+text of a :class:`ds_dagster.runtime.host.KnownShape`). ``seconds``: how long the state ``source`` had lasted."""
 
 REQUESTS = Table(
     "ds_requests",
@@ -163,8 +163,8 @@ REQUESTS = Table(
     Column("hint", Text, nullable=False),
     Column("parameters", Text, nullable=False),
 )
-"""Finite runs. ``upstream``: JSON list of jobs still to catch up, first one first, with what existed at
-``waiting_since``."""
+"""Finite runs. ``upstream``: JSON list of jobs that still have to catch up, sources first, with the records that
+existed at ``waiting_since``. In state ``STEP``, ``waiting_since`` is the time until which the step holds the run."""
 
 
 def _add_lost_records(connection: Connection) -> None:
@@ -174,7 +174,7 @@ def _add_lost_records(connection: Connection) -> None:
 
 
 def _add_writer(connection: Connection) -> None:
-    """Version 3: who wrote a status. The present rows are not by a process that is alive."""
+    """Version 3: the writer of a status. Existing rows have no living writer."""
     connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN writer VARCHAR(32) NOT NULL DEFAULT ''")
 
 
@@ -194,7 +194,8 @@ _FIGURES_4 = (
 
 
 def _figures_in_one_column(connection: Connection) -> None:
-    """Version 4: thirteen columns and one of JSON are one. The table is made again: old SQLite drops no columns."""
+    """Version 4: thirteen columns of figures and the column ``details`` become one JSON column. The table is created
+    again, since old SQLite versions cannot drop columns."""
     old = [dict(row) for row in connection.exec_driver_sql("SELECT * FROM ds_status").mappings()]
     connection.exec_driver_sql("DROP TABLE ds_status")
     connection.exec_driver_sql(_STATUS_4)
@@ -221,7 +222,7 @@ _ADDED_6 = (
 
 
 def _add_parameters_and_skips(connection: Connection) -> None:
-    """Version 6: failures as parameters instead of texts (rows that are there keep theirs), records that a job passes,
+    """Version 6: failures as parameters instead of texts (existing rows keep their texts), records that a job skips,
     and how a reset begins."""
     for statement in _ADDED_6:
         connection.exec_driver_sql(statement)
@@ -236,7 +237,7 @@ _ADDED_7 = (
 
 
 def _add_versions(connection: Connection) -> None:
-    """Version 7: versions of a query beside each other; every job is the first version of its query."""
+    """Version 7: several versions of a query; every existing job is the first version of its query."""
     for statement in _ADDED_7:
         connection.exec_driver_sql(statement)
 
@@ -248,7 +249,7 @@ _ADDED_8 = (
 
 
 def _add_identity(connection: Connection) -> None:
-    """Version 8: jobs that have another name than their checkpoints and ledgers."""
+    """Version 8: jobs whose name differs from the name of their checkpoints and ledgers."""
     for statement in _ADDED_8:
         connection.exec_driver_sql(statement)
 
@@ -260,7 +261,7 @@ _ADDED_9 = (
 
 
 def _add_pools(connection: Connection) -> None:
-    """Version 9: compute pools; every job is in the project's own engine."""
+    """Version 9: compute pools; every existing job belongs to the project's own engine."""
     for statement in _ADDED_9:
         connection.exec_driver_sql(statement)
 
@@ -275,10 +276,9 @@ MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     7: _add_identity,
     8: _add_pools,
 }
-"""From version → statements that lead to the next one; each runs inside the transaction that also raises the
-version."""
+"""Version → migration to the next version; runs in the transaction that also raises the version."""
 
 
 def create(connection: Connection) -> None:
-    """All tables, where they do not exist."""
+    """Create all tables that do not exist."""
     metadata.create_all(connection)

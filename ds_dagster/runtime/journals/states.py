@@ -1,7 +1,7 @@
-"""The states of a job and every legal step between them, as one table.
+"""The states of a job and every legal transition between them, as one table.
 
-A transition is written to the journal before the effect it stands for (STARTING before the query is started, STOPPING
-before it is asked to stop), so that whoever reads the journal after a crash knows what may have happened.
+A transition is written to the journal before its effect (STARTING before the query is started, STOPPING before it is
+stopped), so that a reader of the journal knows after a crash what may have happened.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ ACTIVE: frozenset[JobState] = frozenset({"STARTING", "RUNNING", "STOPPING"})
 """A Spark query exists, or may exist."""
 
 PENDING: frozenset[JobState] = frozenset({"WAITING", "BACKING_OFF"})
-"""No query exists; the engine starts it again by itself."""
+"""No query exists; the engine will start the job again by itself."""
 
 SETTLED: frozenset[JobState] = frozenset({"RUNNING", "FAILED", "STOPPED", "FINISHED"})
-"""Waiting for a request ends here. RUNNING is only entered on proof: a finished batch, or a source seen empty."""
+"""States that answer a request. RUNNING is entered only with proof: a finished batch, or all sources seen empty."""
 
 LEGAL: dict[JobState, frozenset[JobState]] = {
     "ABSENT": frozenset({"STARTING", "STOPPED", "BACKING_OFF"}),
@@ -30,10 +30,10 @@ LEGAL: dict[JobState, frozenset[JobState]] = {
     "FINISHED": frozenset({"STARTING", "STOPPED"}),
     "UNKNOWN": frozenset(),
 }
-"""UNKNOWN is what a reader says who hears nothing from the engine; no engine ever records it."""
+"""State → states it may change to. Readers report UNKNOWN while the engine is silent; no engine records it."""
 
 
 def check_transition(name: str, source: JobState, target: JobState) -> None:
-    """Raises: InternalError RUNTIME_IMPOSSIBLE_TRANSITION when the table does not have it."""
+    """Raises: InternalError RUNTIME_IMPOSSIBLE_TRANSITION if the transition is not in :data:`LEGAL`."""
     if target not in LEGAL[source]:
         raise error("RUNTIME_IMPOSSIBLE_TRANSITION", name=name, source=source, target=target)

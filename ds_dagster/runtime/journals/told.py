@@ -1,5 +1,5 @@
-"""How the journal keeps a failure: the name of its condition and its parameters. Message and hint are made where they
-are read, so they are those of the version that reads."""
+"""How the journal stores a failure: the name of its condition and its parameters. Message and hint are made when a row
+is read, so they are the reading version's texts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ NOTHING: Mapping[str, str] = MappingProxyType(
 )
 """Columns of a row without a failure."""
 TEXTS = ("message", "hint")
-"""Columns that rows without ``parameters`` keep, written by versions that kept texts; empty beside them."""
+"""Columns with text in rows without ``parameters`` (earlier versions stored texts); empty in rows with
+``parameters``."""
 
 
 def told(failure: DsError, redact: Callable[[str], str] = str) -> dict[str, Any]:
     """The columns of a failure.
 
     Args:
-        failure: its span is not kept.
-        redact: takes secrets out of its parameters and its detail.
+        failure: its span is not stored.
+        redact: removes secrets from its parameters and its detail.
     """
     params = {name: redact(value) if isinstance(value, str) else value for name, value in failure.params.items()}
     clean = error_of(failure.condition, params, detail=redact(failure.detail))
@@ -38,14 +39,16 @@ def told(failure: DsError, redact: Callable[[str], str] = str) -> dict[str, Any]
 
 
 def failure_of(condition: str, parameters: str) -> DsError | None:
-    """The failure in a row; None without one, for a text of an older version, and for an unknown condition."""
+    """The failure in a row; None for a row without a failure, with a text of an older version, or with a condition that
+    this version does not know."""
     if not parameters or condition not in CONDITIONS:
         return None
     return error_of(condition, parameters_of(parameters))
 
 
 def read_texts(columns: Mapping[str, Any]) -> Mapping[str, str]:
-    """``message`` and ``hint`` of a row with ``parameters``; nothing of one that keeps them itself."""
+    """``message`` and ``hint`` of a row with ``parameters``; empty for a row that has the texts itself. With an unknown
+    condition, the message is the parameters."""
     if not columns.get("parameters"):
         return {}
     failure = failure_of(columns["condition"], columns["parameters"])

@@ -1,1 +1,1 @@
-"""runtime/launchers"""
+"""Launchers, which make sure that an engine runs."""

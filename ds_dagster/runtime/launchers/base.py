@@ -1,4 +1,4 @@
-"""Who makes an engine exist: the protocol of launchers."""
+"""The protocol of launchers, which make sure that an engine runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ds_dagster.runtime.status import EngineStatus
 
 
 class Launcher(Protocol):
-    """Reactions to an engine that does not run."""
+    """Reacts when an engine does not run."""
 
     @property
     def name(self) -> str:
@@ -20,15 +20,15 @@ class Launcher(Protocol):
         """Whether locks and log files of the engine are on this machine."""
 
     def for_pool(self, pool: str, /) -> Launcher:
-        """The same for the engine of a compute pool."""
+        """The launcher for the engine of a compute pool."""
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
         """Make sure an engine runs.
 
         Args:
-            watch: looks at the engine.
-            seconds: how long to wait until it is ready; 0 returns after it was started. One that lives and is not
-                ready then is not a failure: its state is STARTING.
+            watch: returns the engine's present status.
+            seconds: how long to wait until the engine is ready; 0: return after it was started. An engine that lives
+                but is not ready then is not a failure: its state is STARTING.
 
         Raises:
             DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING.

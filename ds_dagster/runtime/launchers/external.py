@@ -1,5 +1,5 @@
-"""The engine is started elsewhere (systemd, Kubernetes, a client-mode driver): nothing is started here, its absence
-is said."""
+"""The launcher for engines that are started elsewhere (systemd, Kubernetes, a client-mode driver): it starts nothing
+and reports a missing engine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ExternalLauncher:
     shares_host: bool = False
 
     def for_pool(self, _: str) -> ExternalLauncher:
-        """Nothing of it is about one engine."""
+        """The same launcher: it does not depend on the engine."""
         return self
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
-        """Raises: ExternalError ENGINE_NOT_ANSWERING when no engine answers within ``seconds``."""
+        """Wait for the engine. Raises: ExternalError ENGINE_NOT_ANSWERING if no engine answers within ``seconds``."""
         end = self.clock.monotonic() + seconds
         while (status := watch()).state not in ("RUNNING", "STARTING"):
             if self.clock.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""The engine as a detached process on this machine, started by the first caller that notices that none runs."""
+"""The engine as a detached process on this machine, started by the first caller that finds no running engine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ JVM_GRACE_SECONDS = 30.0
 
 @dataclass(slots=True)
 class LocalLauncher:
-    """Starts ``python -m ds_dagster.runtime.engine`` in a session of its own: Ctrl-C in the starter's terminal, the
-    end of a Dagster step or of ``dagster dev`` do not reach it.
+    """Starts ``python -m ds_dagster.runtime.engine`` in its own session, so that Ctrl-C in the starter's terminal, or
+    the end of a Dagster step or of ``dagster dev``, does not end it.
 
     Attributes:
         settings: of the project.
         clock: for waiting.
-        command: to run instead (tests).
+        command: to run instead of the engine (in tests).
     """
 
     settings: Settings
@@ -43,12 +43,16 @@ class LocalLauncher:
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def for_pool(self, pool: str) -> LocalLauncher:
-        """Starts the engine of a compute pool."""
+        """A launcher for the engine of a compute pool."""
         return LocalLauncher(replace(self.settings, pool=pool), self.clock, self.command)
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
-        """Start it when it is gone and wait until it is ready; one that lives and is slow is reported as STARTING. See
-        :class:`Launcher`."""
+        """Start the engine if it is gone and wait until it is ready; a slow engine is reported as STARTING. See
+        :class:`Launcher`.
+
+        Raises:
+            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW.
+        """
         end = self.clock.monotonic() + max(seconds, JVM_GRACE_SECONDS)
         while (status := watch()).state == "STOPPING" and self.clock.monotonic() < end:
             self.clock.sleep(0.25)
@@ -129,7 +133,7 @@ def launch(settings: Settings, command: Sequence[str] = ()) -> subprocess.Popen[
 
 
 def tail(path: Path, lines: int = 20) -> str:
-    """The last lines of a log file; empty when there is none."""
+    """The last lines of a log file (of its last 16 KiB), as one text; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -141,7 +145,8 @@ def tail(path: Path, lines: int = 20) -> str:
 
 
 def engine_command(root: Path, state: Path, environment: str, pool: str) -> list[str]:
-    """Places and identity are passed on, so that a starter with overrides and its engine mean the same journal."""
+    """The command of an engine. Places and identity are passed on, so that a starter with overrides and its engine use
+    the same journal."""
     arguments = [
         "--root", str(root), "--state", str(state), "--environment", environment,
         *(("--pool", pool) if pool else ()),
@@ -156,7 +161,7 @@ def _rotate(output: Path) -> None:
 
 def _last_line(output: Path) -> str:
     lines = [line for line in tail(output).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "it printed nothing"
 
 
 def _not_started(output: Path, problem: OSError) -> DsError:

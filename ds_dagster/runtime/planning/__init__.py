@@ -1,1 +1,1 @@
-"""What applying a project would do, from what runs: here, or in a state file that somebody saved elsewhere."""
+"""What applying a project would do to the running jobs: of the journal, or of a saved state file."""

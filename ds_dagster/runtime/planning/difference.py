@@ -1,4 +1,4 @@
-"""How two definitions of one query differ, in words that a reviewer reads."""
+"""How two definitions of one query differ, as text for a reviewer."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from ds_dagster.project.load import SliceStatement
 
 
 def sql_diff(old: Sequence[SliceStatement], new: Sequence[SliceStatement]) -> tuple[str, ...]:
-    """The statements of two slices as lines of a unified diff, without its file names; empty where the text is equal.
+    """The statements of two slices as lines of a unified diff, without its file names; empty if the texts are equal.
 
     Args:
-        old: of the definition that runs; empty for a new query.
-        new: of the definition that is wanted; empty for an orphan.
+        old: of the running definition; empty for a new query.
+        new: of the new definition; empty for an orphan.
     """
     lines = unified_diff(definition_lines(old), definition_lines(new), n=2, lineterm="")
     return tuple(line for line in lines if not line.startswith(("---", "+++")))
 
 
 def column_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
-    """How the columns of the relations that a query fills differ: ``n: added, BIGINT``, ``n: BIGINT → INTEGER``."""
+    """How columns and keys of the relations that a query fills differ: ``n: added, BIGINT``, ``n: BIGINT →
+    INTEGER``."""
     before = {sink.name: sink for sink in old.sinks}
     return tuple(line for sink in new.sinks if sink.name in before for line in _column_lines(before[sink.name], sink))
 
 
 def breaking_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
-    """Those of :func:`column_changes` that a reader of the old columns notices: all but new columns."""
+    """The :func:`column_changes` that affect readers of the old columns: all except new columns."""
     return tuple(line for line in column_changes(old, new) if ": added, " not in line)
 
 

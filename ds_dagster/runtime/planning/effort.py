@@ -1,4 +1,4 @@
-"""What a change costs: records that are read again, and how an entity differs from what the project says. Pure."""
+"""The cost of a change: records that are read again, and how entities differ from the project. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ds_dagster.catalog.reading.extent import Extent
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """A source that is read again, or by a new query for the first time.
+    """A source that is read again, or read by a new query for the first time.
 
     Attributes:
         entity: ``store.entity``.
-        position: it begins at.
-        records: how many are there from it on; markers of transactions among them.
-        bytes: of them, by the size of the first record of each partition.
-        oldest: time of the first record that is there, epoch seconds; None without records.
-        is_cut: records before it are gone.
-        expires: seconds until retention may remove the oldest one; None if never, or unknown.
+        position: starting position.
+        records: number of records from the position on, including markers of transactions.
+        bytes: estimated size of these records, from the size of the first record of each partition.
+        oldest: time of the first of these records, epoch seconds; None without records.
+        is_cut: earlier records are gone.
+        expires: seconds until retention may remove the oldest record; None if never, or unknown.
     """
 
     entity: str
@@ -34,13 +34,13 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What ``ds plan --online`` finds for one query.
+    """Findings of ``ds plan --online`` for one query.
 
     Attributes:
         reads: sources that are read.
-        seconds: it takes, by the job's fastest batch; None if that is not known.
-        drift: how what is in the stores differs from what the project says.
-        unknown: what could not be found out, and why.
+        seconds: estimated time to read them, at the rate of the job's fastest batch; None if the rate is unknown.
+        drift: how entities in the stores differ from the project.
+        unknown: findings that failed, and why.
     """
 
     reads: tuple[Reread, ...] = ()
@@ -52,12 +52,12 @@ class Effort:
 def reread(
     entity: str, position: str, extents: Mapping[str, Extent], retention_millis: int | None, now: float
 ) -> Reread:
-    """One source, of what its store says.
+    """The effort for one source, from the extents that its store reports.
 
     Args:
-        entity, position: see :class:`Reread`; ``latest`` reads nothing.
-        extents: by partition, since the position.
-        retention_millis: of the entity; None for ever, or unknown.
+        entity, position: see :class:`Reread`; with ``latest`` nothing is read.
+        extents: partition → extent from the position on.
+        retention_millis: of the entity; None: unlimited, or unknown.
         now: epoch seconds.
     """
     counts = {part: 0 if position == "latest" else extent.end - extent.begin for part, extent in extents.items()}
@@ -78,18 +78,17 @@ def reread(
 
 
 def seconds_of(reads: Sequence[Reread], rows_per_second: float | None) -> float | None:
-    """How long reading them takes; None without a rate."""
+    """Seconds that reading all of them takes; None without reads, or without a rate."""
     return sum(read.records for read in reads) / rows_per_second if reads and rows_per_second else None
 
 
 def entity_drift(entity: str, plan: EntityPlan, facts: EntityFacts | None) -> Iterator[str]:
-    """How an entity differs from what a relation says of it. A setting that the entity does not have of its own is its
-    store's default, which is not compared.
+    """How an entity differs from its relation. Settings for which the entity has its store's default are not compared.
 
     Args:
         entity: ``store.entity``.
-        plan: of the relation: counts that are stated, settings that are written.
-        facts: of the entity; None where it does not exist.
+        plan: of the relation; only counts and settings that the SQL states are compared.
+        facts: of the entity; None if it does not exist.
     """
     if facts is None:
         yield f"{entity} is gone"

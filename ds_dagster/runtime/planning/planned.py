@@ -1,4 +1,4 @@
-"""One line of ``ds plan``: a change with everything that a reviewer asks about it. Pure, over what runs."""
+"""One line of ``ds plan``: a change with the facts that a reviewer needs. Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ class PlannedChange:
     """What ``ds apply`` would do with one query.
 
     Attributes:
-        change: the verdict, and the rule that decides.
-        state: of its job; None where nobody asked for it yet.
-        waits: whether ``apply`` would start, change, refuse or prune something. Finite loads wait for a scheduler.
-        because: the rule, and the state of a job that should run and does not.
+        change: the verdict, and the rule behind it.
+        state: of its job; None if it has no job yet.
+        waits: whether ``apply`` would start, change, refuse or prune something. False for finite queries: a scheduler
+            starts them.
+        because: the rule, and the state of a job that should run but does not.
         sql: lines of a unified diff of its statement and the declarations that it reads.
         columns: how the columns and the key of its relations change.
-        creates: entities (``store.entity``) that its first start makes where they do not exist.
-        downstream: queries of the project behind it, direct readers first.
-        renamed_from: the job that it goes on with, or an orphan that runs the same query under another name; empty
-            where there is none.
-        reads_again: sources that a new version or a reset reads (``store.entity``), with the position it begins at.
-        staged: what the version is that is built beside the running one; empty where there is none.
-        effort: what the stores say; None where nobody asked them.
+        creates: entities (``store.entity``) that its first start creates if they do not exist.
+        downstream: queries of the project that read its output, direct readers first.
+        renamed_from: the job that it continues, or an orphan that runs the same query under another name; empty
+            without one.
+        reads_again: sources that a new version or a reset reads: ``store.entity from POSITION``.
+        staged: the staged version and its progress, for people; empty without one.
+        effort: findings of the stores; None if they were not requested.
     """
 
     change: Change
@@ -61,9 +62,9 @@ def planned_changes(
     """What applying a project would do, by query in the project's order.
 
     Args:
-        project: loaded; what is broken in it has no line.
-        running: what the journal or a state file knows.
-        names: of queries; None for all of them and the orphans.
+        project: the loaded project; statements with errors have no line.
+        running: the jobs of the journal or of a state file.
+        names: of queries; None: all queries, and the orphans.
     """
     queries = [query for name, query in project.queries.items() if names is None or name in names]
     orphans = orphans_of(project, running.jobs, running.statuses)
@@ -79,11 +80,11 @@ def planned_changes(
 
 
 def unknown_changes(project: LoadedProject, names: Sequence[str] | None = None) -> tuple[PlannedChange, ...]:
-    """What a plan says where the journal does not answer: which queries there are, what each makes and who reads it.
+    """The plan if the journal does not answer: the queries, the entities that they create, and their readers.
 
     Args:
-        project: loaded; what is broken in it has no line.
-        names: of queries; None for all of them.
+        project: the loaded project; statements with errors have no line.
+        names: of queries; None: all queries.
     """
     queries = [query for name, query in project.queries.items() if names is None or name in names]
     rule = "the journal does not answer"
@@ -135,7 +136,7 @@ def _reads_again(query: BoundQuery) -> tuple[str, ...]:
 
 
 def _staged(query: BoundQuery, running: Running) -> str:
-    """Whether the staged version has the definition that is planned."""
+    """The staged version, its progress, and whether it has the planned definition, for people; empty without one."""
     status = next((s for s in running.statuses if s.of == query.name and s.role in ("staged", "promoting")), None)
     if status is None:
         return ""
@@ -171,12 +172,12 @@ def _because(query: BoundQuery, change: Change, status: JobStatus | None, rename
         return f"{change.rule}; {unknown}"
     if renamed_from:
         same = f"{renamed_from}, which has no statement any more, runs the same query"
-        return f"{change.rule}; {same}: the line `-- @renamed_from {renamed_from}` above it goes on with that"
+        return f"{change.rule}; {same}: write `-- @renamed_from {renamed_from}` above it to continue that job"
     return change.rule
 
 
 def _columns(project: LoadedProject, spec: JobSpec, query: BoundQuery) -> Iterator[str]:
-    """Nothing where the stored definition does not compile any more: the change's rule says that."""
+    """Changes of columns; none if the stored definition no longer compiles, which the change's rule reports."""
     try:
         _, old = recompiled(spec, project.settings)
     except DsError:

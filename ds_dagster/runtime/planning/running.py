@@ -1,4 +1,4 @@
-"""What a project is compared with: the jobs of a journal, or of a state file where the journal cannot be reached."""
+"""The jobs that a project is compared with: of the journal, or of a state file if the journal cannot be reached."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ds_dagster.runtime.status import JobStatus
 FORMAT = 1
 _OF_JOB = ("relation", "desired", "fingerprint", "checkpoint_version")
 _OF_VERSION: Mapping[str, Any] = MappingProxyType({"query": "", "version": 1, "role": "serving", "identity": ""})
-"""Fields of a version → what they are in a state file that does not have them."""
+"""Fields of a version → default if a state file does not have them."""
 _OF_STATUS = ("state", "condition", "batch", "rows_per_second")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What is wanted and what is observed of every job.
+    """Desired and observed state of every job.
 
     Attributes:
-        jobs: by query name.
+        jobs: by name.
         statuses: of the same jobs.
-        taken: when, seconds since the epoch.
+        taken: time of the observation, epoch seconds.
     """
 
     jobs: Mapping[str, JobRow]
@@ -39,11 +39,11 @@ class Running:
         object.__setattr__(self, "_by_name", {status.name: status for status in self.statuses})
 
     def status(self, name: str) -> JobStatus | None:
-        """Of one job; None where nobody asked for it yet."""
+        """The status of one job; None if there is no such job."""
         return self._by_name.get(name)
 
     def to_json(self) -> str:
-        """The text of a state file: the definition of each job and how it is, no secret (see ``plan/identity/slices``).
+        """The text of a state file: definition and state of each job, without secrets (see ``plan/identity/slices``).
 
         ``{"version": 1, "taken": seconds, "jobs": [{"name", "relation", "desired", "fingerprint",
         "checkpoint_version", "query", "version", "role", "identity", "state", "condition", "batch", "rows_per_second",
@@ -63,7 +63,7 @@ class Running:
 
     @classmethod
     def from_file(cls, path: Path) -> Running:
-        """Read what :meth:`to_json` wrote.
+        """Read a state file that :meth:`to_json` wrote.
 
         Raises:
             UserError: STATE_FILE_INVALID.
@@ -82,7 +82,7 @@ class Running:
 
 
 def _job(entry: Mapping[str, Any]) -> JobRow:
-    """Who asked for it, and when, is no part of a state file."""
+    """The job of an entry. Requester, time and generation are not in state files."""
     values = {field: entry[field] for field in _OF_JOB} | _of_version(entry)
     return JobRow(
         entry["name"],

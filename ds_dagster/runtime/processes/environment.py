@@ -1,4 +1,4 @@
-"""Where an engine finds the values of references: its own process environment and the project's ``.env``."""
+"""The values of references for an engine: its process environment and the project's ``.env``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ INHERITED = (
     "DS_CACHE", "DS_IVY_SETTINGS", "DS_LOG_LEVEL", "DS_PROFILE", "DS_JOURNAL", "DS_SQL", "DS_DATABASE", "DS_SCHEMA",
     "DS_STORE", "DS_VIEWS",
 )  # fmt: skip
-"""What a detached engine takes from whoever starts it: where programs are, language, time zone (``LC_*`` too), and
-overrides of the project's settings, so that both mean the same project. No value a reference in SQL could name by
-accident."""
+"""Variables that a detached engine inherits from its starter: paths of programs, language, time zone (also ``LC_*``),
+and overrides of the project's settings, so that both use the same project. No variable that a reference in SQL could
+name by accident."""
 
 
 def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -28,5 +28,5 @@ def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> 
 
 
 def inherited(process: Mapping[str, str]) -> dict[str, str]:
-    """The part of a starter's environment a detached engine gets."""
+    """The part of a starter's environment that a detached engine gets."""
     return {name: value for name, value in process.items() if name in INHERITED or name.startswith("LC_")}

@@ -14,7 +14,7 @@ from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.processes.places import Places
 
 FILE_LIMIT = 5_000_000
-"""Bytes after which a job's log becomes ``.log.1`` and a new one begins."""
+"""Size in bytes above which a job's log becomes ``.log.1`` and a new log begins."""
 
 _log = logging.getLogger("ds_dagster.jobs")
 
@@ -28,7 +28,7 @@ class JobLog:
     redact: Callable[[str], str] = redact
 
     def transition(self, moved: Transition, detail: str = "") -> None:
-        """A change of state, with the reason, and the condition where there is one."""
+        """Write a transition, with its reason and its condition, if any."""
         text = f"{moved.source} -> {moved.target} after {moved.seconds:.1f} s: {moved.reason}"
         if moved.kind == "shape":
             text = f"{moved.actor} has version {moved.target}"
@@ -39,7 +39,8 @@ class JobLog:
         self.line(moved.name, "WARNING" if moved.target in ("FAILED", "BACKING_OFF") else "INFO", text)
 
     def line(self, name: str, level: str, text: str) -> None:
-        """One entry. A log that cannot be written (full disk) never harms a job: the engine's own log says so."""
+        """Write one entry. If the log cannot be written (full disk), the job goes on and the engine's log has a
+        warning."""
         at = datetime.fromtimestamp(self.clock.now(), tz=timezone.utc).isoformat(timespec="milliseconds")
         entry = f"{at.replace('+00:00', 'Z')} {level} {self.redact(text)}\n"
         path = self.places.job_log(name)

@@ -1,8 +1,9 @@
-"""Does the engine live? By locks where it shares our state folder, by its beats otherwise; never by a pid alone.
+"""Does the engine live? Decided by its locks if it shares our state folder, else by its heartbeats; never by a pid
+alone.
 
-A lock says that a process exists, beats say that it works. Beats are counted on the reader's monotonic clock: that a
-counter did not move for so long is true whatever the wall clock does. With Postgres the server's clock says how old the
-last beat is.
+A lock shows that a process exists, heartbeats show that it works. The reader measures the time since the counter of
+heartbeats last moved on its own monotonic clock, so jumps of the wall clock do not matter. With Postgres, the server's
+clock gives the age of the last heartbeat.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ds_dagster.runtime.processes.process import ProcessId
 from ds_dagster.runtime.status import EngineState, EngineStatus
 
 SILENT_SECONDS = 15.0
-"""An engine that has not reported for so long counts as silent; its lease ends where locks cannot be seen."""
+"""An engine counts as silent after this time without a heartbeat. If its locks cannot be seen, its lease then ends."""
 
 CONFIRM_SECONDS = 2.5
 DEFAULT_ENGINE = RESERVED
@@ -38,11 +39,11 @@ def pool_name(engine: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the journal says about the engine.
+    """What the journal has about an engine.
 
     Attributes:
-        row: None if it never ran.
-        age: of its last beat, in seconds by the journal's clock.
+        row: the engine's lease; None if it never ran.
+        age: seconds since its last heartbeat, by the journal's clock.
         on_server: the journal is on a server, so an engine with another state folder may hold the lease.
     """
 
@@ -51,8 +52,8 @@ class Heard:
     on_server: bool = False
 
     def is_elsewhere(self) -> bool:
-        """Whether an engine with another state folder works: on another host, or in a living process of this one. Asked
-        where nobody holds the lock of this state folder."""
+        """Whether an engine with another state folder works: on another host, or in a living process on this host. Only
+        meaningful if no process holds the lock of this state folder."""
         row = self.row
         if not self.on_server or row is None or row.state == "GONE" or self.age >= SILENT_SECONDS:
             return False
@@ -61,9 +62,10 @@ class Heard:
 
 @dataclass(slots=True)
 class EngineWatch:
-    """Judges one engine. ``shares_host``: the engine's locks are files this process can see.
+    """Observes one engine. ``shares_host``: this process can see the engine's lock files; ``listen``: reads the
+    journal.
 
-    Keeps the last counter it saw, so one watch should live as long as its reader.
+    It keeps the last counter of heartbeats, so one watch should live as long as its reader.
     """
 
     places: Places
@@ -75,11 +77,12 @@ class EngineWatch:
 
     @property
     def name(self) -> str:
-        """Of the engine."""
+        """Name of the engine."""
         return engine_name(self.places.pool)
 
     def status(self) -> EngineStatus:
-        """Judge now. May take up to 2.5 s when the wall clock makes a first look doubtful."""
+        """The engine's present status. May take :data:`CONFIRM_SECONDS` if by the wall clock a first look finds the
+        engine silent."""
         heard = self.listen()
         if self.shares_host:
             return self._by_locks(heard)
@@ -88,7 +91,7 @@ class EngineWatch:
         return self._shown(heard.row, heard.row.state)
 
     def silent_for(self) -> float:
-        """Seconds since its counter was last seen to move (0 before the first look)."""
+        """Seconds since the counter of heartbeats last moved (0 before the first look)."""
         return self.clock.monotonic() - self._moved if self._moved else 0.0
 
     def _by_locks(self, heard: Heard) -> EngineStatus:
@@ -96,7 +99,7 @@ class EngineWatch:
             if heard.row is not None and heard.is_elsewhere():
                 return self._shown(heard.row, heard.row.state)
             state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
-            return replace(self._shown(heard.row, state), token="")  # this lease has no live holder any more
+            return replace(self._shown(heard.row, state), token="")  # the lease has no living holder
         holder = locks.holder(self.places.python_lock)
         if heard.row is None or ("token" in holder and holder["token"] != heard.row.token):
             pid = holder.get("pid")
@@ -113,7 +116,8 @@ class EngineWatch:
         return self.silent_for() > SILENT_SECONDS
 
     def _moves_soon(self) -> bool:
-        """The wall clock says it is silent, but wall clocks jump: watch the counter for a moment."""
+        """Whether the counter moves within :data:`CONFIRM_SECONDS`: by the wall clock the engine is silent, but wall
+        clocks jump."""
         end = self.clock.monotonic() + CONFIRM_SECONDS
         while self.clock.monotonic() < end:
             self.clock.sleep(0.25)

@@ -1,9 +1,9 @@
-"""The two operating-system locks that say whether an engine lives.
+"""The two operating-system locks that show whether an engine lives.
 
-One is held by the engine's Python, one by its JVM. The JVM outlives a killed Python by up to some seconds and may still
-be writing a batch, so a new engine starts only when both are free. The system releases a lock when its holder dies,
-however it dies; no file has to be cleaned up. POSIX record locks are used because that is what Java takes; the engine's
-own Python never opens its lock file a second time (closing it would release the lock).
+One is held by the engine's Python, one by its JVM. The JVM may outlive a killed Python by some seconds and may still
+write a batch, so a new engine starts only when both are free. The system releases a lock when its holder dies in any
+way; no file has to be cleaned up. These are POSIX record locks, because Java uses them; the engine's own Python never
+opens its lock file a second time (closing it would release the lock).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from types import MappingProxyType
 
 _LOOKED_AT = (1, 0)
 _REST = (0, 1)
-"""Length and start of the two parts of a lock (length 0: to the end). A reader takes the first one for a moment, and
-shares it, so that two readers never take each other for a holder. A holder takes the second one, writes its text, and
-only then takes the first: whoever finds the lock held never reads the text of a dead holder."""
+"""Length and start of the two parts of a lock file (length 0: to the end). A reader takes a shared lock on the first
+part for a moment, so that two readers never mistake each other for a holder. A holder locks the second part, writes its
+text, and only then locks the first part: a reader that finds the lock held never reads the text of a dead holder."""
 
 _HELD: set[str] = set()
 _GUARD = threading.RLock()
-"""The system takes all threads of a process for one holder; between them this one decides."""
+"""For the system, all threads of a process are one holder; this lock separates them."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class FileLock:
     _descriptor: int | None = field(default=None, init=False)
 
     def acquire(self, holder: Mapping[str, object]) -> bool:
-        """Take it without waiting; False when someone else has it."""
+        """Take the lock without waiting; False if it is held. ``holder``: facts for :func:`holder`, stored as JSON."""
         with _GUARD:
             if str(self.path) in _HELD:
                 return False
@@ -56,7 +56,7 @@ class FileLock:
             return True
 
     def is_intact(self) -> bool:
-        """Whether the path still leads to the file we hold (its folder was not deleted)."""
+        """Whether the path still leads to the file that we hold (its folder was not deleted)."""
         if self._descriptor is None:
             return False
         try:
@@ -67,7 +67,7 @@ class FileLock:
         return (stat.st_dev, stat.st_ino) == (held.st_dev, held.st_ino)
 
     def release(self) -> None:
-        """Give it back; does nothing when it is not held here."""
+        """Release the lock; does nothing if this object does not hold it."""
         with _GUARD:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, 0)
@@ -92,7 +92,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> Mapping[str, object]:
-    """The holder's facts about itself; empty without a holder, or if the text is half written."""
+    """The facts that the holder stored (``pid``, …); empty without a holder, or if the text is half written."""
     if str(path) in _HELD:
         return MappingProxyType({"pid": os.getpid()})
     try:

@@ -31,7 +31,7 @@ class _Redacting(logging.Formatter):
 
 
 def log_engine(places: Places, redactor: Redactor, *, terminal: bool) -> logging.Logger:
-    """Send what the package logs into the engine's file, and to standard error when ``terminal``; ``redactor`` learns
+    """Send the package's log to the engine's file, and with ``terminal`` also to standard error. ``redactor`` gets
     secrets as they are resolved."""
     logger = logging.getLogger("ds_dagster")
     logger.setLevel(logging.DEBUG if os.environ.get(LEVEL_VARIABLE, "").lower() == "debug" else logging.INFO)

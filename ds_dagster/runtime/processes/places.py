@@ -12,8 +12,8 @@ from ds_dagster.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """``state`` is the state folder of the settings; ``pool`` the compute pool of an engine, empty for the project's
-    own engine."""
+    """Paths of one engine. ``state``: the state folder of the settings; ``pool``: compute pool of the engine, empty for
+    the project's own engine."""
 
     state: Path
     pool: str = ""
@@ -35,31 +35,31 @@ class Places:
 
     @property
     def start_lock(self) -> Path:
-        """Held by whoever is starting an engine, so that several starters start one."""
+        """Held by the process that starts an engine, so that several starters start only one."""
         return self._locks / "start.lock"
 
     @property
     def logs(self) -> Path:
-        """All logs."""
+        """Folder of all logs."""
         return self.state / "logs"
 
     @property
     def engine_log(self) -> Path:
-        """What the engine says."""
+        """Log of the engine."""
         return self.logs / f"{self._log_name}.log"
 
     @property
     def engine_output(self) -> Path:
-        """Standard output and error of a detached engine, its JVM's included."""
+        """Standard output and error of a detached engine and its JVM."""
         return self.logs / f"{self._log_name}.out"
 
     @property
     def checkpoints(self) -> Path:
-        """All checkpoints."""
+        """Folder of all checkpoints."""
         return self.state / "checkpoints"
 
     def pool_locks(self) -> Sequence[Path]:
-        """Locks that the Pythons of engines of compute pools hold, of all that ever ran here."""
+        """Lock files of the Python processes of all pools' engines that ever ran here."""
         return sorted((self.state / "engine" / "pools").glob("*/python.lock"))
 
     def job_log(self, name: str) -> Path:

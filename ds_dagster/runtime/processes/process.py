@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """``started``: the system's text for the start time of the process, only compared."""
+    """A process. ``started``: see :func:`start_mark`; empty if unknown."""
 
     pid: int
     started: str
@@ -29,7 +29,7 @@ class ProcessId:
         return bool(self.started) and start_mark(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal if it is still this process; False if it has ended."""
+        """Send a signal if the process still runs; False if it has ended."""
         if not self.is_alive():
             return False
         try:
@@ -40,7 +40,7 @@ class ProcessId:
 
 
 def start_mark(pid: int, proc: Path = _PROC) -> str | None:
-    """A text that differs for every process that ever had this pid; None when it does not run or is a zombie."""
+    """A text that differs for every process that ever had this pid; None if no process has it, or a zombie."""
     if proc.is_dir():
         return _from_proc(pid, proc)
     return _from_ps(pid)

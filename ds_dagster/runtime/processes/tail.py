@@ -8,7 +8,7 @@ CHUNK = 65536
 
 
 def tail_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a file; none when it does not exist. Reads from the end, so a big file costs nothing."""
+    """The last ``count`` lines of a file; none if it does not exist. Reads from the end, so a large file is fast."""
     if not path.is_file() or count <= 0:
         return []
     with path.open("rb") as handle:

@@ -1,1 +1,1 @@
-"""What a project needs of a machine: cores, memory and disk, from its plans and the load that is expected."""
+"""Cores, memory and disk that a project needs, computed from its plans and the expected load."""

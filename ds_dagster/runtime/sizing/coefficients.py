@@ -1,4 +1,4 @@
-"""The figures that sizes are computed from: ``coefficients.toml`` beside this file, each with its source."""
+"""The figures that sizes are computed from, each with its source: ``coefficients.toml`` next to this file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Coefficient:
 
     Attributes:
         name: ``group.name``.
-        value, unit: of it.
-        page, run, taken: its source, one of them: see the head of the table.
+        value, unit: of the figure.
+        page, run, taken: its source, one of the three; see the head of ``coefficients.toml``.
         about: what was measured.
     """
 
@@ -36,33 +36,33 @@ class Coefficient:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the very figure was measured."""
+        """Whether this figure was measured, not taken from another one."""
         return not self.taken
 
     @property
     def source(self) -> str:
-        """Where it comes from, for people."""
+        """Its source, for people."""
         shown = f"{self.about}, docs/performance.md" if self.about else "docs/performance.md"
         return self.taken or self.run or shown
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """All of them by name."""
+    """All coefficients, by name."""
 
     entries: Mapping[str, Coefficient]
 
     def of(self, group: str, name: str) -> Coefficient:
-        """The figure of a name, or of all others of its group."""
+        """The figure of a name, or the figure ``other`` of its group."""
         return self.entries.get(f"{group}.{name}") or self.entries[f"{group}.{OTHER}"]
 
     def value(self, name: str) -> float:
-        """Of a figure that has no others."""
+        """The value of a figure by its full name."""
         return self.entries[name].value
 
 
 def load_coefficients(more: Path | None = None) -> Coefficients:
-    """The table of this package, with the entries of a file in place of its own.
+    """The table of this package; entries of the file ``more`` replace its entries.
 
     Raises:
         UserError: SIZE_FILE_INVALID.
@@ -74,7 +74,7 @@ def load_coefficients(more: Path | None = None) -> Coefficients:
 
 
 def read_table(path: Path) -> Mapping[str, Any]:
-    """A TOML file. Raises: UserError SIZE_FILE_INVALID."""
+    """Read a TOML file. Raises: UserError SIZE_FILE_INVALID."""
     try:
         return toml_table(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:

@@ -1,4 +1,5 @@
-"""What one query asks for: rows through its steps, processor time, and what its state keeps. Of its plan; pure."""
+"""What one query needs: rows through its steps, processor time, and the size of its state. Computed from its plan;
+pure."""
 
 from __future__ import annotations
 
@@ -22,23 +23,23 @@ from ds_dagster.runtime.sizing.coefficients import Coefficient, Coefficients
 from ds_dagster.runtime.sizing.expected import ExpectedLoad
 
 LATENESS_SECONDS = 10.0
-"""Rows of a time are kept for so long after it: the default bound of lateness."""
+"""How long rows are kept after their event time: the default bound of lateness."""
 ON_THE_HEAP = (Aggregate, IntervalJoin)
-"""Steps whose state Spark keeps as Java objects where no other step of the query keeps any. An interval join alone, and
-all others, keep it in RocksDB."""
+"""Spark keeps the state of a query as Java objects if all its stateful steps are of these kinds and one is an
+Aggregate; else in RocksDB."""
 BATCHES = 10
-"""A second, at most: each brings any group once."""
+"""Most batches per second. A batch updates each group at most once."""
 EXTREMES = frozenset({"MIN", "MAX", "ARRAY_AGG"})
 
 
 @dataclass(frozen=True, slots=True)
 class RowFlow:
-    """What is known of the rows outside of the query.
+    """Facts about the load that are not in the query.
 
     Attributes:
-        rows: relation (qualified) → rows a second.
+        rows: qualified name of a relation → rows per second.
         stores: folded name of a store → its kind, in lower case.
-        expected: the load.
+        expected: the expected load.
         figures: the coefficients.
     """
 
@@ -53,11 +54,11 @@ class StateStep:
     """One step that keeps state.
 
     Attributes:
-        name: of its plan node.
-        rows: it reads a second.
+        name: class of its plan node.
+        rows: rows per second that it reads.
         kept: rows or groups in its state.
-        bytes: of its state.
-        grows: texts that name what grows with every record, without end.
+        bytes: size of its state.
+        grows: texts about parts of its state that grow without end.
     """
 
     name: str
@@ -69,17 +70,18 @@ class StateStep:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one query asks for, in steady state.
+    """What one query needs, in steady state.
 
     Attributes:
         query: its name.
-        rows_in, rows_out: a second.
-        record_bytes: of the largest record it reads.
-        cores: seconds of processor time a second, for rows alone.
-        steps: that keep state.
-        on_heap: its state may be on the heap.
-        taken: figures it is computed from that nobody measured.
-        measured: rows, ratio or state are those of the running job.
+        rows_in, rows_out: rows per second.
+        record_bytes: size of a record of its source with the largest records.
+        cores: processor time for rows, in seconds per second.
+        steps: its stateful steps.
+        on_heap: whether its state is on the heap.
+        taken: figures of the computation that were not measured.
+        measured: whether the running job gave figures for rows, ratio or state.
+        state: size of all its state, in bytes.
     """
 
     query: str
@@ -98,7 +100,7 @@ class Demand:
 
 
 class _Walk:
-    """One pass over a plan; what several sinks share counts once."""
+    """One pass over a plan; steps that several sinks share count once."""
 
     def __init__(self, flow: RowFlow, keys: float, record_bytes: float) -> None:
         self.flow = flow
@@ -111,7 +113,7 @@ class _Walk:
         self.used: dict[str, Coefficient] = {}
 
     def through(self, node: Node) -> float:
-        """Rows a second that leave a node."""
+        """Rows per second that leave a node."""
         place = node.shared_name or id(node)
         if place not in self.rows:
             self.rows[place] = self._through(node)
@@ -140,7 +142,7 @@ class _Walk:
         return rows
 
     def write(self, sink: Sink) -> float:
-        """Rows a second that a sink takes."""
+        """Rows per second that a sink gets."""
         rows = self.through(sink.input)
         self._spend("write", self.flow.stores.get(sink.relation.store, ""), rows)
         return rows
@@ -181,13 +183,13 @@ class _Walk:
 
 
 def needs_keys(query: BoundQuery) -> bool:
-    """Whether the size of its state depends on how many keys there are."""
+    """Whether the size of its state depends on the number of keys."""
     return any(node.is_stateful and not isinstance(node, IntervalJoin | WindowJoin) for node in query.plan.walk())
 
 
 def demand_of(query: BoundQuery, flow: RowFlow) -> Demand:
-    """What a query asks for. Rows of everything it reads are in ``flow.rows``, and its keys in ``flow.expected`` or
-    measured, if :func:`needs_keys`."""
+    """The demand of a query. ``flow.rows`` must have all relations that it reads; if :func:`needs_keys`, its keys must
+    be in ``flow.expected``, stated or measured."""
     measured = flow.expected.measured.get(query.name)
     sizes = [flow.expected.bytes_of(relation) for relation in query.inputs]
     keys = flow.expected.keys_of(query.name)
@@ -213,7 +215,7 @@ def demand_of(query: BoundQuery, flow: RowFlow) -> Demand:
 
 
 def _as_measured(steps: Sequence[StateStep], rows: int, bytes_: int) -> Iterator[StateStep]:
-    """The steps with the state of the running job, spread evenly: its figures are of all steps together."""
+    """The steps with the state of the running job, divided evenly, since a job reports only the sum of its steps."""
     for step in steps:
         yield StateStep(step.name, step.rows, rows / len(steps), bytes_ / len(steps), step.grows)
 
@@ -234,7 +236,7 @@ def _windows_per_row(window: Window) -> float:
 
 
 def _step_seconds(node: Aggregate) -> float:
-    """Seconds after which each key has another row of a closed window."""
+    """Seconds between two closed windows of one key."""
     windows = [below for below in node.walk() if isinstance(below, Window)]
     return min((window.step_millis or window.size_millis for window in windows), default=1000) / 1000
 
@@ -244,5 +246,5 @@ def _window_seconds(node: Node) -> float:
 
 
 def _open_windows(node: Aggregate) -> float:
-    """Windows of one key that are open at a time."""
+    """Number of windows of one key that are open at a time."""
     return math.ceil((_window_seconds(node) + LATENESS_SECONDS) / max(_step_seconds(node), 0.001)) + 1

@@ -1,12 +1,13 @@
-"""What a project needs: cores, memory, disk, engines and partitions, how long its batches take, and what ends first.
+"""What a project needs: cores, memory, disk, engines and partitions; how long its batches take, and which limit is
+reached first.
 
-The model, in steady state, of jobs whose batches follow one another on ``C`` cores:
+The model is a steady state of jobs that run batch after batch on ``C`` cores:
 
-- rows take ``u`` of the cores, the sum of rows a second times their processor time, divided by ``C``;
-- every batch costs a fixed time, whatever it holds: planning, checkpoint, a task for each state partition and step;
+- rows use a share ``u`` of the cores: the sum of rows per second times their processor time, divided by ``C``;
+- every batch costs a fixed time, also without rows: planning, checkpoint, a task for each state partition and step;
 - so a batch of one job takes ``fixed / (1 - u)``, and of all jobs together at least ``sum of fixed / (C (1 - u))``.
 
-``u`` is planned to be at most ``1 / headroom``.
+The plan keeps ``u`` at ``1 / headroom`` or less.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _SIZES = {"k": 2**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """What the settings give now."""
+    """The resources of the present settings: cores, heap, state partitions, and on a cluster the limit for the bytes of
+    a batch."""
 
     cores: int
     heap_megabytes: float
@@ -43,7 +45,7 @@ class Today:
 
     @classmethod
     def of(cls, settings: Settings) -> Today:
-        """Of a project; on a cluster the executors' cores, where the settings state them."""
+        """Read from settings. On a cluster, cores are the executors' cores by the settings (1 if they state none)."""
         engine, spark = settings.engine, settings.spark
         cores = engine.cores
         if engine.is_cluster:
@@ -55,8 +57,8 @@ class Today:
 
 @dataclass(frozen=True, slots=True)
 class SizeGoal:
-    """What the answer has to fulfil: seconds a batch may take, and cores that one engine's machine has (None: as the
-    coefficients say)."""
+    """Requirements for the answer: seconds that a batch may take, and cores of one engine's machine (None: the
+    coefficient ``engine.cores``)."""
 
     batch_seconds: float = 1.0
     host_cores: int | None = None
@@ -64,14 +66,14 @@ class SizeGoal:
 
 @dataclass(frozen=True, slots=True)
 class QuerySize:
-    """One query's share.
+    """The size of one query.
 
     Attributes:
-        demand: what it asks for.
-        partitions: of its state, and of the topics it reads.
-        batch_seconds: what its batch takes with the cores of the answer.
+        demand: what it needs.
+        partitions: number of partitions of its state, and of the topics it reads.
+        batch_seconds: time of a batch with the cores of the answer.
         batch_rows: rows in such a batch.
-        disk: bytes of its checkpoint.
+        disk: size of its checkpoint, in bytes.
     """
 
     demand: Demand
@@ -83,8 +85,8 @@ class QuerySize:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Something that ends first. ``share``: of it that is used with the settings of today; above 1 it has ended.
-    ``grows``: whether it grows with the rows."""
+    """A resource that may run out. ``share``: the part that is used with the present settings; above 1 it is not
+    enough. ``grows``: whether the use grows with the rows."""
 
     name: str
     share: float
@@ -93,25 +95,26 @@ class Limit:
 
     @property
     def factor(self) -> float | None:
-        """Times the load at which it ends; None if the load does not matter, or is nothing."""
+        """Multiple of the present load at which it runs out; None if the use does not grow with the load, or is 0."""
         return 1 / self.share if self.grows and self.share > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The answer for the queries of one engine: the project's own, or that of a compute pool.
+    """The answer for the queries of the project's own engine, or of a compute pool's engine.
 
     Attributes:
         queries: in the project's order.
-        engines, cores, heap_megabytes: engines that the queries need, ``cores`` and heap of one of them.
-        pod_megabytes: memory of its machine or pod.
-        disk: bytes for checkpoints, of all engines.
-        partitions: of state.
-        batch_seconds: the longest batch.
-        least_batch_seconds: the same with any number of cores.
-        limits: what ends first, with the settings of today.
+        engines: number of engines that the queries need.
+        cores, heap_megabytes: of one of these engines.
+        pod_megabytes: memory of the machine or pod of one engine.
+        disk: bytes for the checkpoints of all engines.
+        partitions: number of state partitions (``spark.sql.shuffle.partitions``).
+        batch_seconds: time of the longest batch.
+        least_batch_seconds: time of the longest batch with any number of cores.
+        limits: resources with the present settings, the most used first.
         growth: texts about state that grows without end.
-        taken: figures that nobody measured.
+        taken: figures that were not measured.
     """
 
     queries: tuple[QuerySize, ...]
@@ -134,8 +137,8 @@ def sizings_of(
     """Size a project, engine by engine.
 
     Returns:
-        Compute pool → the size of its engine, first the project's own under the empty name. Pools without queries have
-        no engine.
+        Compute pool → the size of its engine; first the project's own engine, with an empty name. Pools without queries
+        have no entry.
 
     Raises:
         UserError: SIZE_LOAD_MISSING.
@@ -184,7 +187,7 @@ def _sizing(demands: Sequence[Demand], today: Today, figures: Coefficients, goal
 
 
 def demands_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficients) -> Sequence[Demand]:
-    """The demand of each query in the project's order; rows that one writes are read by the next.
+    """The demand of each query in the project's order; the rows that a query writes are the input of its readers.
 
     Raises:
         UserError: SIZE_LOAD_MISSING.
@@ -210,7 +213,8 @@ def demands_of(project: LoadedProject, expected: ExpectedLoad, figures: Coeffici
 
 
 def _put_rows(query: BoundQuery, rows: dict[str, float], expected: ExpectedLoad, missing: dict[str, None]) -> None:
-    """Rows a second of everything it reads: stated, else written by another query, else measured."""
+    """Add to ``rows`` the rows per second of each relation that the query reads: stated, else written by another query,
+    else measured. ``missing`` gets the options for relations without a figure."""
     scans = {scan.source_name: scan.relation for scan in query.plan.walk() if isinstance(scan, Scan)}
     measured = expected.measured.get(query.name)
     for relation in scans.values():
@@ -231,21 +235,22 @@ def _add_results(query: BoundQuery, demand: Demand, rows: dict[str, float], expe
 
 
 def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> float:
-    """What a batch of the query costs without a row in it."""
+    """Seconds that a batch of the query takes without rows."""
     steps = len(demand.steps)
     each = figures.value("batch.step") + figures.value("batch.partition") * (partitions - 1)
     return (figures.value("batch.rows") + steps * each) / 1000
 
 
 def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headroom: float) -> int:
-    """The fewest cores that do the rows with headroom, and the fixed time of all batches in ``batch_seconds``.
+    """The fewest cores that process the rows with headroom, and the fixed times of all batches within
+    ``batch_seconds``.
 
     Args:
-        total: cores that rows take.
+        total: cores that rows use.
         fixed: seconds of each query's batch without rows.
-        batch_seconds: the longest batch. One query's own fixed time is not bought down with more cores: they would have
-            to be many times those of the rows where it is nearly as long.
-        headroom: cores for each core that rows take.
+        batch_seconds: the longest batch. If one query's fixed time alone is nearly as long, cores are not added for it:
+            that would take many times the cores of the rows.
+        headroom: planned cores for each core that rows use.
     """
     for_rows = max(1, math.ceil(total * headroom))
     for_batches = math.ceil(total + sum(fixed) / batch_seconds) if fixed else 1
@@ -262,7 +267,7 @@ def _query_size(demand: Demand, partitions: int, batch_seconds: float, figures: 
 
 
 def _heap(queries: Sequence[QuerySize], engines: int, figures: Coefficients) -> int:
-    """Megabytes of one engine's heap, in whole half gigabytes: process, jobs, rows of batches, state on the heap."""
+    """Megabytes of one engine's heap, a multiple of 512: process, jobs, rows of batches, state on the heap."""
     jobs = figures.value("job.memory") * len(queries)
     batches = sum(query.batch_rows * query.demand.record_bytes for query in queries) / MEGABYTE
     on_heap = sum(query.demand.state for query in queries if query.demand.on_heap) / MEGABYTE
@@ -271,7 +276,7 @@ def _heap(queries: Sequence[QuerySize], engines: int, figures: Coefficients) -> 
 
 
 def _limits(queries: Sequence[QuerySize], heap: float, today: Today, figures: Coefficients) -> Iterator[Limit]:
-    """What is used of the settings of today."""
+    """Resources of the present settings, with the part that is used."""
     total = sum(query.demand.cores for query in queries)
     yield Limit("cores", total / today.cores, f"rows take {total:.2f} of {today.cores} cores")
     yield Limit("memory", heap / today.heap_megabytes, f"{heap:,.0f} of {today.heap_megabytes:,.0f} MB of heap", False)
@@ -311,13 +316,13 @@ _ALWAYS = (
 
 
 def _taken(demands: Sequence[Demand], figures: Coefficients) -> tuple[Coefficient, ...]:
-    """Figures of the answer that nobody measured, each once."""
+    """Figures of the answer that were not measured, each once."""
     always: Mapping[str, Coefficient] = {name: figures.entries[name] for name in _ALWAYS}
     entries = {**always, **{figure.name: figure for demand in demands for figure in demand.taken}}
     return tuple(figure for figure in entries.values() if not figure.is_measured)
 
 
 def megabytes(memory: str) -> float:
-    """Of a setting such as ``512m`` or ``2g``, as Java reads it; without end if it is not of that form."""
+    """Megabytes of a setting such as ``512m`` or ``2g``, as Java reads it; infinite if it has another form."""
     match = re.fullmatch(r"\s*(\d+)\s*([kmgt])b?\s*", memory.lower())
     return float(match[1]) * _SIZES[match[2]] if match else float("inf")

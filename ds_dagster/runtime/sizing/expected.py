@@ -1,5 +1,5 @@
-"""The load that a project is sized for: rows a second, keys and bytes of a record, as a person expects them or as the
-figures of running jobs show them."""
+"""The load that a project is sized for: rows per second, keys, and bytes per record, as a person states them or as
+running jobs show them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ds_dagster.runtime.sizing.coefficients import read_table
 from ds_dagster.runtime.status import JobStatus
 
 ALL = "*"
-"""The entry for names that have none of their own."""
+"""Name of the entry for all names without an entry of their own."""
 KINDS = ("rows", "keys", "bytes")
 RECORD_BYTES = 300.0
-"""Of a record whose size nobody states."""
+"""Size of a record if none is stated."""
 
 Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a running job shows.
+    """The figures of a running job.
 
     Attributes:
-        rows: it reads a second; 0 while it waits for records, which says nothing of its load.
-        ratio: rows it writes for each row it reads; None if its sink does not say.
-        state_rows, state_bytes: it keeps.
-        fastest: rows a second in its fastest batch; None without one.
+        rows: rows per second that it reads; 0 while it waits for records, which does not count as its load.
+        ratio: rows it writes for each row it reads; None if its sink does not report them.
+        state_rows, state_bytes: size of its state.
+        fastest: rows per second of its fastest batch; None without one.
     """
 
     rows: float
@@ -43,9 +43,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLoad:
-    """Rows a second and bytes of a record by relation, keys by query; ``*`` for all others.
+    """Rows per second and bytes per record by relation, keys by query; ``*`` for all others.
 
-    ``measured``: by query, which counts where nothing is stated.
+    ``measured``: by query, used where nothing is stated.
     """
 
     rows: Numbers = field(default_factory=dict)
@@ -54,20 +54,20 @@ class ExpectedLoad:
     measured: Mapping[str, Measured] = field(default_factory=dict)
 
     def rows_of(self, relation: Relation) -> float | None:
-        """Stated rows a second; None if nobody states them."""
+        """Stated rows per second; None if not stated."""
         return _entry(self.rows, str(relation.name), relation.name.name)
 
     def bytes_of(self, relation: Relation) -> float:
-        """Of a record."""
+        """Bytes of a record; :data:`RECORD_BYTES` if not stated."""
         stated = _entry(self.bytes, str(relation.name), relation.name.name)
         return RECORD_BYTES if stated is None else stated
 
     def keys_of(self, query: str) -> float | None:
-        """Different keys of a query's state; None if nobody states them."""
+        """Stated number of different keys in a query's state; None if not stated."""
         return _entry(self.keys, query)
 
     def with_measured(self, jobs: Iterable[JobStatus]) -> ExpectedLoad:
-        """The same with the figures of jobs that run and have read rows."""
+        """This load with the figures of serving jobs that run and have read rows."""
         running = (job for job in jobs if job.state == "RUNNING" and job.role == "serving" and job.rows)
         return replace(self, measured={job.of: _measured(job) for job in running})
 
@@ -78,7 +78,7 @@ def expected_load(
     """The load that options and a file state; options win.
 
     Args:
-        project: whose names they use.
+        project: whose names the entries use.
         written: ``rows``, ``keys``, ``bytes`` → texts ``NAME=NUMBER``, or ``NUMBER`` for all others.
         file: TOML with tables of the same names; ``"*"`` for all others.
 

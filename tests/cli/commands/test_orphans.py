@@ -92,7 +92,7 @@ def test_apply_names_them_and_stops_them_when_asked(renamed: Settings, capsys: p
     assert Control.open(renamed).status("old_name").desired == "RUNNING"
     assert told(capsys, renamed, "apply", "--no-wait", "--json")[0]["orphans"] == ["old_name"]
     _, said = told(capsys, renamed, "apply", "--no-wait", "--prune")
-    assert "stopping what no statement of the project makes: old_name" in said
+    assert "stopping jobs that no statement of the project makes: old_name" in said
     assert told(capsys, renamed, "apply", "--no-wait", "--prune", "--json")[0]["orphans"] == [], "it is stopped"
     assert Control.open(renamed).status("old_name").desired == "STOPPED"
     assert Control.open(renamed).status("kept").desired == "RUNNING"

@@ -81,7 +81,7 @@ def test_people_read_the_same(applied: Path, ds: Ds) -> None:
     assert "b, which has no statement any more, runs the same query" in shown
     assert "    -CREATE STREAM a AS SELECT n FROM s WHERE n > 1;" in shown
     assert "  column most: added, BIGINT" in shown
-    assert "  behind it: c" in shown
+    assert "  downstream: c" in shown
     markdown = ds("plan", "--markdown").out
     assert markdown.startswith("**Streaming SQL**: 4 of 4 queries need an action.\n")
     assert "| a | keeps checkpoint |" in markdown

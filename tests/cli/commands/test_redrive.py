@@ -39,7 +39,7 @@ def test_a_dry_run_shows_what_hinders_the_run(ds: Ds, logs: Broker) -> None:
     assert outcome.json["without_record"] == {"numbers": 1}
     shown = ds("redrive", "texts", "--dry-run")
     assert "1 of the records to send are no longer in texts, the first is 0/3" in shown.err
-    assert "1 rows that numbers left out do not say which record they are of" in shown.err
+    assert "1 rows that numbers left out do not name their record" in shown.err
     assert not logs.opened
 
 

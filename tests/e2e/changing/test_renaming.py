@@ -77,7 +77,7 @@ def restore(house: House) -> None:
     house.stop(*FORMER)
     for name in FORMER:
         code, out, err = ds(house, "restore", name, "before")
-        assert code == 0 and "to where its sinks end without writing" in out + err, (out, err)
+        assert code == 0 and "up to the end of its sinks without writing" in out + err, (out, err)
     send(house, 50)
 
 

@@ -87,7 +87,7 @@ def test_a_view_that_moved_is_not_handed_over(tmp_path: Path) -> None:
     in_file, in_server, *_ = QUERIES
     _, old = compiled(tmp_path, in_file)
     project, query = compiled(tmp_path, in_server)
-    assert "another place now: p.public.v" in why_not_beside(project, query, old)
+    assert "has moved to p.public.v" in why_not_beside(project, query, old)
 
 
 STREAM = "CREATE STREAM v WITH ('store' = 'k') AS SELECT url, n FROM clicks;"
@@ -103,7 +103,7 @@ def test_a_stream_is_handed_over_at_a_position_in_each_source(tmp_path: Path) ->
     refined, _, closed, *_ = (text for text in QUERIES if text.startswith("CREATE CHANGELOG"))
     project, old = compiled(tmp_path, refined)
     assert not job_spec(project, old).in_turn
-    assert why_not_beside(*compiled(tmp_path, closed), old).startswith("rows of only one of both definitions")
+    assert why_not_beside(*compiled(tmp_path, closed), old).startswith("only one of the two definitions")
 
 
 def test_a_plan_says_new_version_where_a_reset_would_write_rows_twice(tmp_path: Path) -> None:

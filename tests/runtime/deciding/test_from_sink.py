@@ -98,7 +98,7 @@ def test_a_sink_that_lost_its_end_takes_the_checkpoint_back(project: LoadedProje
     """State or not: the checkpoint keeps the batch."""
     made = found(project, query, [end(f"m.{query}", 4)], log(9))
     assert (made.tip, made.following, made.rewinds) == (tip(4), None, True)
-    assert f"ends at batch 4, where m.{query} ends, and read what came after it again" in made.does
+    assert f"ends at batch 4, where m.{query} ends, and read later records again" in made.does
 
 
 def test_a_batch_that_the_checkpoint_does_not_keep_comes_from_the_ledger(project: LoadedProject) -> None:
@@ -147,7 +147,7 @@ def test_a_source_that_forgets_is_not_read_again(project: LoadedProject) -> None
 @pytest.mark.parametrize("query", ["logged"])
 def test_a_row_log_is_not_taken_back(project: LoadedProject, query: str) -> None:
     made = found(project, query, [end("m.logged", 4)], log(9))
-    assert made.tip is None and "nobody can tell which of the rows" in made.reason
+    assert made.tip is None and "it is not known which of the rows" in made.reason
 
 
 def test_sinks_that_are_one_batch_apart_end_in_it(project: LoadedProject) -> None:

@@ -47,7 +47,7 @@ def test_a_view_is_reset_exactly_and_a_stream_is_not(project: LoadedProject, con
     for name, exact in (("v", True), ("copy", False)):
         found = ways(status(name, condition), project.queries[name])
         assert [(way.name, way.exact) for way in found] == [(by_hand, True), ("reset", exact)]
-    assert "m.copy stay and come twice" in found[-1].does
+    assert "m.copy stay, and are written a second time" in found[-1].does
 
 
 def test_going_on_from_the_sink_comes_first(project: LoadedProject) -> None:

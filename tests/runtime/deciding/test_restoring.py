@@ -86,4 +86,4 @@ def test_a_fork_writes_streams_of_its_own(queries: dict[str, BoundQuery]) -> Non
     same = forking(copied, saved["copied"], {"k.renamed": "t1"}, has_worked=False)
     assert "writes k.renamed, too" in same.reason
     assert "reset it first" in forking(copied, saved["copied"], {}, has_worked=True).reason
-    assert "would lack those" in forking(queries["counted"], saved["counted"], {}, has_worked=False).reason
+    assert "would be missing" in forking(queries["counted"], saved["counted"], {}, has_worked=False).reason
