@@ -228,7 +228,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROTOBUF_FIELD_TYPE",
         "user",
-        "the column {name} is {type}, the field of {message} is {field}",
+        "the column {name} is {type}, which does not fit the field of {message}: {field}",
         "CAST the column, or change the message and compile it again",
     ),
     Condition(

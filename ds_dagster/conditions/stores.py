@@ -261,7 +261,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TARGET_BUSY",
         "external",
-        "other programs wrote into {table} during batch {epoch}, {attempts} times in a row",
+        "other writers changed {table} during batch {epoch}, {attempts} times in a row",
         "load the table from one place; it is retried",
     ),
     Condition(
