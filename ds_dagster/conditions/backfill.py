@@ -1,4 +1,4 @@
-"""Conditions of the topic: rows of a range of time that are computed again."""
+"""Conditions of the topic: backfills, which compute the rows of a time range again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "BACKFILL_RECORDS_GONE",
         "user",
-        "records that had rows of that range in {name} may be gone; those that are there begin at {first}",
-        "begin later, and name with --lateness how far a record's own time may be from the time of its rows (topics "
-        "whose broker stamps records)",
+        "records for that range of {name} may be gone; the oldest record that is left is from {first}",
+        "begin later, and write how far a record's time may be from the time of its rows, for example --lateness 1h "
+        "(for topics whose broker stamps records)",
     ),
     Condition(
         "BACKFILL_OVERTAKEN",

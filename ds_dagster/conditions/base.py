@@ -15,10 +15,11 @@ class Condition:
 
     Attributes:
         name: stable, upper case with underscores.
-        kind: whose fault; decides the exception class and whether a retry can help.
+        kind: whose fault; decides the exception class and the retry (``CLASSES`` and ``FAULTS`` in
+            :mod:`ds_dagster.errors`).
         message: ``str.format`` template, short, lower case, no full stop.
-        hint: ``str.format`` template of what to do; may be empty for internal faults only.
-        sqlstate: DeltaStream's code where one fits (``reference: error list of its drivers``).
+        hint: ``str.format`` template that says what to do; may be empty for internal faults only.
+        sqlstate: code of the nearest error of DeltaStream, from the error list of its drivers; empty if none fits.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Conditions of the topic: stores, databases, relations and their properties as written."""
+"""Conditions of the topic: declarations of stores, databases and relations, and their properties."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "RELATION_CONTRADICTS",
         "user",
-        "{name} is declared twice, and not in the same way",
-        "IF NOT EXISTS leaves the first one in force: write both alike, or remove one",
+        "{name} is declared twice, with different definitions",
+        "with IF NOT EXISTS the first one is used: write both alike, or remove one",
         "42P17",
     ),
     Condition(

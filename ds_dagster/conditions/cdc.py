@@ -57,7 +57,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_TABLE_UNREADABLE",
         "user",
-        "{table} has no changes that could be read",
+        "changes of {table} cannot be read",
         "name an ordinary or partitioned table that is logged; views, temporary and UNLOGGED tables are not",
     ),
     Condition(
@@ -105,7 +105,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_SLOT_AHEAD",
         "user",
-        "the replication slot {slot} of store {store} is at {at}, this query at {read}: another reader moved it on",
+        "the replication slot {slot} of store {store} is at {at}, this query at {read}: another reader advanced it",
         "give each query a slot of its own, then `ds reset` the query",
     ),
     Condition(

@@ -1,4 +1,4 @@
-"""Conditions of the topic: what the command line answers (queries asked once, printed records, the demo)."""
+"""Conditions of the topic: the command line (one-time queries, printed records, the demo, sizing)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "QUESTION_WATCH_ENDLESS",
         "user",
-        "--watch asks again, and rows of {kind} {relation} follow by themselves",
+        "--watch is for answers that end, and rows of {kind} {relation} are printed as they come",
         "remove --watch; to count or sort rows, let a materialized view compute it and watch the view",
         "0A000",
     ),
@@ -86,8 +86,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUESTION_AGGREGATE",
         "not_yet",
         "`ds query` does not support {name}",
-        "aggregates that can: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG, LISTAGG; with OVER also ranks, "
-        "LAG, LEAD, FIRST_VALUE, LAST_VALUE",
+        "write COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG or LISTAGG; with OVER also ranks, LAG, LEAD, "
+        "FIRST_VALUE, LAST_VALUE",
         "0A000",
     ),
     Condition(
@@ -115,7 +115,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUESTION_STORE_UNREADABLE",
         "not_yet",
         "`ds query` cannot read {relation}, which is in a store of type {type}",
-        "views, topics, Kinesis streams, and tables in Postgres, Snowflake, Databricks and Delta stores can",
+        "it reads views, topics, Kinesis streams, and tables in Postgres, Snowflake, Databricks and Delta stores",
         "0A000",
     ),
     Condition(

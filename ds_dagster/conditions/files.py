@@ -39,21 +39,21 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "FILES_HOLD_NO_CHANGELOG",
         "unsupported",
-        "{relation} cannot be a changelog in store {store}: files are only ever added",
+        "{relation} cannot be a changelog in store {store}: files are only added, never changed",
         "declare a STREAM and make the changelog by a query over it; write changes as rows of a stream, or a table "
         "into a store of type DELTA",
     ),
     Condition(
         "VALUE_FORMAT_OTHER_STORE",
         "user",
-        "stores of type {type} hold no values of the format {format}, which {relation} asks for",
+        "stores of type {type} do not support the value format {format} of {relation}",
         "write 'value.format' = one of {allowed}",
     ),
     Condition(
         "FILES_PARTITION_TYPE",
         "user",
-        "files of {relation} cannot lie in folders by {column} {type}",
-        "partition by columns of the types VARCHAR, BOOLEAN, DATE or whole numbers, and leave others as columns",
+        "files of {relation} cannot be partitioned by {column} of type {type}",
+        "partition by columns of type VARCHAR, BOOLEAN, DATE or whole numbers",
     ),
     Condition(
         "FILES_COMPRESSION_INVALID",

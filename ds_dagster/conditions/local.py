@@ -33,7 +33,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CLASS_ARCHIVE_FAILED",
         "external",
-        "the classes of Spark could not be recorded",
+        "the archive of Spark's classes could not be made",
         "engines start without the archive too, some seconds slower; the detail has Java's message",
     ),
     Condition(

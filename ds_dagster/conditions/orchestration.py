@@ -15,8 +15,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FRESHNESS_INVALID",
         "user",
         "@freshness {value} is not a valid limit of at least a minute",
-        "write a number and a unit, then the figure it follows, unless that is rows: 10m, 2h of watermark, 1d of "
-        "heartbeat",
+        "write a number and a unit, then the figure if it is not rows: 10m, 2h of watermark, 1d of heartbeat",
     ),
     Condition(
         "MAX_LAG_INVALID",
@@ -46,8 +45,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "PARTITIONS_INVALID",
         "user",
         "@partitions {value} is not a valid rule for time windows, or there are several",
-        "write how long they are and the first day, of months the first of one, then the column and the lateness if "
-        "they matter: daily from 2024-05-01 by ordered_at lateness 1h; hourly, weekly, monthly",
+        "write hourly, daily, weekly or monthly and the first day (for monthly the first of a month); the column and "
+        "the lateness are optional: daily from 2024-05-01 by ordered_at lateness 1h",
     ),
     Condition(
         "PARTITIONS_WITH_RESET",
@@ -131,6 +130,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "RELATION_NOT_STOPPED",
         "external",
         "{count} queries have not stopped yet: {names}",
-        "they end their batch first: look at `ds ps`; the request holds, you need not repeat it",
+        "they finish their batch first: look at `ds ps`; the request is stored, you need not repeat it",
     ),
 )

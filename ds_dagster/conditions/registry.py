@@ -153,14 +153,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "REGISTRY_CERTIFICATE_UNREADABLE",
         "user",
         "a certificate or key of the schema registry {registry} cannot be read",
-        "'tls.ca_cert_file', 'tls.client.cert_file' and 'tls.client.key_file' have to be PEM files on the machine that "
-        "asks, the key in PKCS #8 (openssl pkcs8 -topk8) and opened by 'tls.client.key_password' if it is locked",
+        "'tls.ca_cert_file', 'tls.client.cert_file' and 'tls.client.key_file' have to be PEM files on this machine, "
+        "the key in PKCS #8 (openssl pkcs8 -topk8) and opened by 'tls.client.key_password' if it is locked",
     ),
     Condition(
         "REGISTRY_CERTIFICATE_REFUSED",
         "user",
-        "the schema registry {registry} at {address} refuses the client's certificate, or wants one",
-        "name one that its authority signed in CREATE SCHEMA_REGISTRY: 'tls.client.cert_file', 'tls.client.key_file'",
+        "the schema registry {registry} at {address} requires a client certificate, or refuses this one",
+        "name a certificate that its authority signed: 'tls.client.cert_file' and 'tls.client.key_file' in CREATE "
+        "SCHEMA_REGISTRY",
     ),
     Condition(
         "REGISTRY_CALL_FAILED",
@@ -227,7 +228,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROTOBUF_FIELD_TYPE",
         "user",
-        "the column {name} is {type}, which the field of {message} cannot hold: it is {field}",
+        "the column {name} is {type}, which does not fit the field of {message}: {field}",
         "CAST the column, or change the message and compile it again",
     ),
     Condition(
@@ -284,7 +285,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "DESCRIPTOR_AMBIGUOUS",
         "user",
         "several descriptor sources have the message {value} that {name} names: {places}",
-        "write the source's name in front, as in the list",
+        "write the source's name before it, as in the list",
     ),
     Condition(
         "DESCRIPTOR_WITHOUT_PROTOBUF",

@@ -1,4 +1,4 @@
-"""Conditions of queries that get another name."""
+"""Conditions of the topic: queries that are renamed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "RENAME_REFUSED",
         "user",
-        "{name} cannot go on as {former}: {reason}",
-        "change that in a step of its own; without the line `@renamed_from {former}` {name} starts over as a new query",
+        "{name} cannot continue {former}: {reason}",
+        "rename first and change that afterwards; without the line `@renamed_from {former}` {name} starts over as a "
+        "new query",
     ),
     Condition(
         "RENAME_UNDERWAY",
         "user",
-        "{former} is becoming {name} at this moment",
+        "{former} is being renamed to {name}",
         "try again when it runs as {name}; a running engine changes the name, `ds ps` shows what it waits for",
     ),
     Condition(

@@ -1,4 +1,4 @@
-"""Conditions of the topic: logs of rows that a query leaves out."""
+"""Conditions of the topic: dead letters (logs of rows that a query leaves out), and sending their records again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ROW_LOG_COLUMNS",
         "user",
-        "a log of rows would be written into {entity}, which relation {relation} holds otherwise",
+        "the log would be written into {entity}, and relation {relation} over it cannot read entries of a log",
         "name another topic, or declare it as a STREAM of JSON with columns out of {columns}",
         "42804",
     ),
@@ -52,7 +52,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ROW_ERRORS_OF_PYTHON",
         "not_yet",
         "'row.error.handling' with the Python function {function} is not built",
-        "let the function give NULL for what it cannot compute, or write it in Java",
+        "let the function return NULL where it cannot compute a value, or write it in Java",
         "0A000",
     ),
     Condition(
@@ -106,15 +106,15 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "REDRIVE_UNDER_WAY",
         "user",
-        "{count} records are being sent into {entity} by another run, or by one that has ended in between",
-        "run it again in {seconds} s: it looks for these records in the stream first",
+        "another run is sending {count} records into {entity}, or was interrupted while it did",
+        "run the command again in {seconds} s: it looks for these records in the stream first",
     ),
     Condition(
         "REDRIVE_UNCERTAIN",
         "user",
-        "a run has ended while it sent {count} records into {entity}, which no longer holds the records of that time; "
+        "a run was interrupted while it sent {count} records into {entity}, and records of that time are gone from it; "
         "the first is {first}",
-        "look for them in the results; `--allow duplicates` sends them, twice if they had arrived",
+        "look for their rows in the results; `--allow duplicates` sends them again, also if they had arrived",
     ),
     Condition(
         "REDRIVE_FILE_INVALID",

@@ -1,4 +1,4 @@
-"""What a SELECT makes of rows beside their columns: totals, elements of arrays, values of sub-selects."""
+"""Conditions of the topic: UNNEST, sub-selects as values, column lists of INSERT, aggregates without GROUP BY."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TOTAL_WITHOUT_KEY",
         "user",
-        "the one row of an aggregate without GROUP BY has no key in {relation}",
+        "an aggregate without GROUP BY gives one row, which has no key in {relation}",
         "select a constant in the place of the primary key of {relation}: SELECT 'all' AS name, COUNT(*) AS n FROM …",
         "42803",
     ),

@@ -74,27 +74,27 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "SKIP_WITHOUT_RECORD",
         "user",
-        "{name} does not fail at a record ({state}, {condition}), so none is passed",
+        "{name} does not fail at a record ({state}, {condition}), so there is nothing to skip",
         "`ds ps` says why a job fails; a failure at a record names the record and the command that skips it",
     ),
     Condition(
         "SKIP_OTHER_RECORD",
         "user",
-        "{name} does not fail at record {position} of partition {partition}, so it is not passed",
-        "the record of {entity} it fails at is passed by "
+        "{name} does not fail at record {position} of partition {partition}, so it is not skipped",
+        "it fails at another record of {entity}, which this skips: "
         "`ds skip {name} --partition {failed_partition} --offset '{failed_position}'`",
     ),
     Condition(
         "DIFF_WITHOUT_VERSION",
         "user",
-        "{relation} does not have {which} to compare with the one that serves",
-        "`ds stage` builds one; `ds ps` lists those that are there",
+        "{relation} does not have {which} to compare with the serving version",
+        "`ds stage` builds a version; `ds ps` lists the versions",
     ),
     Condition(
         "DIFF_WITHOUT_KEY",
         "user",
         "versions of {relation} cannot be compared row by row: one has the key {before}, the other {after}",
-        "compare counts: `ds query` reads the one that serves",
+        "compare counts: `ds query` reads the serving version",
     ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
@@ -177,7 +177,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_LEASE_HELD",
         "user",
         "the engine on {host} (process {pid}) holds the lease of this journal",
-        "stop that engine first; its lease ends {seconds} s after its last beat",
+        "stop that engine first; its lease ends {seconds} s after its last heartbeat",
     ),
     Condition(
         "ENGINE_LEASE_LOST",
@@ -218,7 +218,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ENGINE_TAKES_OVER",
         "external",
-        "the engine that ran the job is gone; the one that starts has not taken it over yet",
+        "the engine that ran the job is gone; the new engine has not taken it over yet",
         "wait some seconds: the engine starts the job again from its checkpoint",
     ),
     Condition(
@@ -268,8 +268,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STREAM_NOT_HANDED_OVER",
         "user",
-        "{name} cannot go on exactly where the running version stopped: {reason}",
-        "the running version goes on; `ds promote` tries it again",
+        "{name} cannot continue exactly where the running version stopped: {reason}",
+        "the running version continues; `ds promote` starts another attempt",
     ),
     Condition(
         "STAGE_NOTHING_SERVES",
@@ -304,7 +304,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROMOTION_CHANGES_COLUMNS",
         "user",
-        "version {version} of {name} has other columns than its readers know: {changes}",
+        "version {version} of {name} does not have the columns that its readers know: {changes}",
         "`ds promote {name} --yes` lets it take over all the same",
     ),
     Condition(
@@ -329,19 +329,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "PROMOTION_HELD_UP",
         "external",
         "version {version} of {name} did not take over within {seconds} s, and neither version runs: {reason}",
-        "the engine tries it again (`ds ps` shows when); end what keeps it from taking over",
+        "the engine retries it (`ds ps` shows when); remove the cause",
     ),
     Condition(
         "PROMOTION_GIVEN_UP",
         "user",
-        "version {version} of {name} did not take over, and the one before serves: {reason}",
+        "version {version} of {name} did not take over, and the version before it still serves: {reason}",
         "{fix}",
     ),
     Condition(
         "REPAIR_NOT_EXACT",
         "user",
         "{name} is {state} and a reset does not repair it exactly: {reason}",
-        "`ds repair {name}` lists the ways; `ds reset {name}` resets it all the same",
+        "`ds repair {name}` lists the possible repairs; `ds reset {name}` resets it all the same",
     ),
     Condition(
         "REPAIR_FROM_SINK_REFUSED",

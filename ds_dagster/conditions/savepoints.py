@@ -38,7 +38,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "RESTORE_REFUSED",
         "user",
-        "{name} cannot go on from savepoint {savepoint}: {reason}",
+        "{name} cannot resume from savepoint {savepoint}: {reason}",
         "`ds reset {name}` reads its sources again; `--allow duplicates` writes rows of streams again",
     ),
 )

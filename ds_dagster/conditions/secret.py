@@ -1,4 +1,4 @@
-"""Conditions of the topic: declared secrets, where their values stand, and updates of what uses them."""
+"""Conditions of the topic: declared secrets, the places of their values, and UPDATE of stores and registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of the topic: spark."""
+"""Conditions of the topic: Kinesis, Kafka, checkpoints, operators and failures inside Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_ACCESS_DENIED",
         "user",
         "Kinesis in {place} denied {operation}: {code}",
-        "check keys, session token and clock of the engine's machine, and the policy of the account",
+        "check the keys, the session token, the clock of the engine's machine, and the account's policy",
     ),
     Condition(
         "KINESIS_THROTTLED",
@@ -92,7 +92,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "KINESIS_PARTITION_KEY_INVALID",
         "user",
-        "a partition key of {length} characters for stream {stream}; Kinesis takes 1 to {limit}",
+        "a partition key for stream {stream} has {length} characters; Kinesis takes 1 to {limit}",
         "choose a shorter key",
     ),
     Condition(
@@ -177,7 +177,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "STATE_TOO_LARGE",
         "user",
         "the rows that an operator keeps for one key do not fit into 2 GB",
-        "spread them over more keys, or keep them for a shorter time: a narrower WITHIN or frame, a smaller "
+        "group or join by more keys, or keep rows for a shorter time: a narrower WITHIN or frame, a smaller "
         "'source.allow.latency.millis', or 'state.ttl.millis'",
     ),
     Condition(
@@ -255,8 +255,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "INPUT_LOST",
         "user",
         "records that were not read yet are gone from {entities}",
-        "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint version "
-        "from the records that are left, 'source.data.loss' = skip after the source skips and counts them",
+        "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint version from "
+        "the records that are left; to skip and count lost records, write 'source.data.loss' = skip after the source",
     ),
     Condition(
         "INPUT_RECREATED",

@@ -1,4 +1,4 @@
-"""Conditions of the topic: stores that are connected to, entities in them, loads into tables and views."""
+"""Conditions of the topic: connections to stores, entities in them, loads into tables and views."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "LOOKUP_VIEW_MISSING",
         "waiting",
-        "the view {view} that is looked up is not there yet",
-        "the query that fills it makes it: materialize its asset, or run `ds apply`; the job is retried",
+        "the view {view}, which a join looks up, does not exist yet",
+        "the query that fills it creates it: materialize its asset, or run `ds apply`; the job is retried",
     ),
     Condition(
         "TARGET_LOCKED",
@@ -256,12 +256,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the table {table} cannot give its name to another version: views, foreign keys, indexes, policies, comments "
         "or settings of yours belong to the table itself",
-        "drop them and make them again afterwards; grants are taken over. Or `ds reset` fills the same table again",
+        "drop them and create them again afterwards (grants are taken over), or fill the same table again: `ds reset`",
     ),
     Condition(
         "TARGET_BUSY",
         "external",
-        "batch {epoch} found other writers of {table} {attempts} times in a row",
+        "other writers changed {table} during batch {epoch}, {attempts} times in a row",
         "load the table from one place; it is retried",
     ),
     Condition(

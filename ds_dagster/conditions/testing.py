@@ -1,4 +1,4 @@
-"""Conditions of the topic: testing."""
+"""Conditions of the topic: previews and test cases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "CASE_GENERATOR",
         "user",
         "the query of generate makes no records: {reason}",
-        "a SELECT of Spark's SQL with a column value, and key, at, partition where they are wanted: "
+        "write a SELECT of Spark's SQL with a column value, and optionally key, at, partition: "
         "SELECT named_struct('id', id) AS value FROM range(1000)",
     ),
     Condition(

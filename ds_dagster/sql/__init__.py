@@ -1,7 +1,8 @@
-"""SQL text and syntax: files → frozen statement records with spans. Knows text only, not its meaning.
+"""SQL text and syntax: files → frozen statement records with spans. Checks syntax only; ``catalog`` and ``plan`` give
+the records their meaning.
 
-Front doors: :func:`parse_file`, :func:`parse_statement`, :func:`parse_select`, :func:`parse_type`,
-:func:`print_statement`, :func:`print_select`. Readers of SELECT trees also use :func:`span_of`,
+Entry points: :func:`parse_file`, :func:`parse_statement`, :func:`parse_select`, :func:`parse_type`,
+:func:`print_statement`, :func:`print_select`. Code that reads SELECT trees also uses :func:`span_of`,
 :func:`function_call` and :func:`type_of_node`.
 """
 

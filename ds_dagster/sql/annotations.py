@@ -13,8 +13,10 @@ from ds_dagster.sql.statements import Comment
 from ds_dagster.sql.thresholds import CHECK_TAG, LIMITED, threshold_of
 
 FRESHNESS_SHORTEST = 60
+"""Smallest limit of ``@freshness``, in seconds."""
 FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
-"""What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
+"""Figures that ``@freshness 10m of …`` may limit: the age of the last rows read (default), of the watermark, or of the
+last heartbeat."""
 
 RENAMED_FROM_TAG = "renamed_from"
 _FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
@@ -26,7 +28,7 @@ _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """``@freshness``: the figure of ``source`` (one of :data:`FRESHNESS_SOURCES`) may be so many seconds old."""
+    """``@freshness``: the figure ``source`` (one of :data:`FRESHNESS_SOURCES`) may be at most ``seconds`` old."""
 
     seconds: int
     source: str
@@ -34,11 +36,11 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Automation:
-    """``@automation``: when Dagster materializes a relation by itself.
+    """``@automation``: when Dagster materializes a relation automatically.
 
     Attributes:
         cron: five fields of a schedule; empty for ``on_change``.
-        timezone: of the schedule.
+        timezone: time zone of the schedule, a name such as ``Europe/Berlin``.
     """
 
     cron: str = ""
@@ -47,7 +49,7 @@ class Automation:
 
 @dataclass(frozen=True, slots=True)
 class WrongTag:
-    """A tag whose value is refused: the condition that says why, with its parameters."""
+    """A tag whose value is refused, and the condition with its parameters that gives the reason."""
 
     tag: str
     condition: str
@@ -55,12 +57,12 @@ class WrongTag:
 
 
 def is_owner(text: str) -> bool:
-    """Whether Dagster takes it: ``team:name`` or an e-mail address."""
+    """Whether Dagster accepts the owner: ``team:name`` or an e-mail address."""
     return _OWNER.fullmatch(text) is not None
 
 
 def freshness_of(text: str) -> Freshness | None:
-    """The value of ``@freshness``; None when it is not a valid one."""
+    """The value of ``@freshness``; None if it is not valid."""
     parts = _FRESHNESS.fullmatch(text)
     limit, source = (parts["limit"], parts["source"]) if parts else (text, "")
     seconds, source = duration_seconds(limit), (source or "rows").lower()
@@ -70,18 +72,18 @@ def freshness_of(text: str) -> Freshness | None:
 
 
 def max_lag_of(comment: Comment) -> str:
-    """The value of ``@max_lag``, empty without one."""
+    """The value of ``@max_lag``; empty if the comment has no such tag."""
     return dict(comment.tags).get("max_lag", "")
 
 
 def renamed_from_of(comment: Comment) -> str | None:
-    """The value of ``@renamed_from``, as it is written (several have a comma between them); None without one."""
+    """The value of ``@renamed_from`` as written, several values joined by a comma; None if there is no such tag."""
     values = [value for name, value in comment.tags if name == RENAMED_FROM_TAG]
     return ", ".join(values) if values else None
 
 
 def automation_of(text: str) -> Automation | None:
-    """The value of ``@automation``, ``on_change`` or ``on_cron 0 6 * * * [Europe/Berlin]``; None for an invalid one."""
+    """The value of ``@automation``: ``on_change`` or ``on_cron 0 6 * * * [Europe/Berlin]``; None if it is not valid."""
     word, *schedule = text.split() or [""]
     if word.lower() == "on_change":
         return None if schedule else Automation()
@@ -123,7 +125,7 @@ def _is_zone(name: str) -> bool:
 
 
 def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
-    """The tags of a comment that are refused."""
+    """The tags of a comment whose values are not valid."""
     tags = [
         WrongTag("owner", "OWNER_INVALID", {"owner": owner, "name": owner.removeprefix("@")})
         for owner in comment.owners
@@ -157,7 +159,7 @@ def _wrong_checks(comment: Comment) -> Iterator[WrongTag]:
 
 
 def without_wrong_tags(comment: Comment) -> Comment:
-    """The comment with the tags that are right."""
+    """The comment without its wrong tags."""
     wrong = {tag.tag for tag in wrong_tags(comment)}
     return replace(
         comment,

@@ -1,4 +1,5 @@
-"""BEGIN APPLICATION … END APPLICATION: pieces of a file that are one statement, all right or refused as a whole."""
+"""BEGIN APPLICATION … END APPLICATION: reads several pieces of a file as one statement. One mistake inside refuses all
+of it."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ Inner = CreateRelation | CreateAsSelect | InsertInto | Use
 
 
 class OpenApplication:
-    """An application whose END has not come yet.
+    """An application whose END has not been read yet.
 
     Attributes:
-        piece: which begins it.
-        context, comment: before it; USE inside holds to its end.
-        name: None where it could not be read.
-        inner: statements that are right, each with its piece.
-        mistakes: everything that is wrong inside.
-        broken: statements that are.
+        piece: piece with BEGIN APPLICATION.
+        context: context before the application, restored at its end: a USE inside is valid to END APPLICATION.
+        comment: comment above BEGIN APPLICATION.
+        name: None if it could not be read.
+        inner: valid statements, each with its piece.
+        mistakes: all mistakes inside.
+        broken: statements with a mistake.
     """
 
     def __init__(self, piece: Piece, context: Context, comment: Comment) -> None:
@@ -46,7 +48,7 @@ class OpenApplication:
 
     @property
     def shown(self) -> str:
-        """Its folded name."""
+        """The folded name; empty if it could not be read."""
         return str(self.name or "")
 
 
@@ -58,7 +60,7 @@ def begins(piece: Piece, *words: str) -> bool:
 def opened(
     parser: DeltaStreamParser, source: SourceText, piece: Piece, context: Context, comment: Comment
 ) -> tuple[OpenApplication, Piece | None]:
-    """An application that begins, and its first statement where that is in the same piece."""
+    """A new application, and its first statement if that is in the same piece (no semicolon follows the name)."""
     application = OpenApplication(piece, context, comment)
     parser.begin(source, piece.tokens)
     try:
@@ -72,7 +74,7 @@ def opened(
 
 
 def added(application: OpenApplication, source: SourceText, statement: Statement, piece: Piece) -> None:
-    """Take a statement that is right by itself into its application."""
+    """Add a valid statement to its application, or note that an application cannot contain it."""
     if isinstance(statement, CreateRelation | CreateAsSelect | InsertInto | Use):
         application.inner.append((statement, piece))
         return
@@ -84,13 +86,13 @@ def added(application: OpenApplication, source: SourceText, statement: Statement
 def closed(
     parser: DeltaStreamParser, source: SourceText, application: OpenApplication, piece: Piece | None
 ) -> Application | None:
-    """The statement, or None with all mistakes in ``application``.
+    """The statement of a whole application; None if it has mistakes, which are then in ``application``.
 
     Args:
-        parser: of the file.
-        source: the file.
-        application: that ends.
-        piece: its END; None where the file ends instead.
+        parser: parser of the file.
+        source: text of the file.
+        application: the application that ends.
+        piece: piece with END APPLICATION; None if the file ends without it.
     """
     properties = _properties(parser, source, application, piece)
     if not application.mistakes and not any(_is_query(statement) for statement, _ in application.inner):
@@ -133,7 +135,7 @@ def _is_query(statement: Inner) -> bool:
 
 
 def _refuse_the_rest(source: SourceText, application: OpenApplication) -> None:
-    """All or nothing: one refused statement refuses the application."""
+    """Refuse the valid statements too: an application runs as a whole or not at all."""
     first = application.mistakes[0]
     for statement, piece in application.inner:
         if isinstance(statement, Use) or (isinstance(statement, CreateAsSelect) and statement.virtual):

@@ -1,4 +1,4 @@
-"""Comments on columns: ``COMMENT 'text'`` in a column list, and ``--`` beside or above a column."""
+"""Comments on columns: ``COMMENT 'text'`` in a column list, and ``--`` after a column on its line or above it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABOVE = re.compile(r"\n[ \t]*--[ \t]*([^\r\n]*)")
 _OPEN = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET))
 _CLOSE = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET))
 _NESTED = frozenset(("array", "map", "struct", "row"))
-"""Types with ``<…>`` after their name; elsewhere these signs compare."""
+"""Types with ``<…>`` after their name; elsewhere ``<`` and ``>`` are comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class _Lexed:
 
 
 def column_comments(origin: Origin, columns: Iterable[tuple[str, Span | None]]) -> Mapping[str, str]:
-    """The comments on the columns of a statement: of a column list, or of the items of its SELECT.
+    """Column → its comment, for the columns of a column list or the items of a SELECT.
 
-    ``COMMENT 'text'`` wins over a ``--`` comment on the line where the column ends, that one over whole lines of ``--``
-    directly above the column.
+    The order of precedence: ``COMMENT 'text'``, a ``--`` comment on the line where the column ends, whole lines of
+    ``--`` directly above the column. Columns without a comment are left out.
 
     Args:
-        origin: of the statement.
-        columns: (name, span) of each; a column without a span in the statement has no comment.
+        origin: origin of the statement.
+        columns: (name, span) of each column; a column without a span in the statement has no comment.
     """
     if "--" not in origin.text and "comment" not in origin.text.lower():
         return {}

@@ -1,4 +1,4 @@
-"""Text typed into ``ds sql`` or read from its scripts → records, one after the other."""
+"""Text typed into ``ds sql`` or read from a script → statement records, one after the other."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DESCRIBED = ("describe", *BEGINNING)
 
 
 def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
-    """Read statements lazily: statements before a mistake come out first.
+    """Read statements lazily, so that statements before a mistake can be executed.
 
-    The context of the records is empty: a shell keeps its own and USE changes it.
+    The records have an empty context: the shell has a context of its own, which USE changes.
 
     Raises:
-        DsError: what is wrong with the next statement.
+        DsError: the first mistake of the next statement.
     """
     plain, _ = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
     source = SourceText(path, plain)
@@ -41,21 +41,21 @@ def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
             yield _one(parser, source, piece)
 
 
-def _described(source: SourceText, first: Piece, behind: Iterator[Piece]) -> DescribeStatement:
+def _described(source: SourceText, first: Piece, others: Iterator[Piece]) -> DescribeStatement:
     """DESCRIBE BEGIN APPLICATION … END APPLICATION."""
-    last = _last(behind)
+    last = _last(others)
     end = len(source.text) if last is None else last.end
     origin = Origin(source.span(first.start, end), source.text[first.start : end], Comment(), Context())
     return DescribeStatement(origin=origin, statement=_application(source, first.tokens[1].start, last))
 
 
-def _last(behind: Iterator[Piece]) -> Piece | None:
-    """The piece that ends an application, whose statements end with semicolons of their own; None without one."""
-    return next((piece for piece in behind if begins(piece, *ENDING)), None)
+def _last(pieces: Iterator[Piece]) -> Piece | None:
+    """The piece with END APPLICATION; None if there is none. Each statement inside the application is a piece too."""
+    return next((piece for piece in pieces if begins(piece, *ENDING)), None)
 
 
 def _application(source: SourceText, start: int, last: Piece | None) -> Statement:
-    """BEGIN APPLICATION … END APPLICATION from a place on; the text before it is blank, so that spans are right."""
+    """The application from offset ``start`` on; the text before it is replaced by blanks, so that spans are right."""
     end = len(source.text) if last is None else last.end
     before = "".join("\n" if character == "\n" else " " for character in source.text[:start])
     return parse_statement(before + source.text[start:end], source.path)
@@ -79,8 +79,8 @@ def _one(parser: CommandParser, source: SourceText, piece: Piece) -> Command | S
 
 
 def is_complete(text: str) -> bool:
-    """Whether a typed text can be executed: nothing at all, or statements of which the last one ends with a semicolon
-    outside quotes and comments."""
+    """Whether a typed text can be executed: it is empty, or its last statement ends with a semicolon outside of quotes
+    and comments."""
     plain, _ = plain_quotes(text)
     pieces = split(SourceText("<input>", plain))
     if not pieces:
@@ -92,7 +92,7 @@ def is_complete(text: str) -> bool:
 
 
 def _is_open(pieces: Sequence[Piece]) -> bool:
-    """Whether an application has begun that has not ended: the semicolons inside end its statements."""
+    """Whether BEGIN APPLICATION has no END yet: a semicolon inside ends a statement, not the application."""
     is_open = False
     for piece in pieces:
         is_open = not begins(piece, *ENDING) and (is_open or begins(piece, *BEGINNING) or begins(piece, *DESCRIBED))

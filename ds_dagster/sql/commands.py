@@ -1,4 +1,4 @@
-"""Frozen records of the statements that are executed at once (``ds sql``), not part of a project's definition."""
+"""Frozen records of statements that ``ds sql`` executes immediately; they are not part of a project's definition."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ListObjects:
     """LIST or SHOW things [IN place] [IN STORE s].
 
     Attributes:
-        things: one of ``command_grammar.LISTABLE`` (``entities``, ``schemas``, …).
-        place: path of entities, database of schemas, schema of relations; None for all.
-        store: of entities.
+        things: one of ``grammar.command.LISTABLE`` (``entities``, ``schemas``, …).
+        place: path (for entities), database (for schemas) or schema (for relations); None lists all.
+        store: store of the entities; None unless IN STORE is written.
     """
 
     origin: Origin
@@ -63,8 +63,8 @@ class DescribeEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeStatement:
-    """DESCRIBE CREATE …, DESCRIBE INSERT … or DESCRIBE BEGIN APPLICATION … END APPLICATION: describe the relations it
-    would create."""
+    """DESCRIBE CREATE …, DESCRIBE INSERT … or DESCRIBE BEGIN APPLICATION … END APPLICATION: describe the relations that
+    the statement would create."""
 
     origin: Origin
     statement: Statement

@@ -19,7 +19,7 @@ _RULER = re.compile(r"[-=*#_~\s─━═]*$")
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A tag that is nearly a known one, or has a value that means nothing: the condition that says so."""
+    """A warning about a tag whose name looks misspelt or whose value is not valid: offset, condition, parameters."""
 
     offset: int
     condition: str
@@ -37,9 +37,15 @@ class _Collected:
 
 
 def comment_above(source: SourceText, gap: int, start: int) -> tuple[Comment, tuple[Remark, ...]]:
-    """The comment that ends right above the character ``start``; ``gap`` is behind the semicolon before it.
+    """The comment directly above a statement, and warnings about its tags.
 
-    An empty line cuts the comment off; a comment on the semicolon's own line belongs to the statement before.
+    Only text after the last empty line counts. A comment on the line of the previous semicolon belongs to the previous
+    statement.
+
+    Args:
+        source: text of the file.
+        gap: offset after the previous semicolon; 0 for the first statement.
+        start: offset of the statement.
     """
     if not source.text[gap:start].strip():
         return Comment(), ()

@@ -1,7 +1,7 @@
-"""The lowest layer of the parser: a cursor over one statement's tokens, and how it refuses.
+"""The lowest layer of the parser: a cursor over one statement's tokens, and its refusals.
 
-Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`UnreadableError`; one
-that does not (a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
+Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`UnreadableError`. Other
+mistakes (a duplicate property, a clause that has no meaning) are noted, so that several are reported together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RESERVED = """
 """
 RESERVED = frozenset(_RESERVED.split())
 KEYWORDS = RESERVED | {"partition", "primary", "key", "query", "store", "stream", "changelog", "materialized", "view"}
-"""Words a misspelt word may be meant for."""
+"""Words that hints suggest for a misspelt word."""
 _EXPECTING = re.compile(r"Expect(?:ing|ed) (?P<what>.+?)(?: but got.*)?$")
 
 
@@ -42,7 +42,7 @@ class CursorParser(Parser):
     """Cursor, names, spans and refusals."""
 
     def begin(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
-        """Point the parser at the tokens of one statement."""
+        """Start with the tokens of one statement."""
         self.reset()
         self.source = source
         self.notes: list[Mistake] = []
@@ -57,7 +57,7 @@ class CursorParser(Parser):
     def _parse_batch_statements(
         self, parse_method: Callable[[Parser], exp.Expr | None], sep_first_statement: bool = True
     ) -> list[exp.Expr | None]:
-        """Entry of sqlglot (``sqlglot.parse_one``, ``exp.condition``): the rest of :meth:`begin`."""
+        """Called by sqlglot (``sqlglot.parse_one``, ``exp.condition``): initializes what :meth:`begin` does."""
         self.source = SourceText("<text>", self.sql)
         self.notes, self._depth, self._sub_selects, self._finite, self._named = [], 0, 0, False, {}
         return super()._parse_batch_statements(parse_method, sep_first_statement)
@@ -88,7 +88,7 @@ class CursorParser(Parser):
         return self._curr.token_type is symbol
 
     def ahead(self, count: int = 1) -> Token:
-        """The token ``count`` places behind the next one, or the end."""
+        """The token ``count`` places after the next one; ``END`` if there is none."""
         index = self._index + count
         return self._tokens[index] if index < self._tokens_size else END
 
@@ -100,7 +100,7 @@ class CursorParser(Parser):
     # taking
 
     def take(self, *words: str) -> bool:
-        """Consume these words if they come next, all or none."""
+        """Consume these words if all of them come next; otherwise nothing."""
         if not self.at_words(*words):
             return False
         self._advance(len(words))
@@ -114,27 +114,39 @@ class CursorParser(Parser):
         return True
 
     def need(self, *words: str) -> None:
-        """Consume these words or refuse."""
+        """Consume these words.
+
+        Raises:
+            UnreadableError: SYNTAX_EXPECTED.
+        """
         for word in words:
             if not self.take(word):
                 raise self.expected(word.upper())
 
     def need_symbol(self, symbol: TokenType, shown: str) -> Token:
-        """Consume a symbol or refuse; ``shown`` is how messages call it."""
+        """Consume a symbol; ``shown`` is its name in messages.
+
+        Raises:
+            UnreadableError: SYNTAX_EXPECTED.
+        """
         if self._curr.token_type is not symbol:
             raise self.expected(shown)
         self._advance()
         return self._prev
 
     def number(self) -> Token:
-        """Consume a number or refuse; the tokenizer takes ``1e`` for one."""
+        """Consume a number. The tokenizer reads ``1e`` as a number, this refuses it.
+
+        Raises:
+            UnreadableError: SYNTAX_EXPECTED.
+        """
         token = self.need_symbol(TokenType.NUMBER, "a number")
         if token.text[-1] in "eE":
             raise self.refuse("SYNTAX_EXPECTED", token, expected="a number", found=token.text)
         return token
 
     def next_token(self) -> Token:
-        """Consume whatever comes next."""
+        """Consume the next token, of any kind."""
         self._advance()
         return self._prev
 
@@ -149,7 +161,11 @@ class CursorParser(Parser):
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """One level of nesting; refuses when there are too many."""
+        """One level of nesting.
+
+        Raises:
+            UnreadableError: SYNTAX_TOO_DEEP, more than ``MAX_DEPTH`` levels.
+        """
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
@@ -197,13 +213,13 @@ class CursorParser(Parser):
     # refusing
 
     def span(self, first: Token, last: Token | None = None) -> Span:
-        """Span from one token to another (or the same)."""
+        """Span from the first token to the end of the last one (default: of the first)."""
         return self.source.span(first.start, (last or first).end + 1)
 
     def refuse(
         self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
     ) -> UnreadableError:
-        """The refusal to raise, at ``token`` or where the cursor is."""
+        """The exception to raise, with the position of ``token`` (default: the next token)."""
         return UnreadableError(self._mistake(condition, token, related, params))
 
     def note(
@@ -215,7 +231,7 @@ class CursorParser(Parser):
         severity: Severity = "error",
         **params: object,
     ) -> None:
-        """Remember a mistake and read on."""
+        """Note a mistake and continue."""
         self.notes.append(replace(self._mistake(condition, token, related, params), severity=severity))
 
     def _mistake(
@@ -230,7 +246,7 @@ class CursorParser(Parser):
         return Mistake(self.source, at.start, at.end + 1, condition, params, related)
 
     def _fix(self, params: Mapping[str, object]) -> str:
-        """Did-you-mean for a misspelt keyword at or before this place, else the grammar's message."""
+        """The hint: a suggestion for a misspelt keyword at the cursor or before it, otherwise the expected text."""
         expected = str(params.get("expected", ""))
         slip = self._slip(expected)
         if slip:
@@ -245,24 +261,24 @@ class CursorParser(Parser):
         return f"write {expected} there" if expected else "remove it, or end the statement before it"
 
     def _slip(self, expected: str) -> str:
-        """The fix for a slip that the tokens reveal, empty for any other."""
+        """The hint for a common slip that the two tokens at the cursor show; empty if there is none."""
         kinds = (self._prev.token_type if self._prev else TokenType.SENTINEL, self._curr.token_type)
         if kinds[1] is TokenType.STRING and expected.endswith("number"):
             return "write it without quotes: 5 MINUTES"
         if kinds[1] is TokenType.NUMBER and expected.startswith("SIZE "):
-            return "write SIZE in front of it"
+            return "write SIZE before it"
         if expected == "an expression" and kinds[1] is TokenType.VAR and self._curr.text in KEYWORDS:
             name = self._curr.text
             comma = kinds[0] is TokenType.COMMA and name == "from"
-            return "remove the comma in front of FROM" if comma else f'a column of that name stands in quotes: "{name}"'
+            return "remove the comma before FROM" if comma else f'quote the name if it is a column: "{name}"'
         return _SLIPS.get(kinds, "")
 
     def expected(self, what: str) -> UnreadableError:
-        """Refuse because something else should be here."""
+        """The refusal for a missing ``what``: SYNTAX_EXPECTED with the token that is there instead."""
         return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
 
     def check_unit(self, units: Iterable[str]) -> None:
-        """Refuse a word that is nearly a unit of time.
+        """Refuse the next word if it looks like a misspelt unit of time.
 
         Raises:
             UnreadableError: UNIT_UNKNOWN.
@@ -272,7 +288,7 @@ class CursorParser(Parser):
             raise self.refuse("UNIT_UNKNOWN", name=self.found(), nearest=", ".join(close).upper())
 
     def found(self, token: Token | None = None) -> str:
-        """How a message calls a token; texts in quotes are never shown, they may be secrets."""
+        """The name of a token in messages (default: the next one). Texts in quotes may be secrets and are not shown."""
         token = token or self._curr
         if self.ended and token is self._curr:
             return "the end of the statement"
@@ -283,7 +299,7 @@ class CursorParser(Parser):
         return token.text.upper()
 
     def raise_error(self, message: str, token: Token = END) -> None:
-        """sqlglot's own refusals, in our words."""
+        """Called by sqlglot for its own refusals: raises SYNTAX_EXPECTED or SYNTAX_UNEXPECTED."""
         at = token if token.token_type is not TokenType.SENTINEL else None
         match = _EXPECTING.match(message)
         if match:
@@ -294,11 +310,14 @@ class CursorParser(Parser):
 _SLIPS = {
     (TokenType.STRING, TokenType.STRING): "write a comma before it",
     (TokenType.EQ, TokenType.EQ): "write = once",
-    (TokenType.R_PAREN, TokenType.L_PAREN): "write WITH in front of it",
-    (TokenType.ARROW, TokenType.GT): "of a JSON text write JSON_VALUE(text, '$.name')",
-    (TokenType.VAR, TokenType.COLON): "of a JSON text write JSON_VALUE(text, '$.name'); of a STRUCT value->name",
+    (TokenType.R_PAREN, TokenType.L_PAREN): "write WITH before it",
+    (TokenType.ARROW, TokenType.GT): "for a JSON text write JSON_VALUE(text, '$.name')",
+    (
+        TokenType.VAR,
+        TokenType.COLON,
+    ): "for a JSON text write JSON_VALUE(text, '$.name'); for a STRUCT write value->name",
 }
-"""Kinds of two tokens that stand together by mistake → what to write."""
+"""Kinds of two neighbouring tokens that are a mistake → hint."""
 
 
 def _odd_character(text: str) -> str:

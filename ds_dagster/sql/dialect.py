@@ -1,5 +1,5 @@
-"""The dialect as sqlglot knows one. From sqlglot come the tokenizer, the nodes of expressions and their printing; the
-grammar (``sql/grammar/``) is a recursive descent of our own, for which sqlglot's parser is only the cursor over tokens.
+"""The dialect for sqlglot. sqlglot provides the tokenizer, the nodes of expressions and their printing. The grammar
+(``sql/grammar/``) is our own recursive descent; it uses sqlglot's parser only as a cursor over tokens.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Our sqlglot nodes inside SELECT bodies. Every one is listed in the generator's ``TRANSFORMS`` (sqlglot finds printing
-methods by itself only for nodes of its own package)."""
+"""Our sqlglot nodes inside SELECT bodies. Nodes that can be printed are listed in the generator's ``TRANSFORMS``:
+sqlglot finds printing methods only for nodes of its own package."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 WRITTEN = "written"
-"""Key in the meta of a node that calls a function: what a statement wrote, where that is another name or a form with
-words of its own (:data:`ds_dagster.plan.expressions.forms.FORMS`)."""
+"""Key in the ``meta`` of a function call: the name or form in the statement, if that differs from the function's name
+(:data:`ds_dagster.plan.expressions.forms.FORMS`)."""
 QueryTree = exp.Select | exp.SetOperation | exp.Subquery
-"""What a query is: one SELECT, several, or one of both in parentheses."""
+"""A query: a SELECT, a set operation, or either of them in parentheses."""
 AskedTree = QueryTree | exp.Values
-"""What a question is: a query, or rows of constants."""
+"""A question (``ds query``): a query, or rows of constants."""
 
 
 def written_as(form: str, node: exp.Expression) -> exp.Expression:
-    """The node that a form is read as."""
+    """The node, marked with the form that was written."""
     node.meta[WRITTEN] = form
     return node
 
 
 def read_from(form: str, function: str, *arguments: exp.Expression) -> exp.Expression:
-    """The call of a function that a form is read as."""
+    """The call of ``function`` that has the meaning of a form, marked with the form."""
     return written_as(form, exp.Anonymous(this=function, expressions=list(arguments)))
 
 
@@ -33,8 +33,8 @@ ARITHMETIC: tuple[type[exp.Expression], ...] = (exp.Add, exp.Sub, exp.Mul, exp.D
 
 
 def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Expression], exp.Expression]]]:
-    """A chain of operators taken apart without recursion on its left: the first operand, and each operator with the
-    operand after it. AND and OR give the terms of the whole chain, however its tree is built."""
+    """The first operand of a chain of operators, and each operator with the operand after it, without recursion on the
+    left. AND and OR give the terms of the whole chain, whatever the shape of its tree."""
     if isinstance(node, CONNECTORS):
         first, *others = _terms(node)
         return first, [(type(node), term) for term in others]
@@ -58,8 +58,7 @@ def _terms(node: exp.Expression) -> list[exp.Expression]:
 
 
 def balanced(node: Callable[..., exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:
-    """Parts (at least one) under an operator for which the order of evaluation makes no difference, as a tree whose
-    depth is the logarithm of their number."""
+    """A tree of logarithmic depth that connects the parts (at least one) by an associative operator."""
     if len(parts) == 1:
         return parts[0]
     middle = (len(parts) + 1) // 2
@@ -73,11 +72,11 @@ class RelationRef(exp.Table):
 
 
 class WindowRef(exp.Expression):
-    """``TUMBLE(rel, SIZE n unit)`` and kin as a source.
+    """A window function as a source: ``TUMBLE(rel, SIZE n unit)``, HOP, CUMULATE, SESSION.
 
     Args: ``this`` the windowed source (RelationRef or Subquery), ``function`` TUMBLE|HOP|CUMULATE|SESSION (text),
-    ``size_millis`` and ``step_millis`` (integers; step = ADVANCE BY / STEP), ``alias``, ``properties``
-    as in RelationRef.
+    ``size_millis`` (SIZE, of a SESSION its GAP) and ``step_millis`` (ADVANCE BY or STEP) as integers, ``alias``,
+    ``properties`` as in RelationRef.
     """
 
     arg_types: ClassVar[dict[str, Any]] = {
@@ -91,8 +90,8 @@ class WindowRef(exp.Expression):
 
 
 class StreamJoin(exp.Join):
-    """A JOIN with an optional ``WITHIN n unit``: ``within`` is milliseconds (integer). Of an UnnestRef ``on`` may be
-    missing."""
+    """A JOIN with an optional ``WITHIN n unit``: ``within`` is milliseconds (integer). A join with an UnnestRef may
+    have no ``on``."""
 
     arg_types: ClassVar[dict[str, Any]] = {**exp.Join.arg_types, "within": False}
 
@@ -105,7 +104,7 @@ class UnnestRef(exp.Expression):
 
 
 class UserCall(exp.Expression):
-    """A call of a function of the user in a bound tree: ``function`` is its ``UserFunction``."""
+    """A call of a user's function in a bound tree: ``function`` is the ``UserFunction``."""
 
     arg_types: ClassVar[dict[str, Any]] = {"function": True, "expressions": True}
 
@@ -120,9 +119,9 @@ class MatchRef(exp.Expression):
     """``source MATCH_RECOGNIZE (…) [AS alias] [WITH ('p' = v)]`` as a source.
 
     Args: ``this`` the source whose rows are matched (RelationRef or Subquery), ``partition`` columns, ``order`` an
-    ``exp.Order``, ``measures`` and ``definitions`` lists of ``exp.Alias`` (of a definition the alias is its variable),
-    ``skip`` one of :data:`SKIPS` (text) with ``variable`` (Identifier) where it names one, ``pattern`` a tree of the
-    classes below, ``within`` milliseconds, ``alias``, ``properties`` as in RelationRef.
+    ``exp.Order``, ``measures`` and ``definitions`` lists of ``exp.Alias`` (the alias of a definition is its variable),
+    ``skip`` a key of :data:`SKIPS` with ``variable`` (Identifier) for ``to_first`` and ``to_last``, ``pattern`` a tree
+    of the classes below, ``within`` milliseconds, ``alias``, ``properties`` as in RelationRef.
     """
 
     arg_types: ClassVar[dict[str, Any]] = {
@@ -146,11 +145,11 @@ SKIPS: dict[str, tuple[str, ...]] = {
     "to_first": ("to", "first"),
     "to_last": ("to", "last"),
 }
-"""Where the search goes on after a match → the words after SKIP; the last two name a variable."""
+"""Place where the search continues after a match → the words after SKIP; the last two are followed by a variable."""
 
 
 class PatternVariable(exp.Expression):
-    """A row of this variable: ``this`` its Identifier."""
+    """One row that matches a pattern variable: ``this`` is its Identifier."""
 
     arg_types: ClassVar[dict[str, Any]] = {"this": True}
 
@@ -162,7 +161,7 @@ class PatternSequence(exp.Expression):
 
 
 class PatternChoice(exp.Expression):
-    """``a | b``: the first that leads to a match."""
+    """``a | b``: the first alternative that leads to a match."""
 
     arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
 

@@ -1,6 +1,6 @@
-"""Printing: SELECT trees through sqlglot's generator, statement records through :func:`print_statement`.
+"""Prints SELECT trees with sqlglot's generator; ``sql.printing`` prints whole statements.
 
-Parse → print → parse gives the same records (apart from places) for every statement.
+Parse → print → parse gives the same records (except positions) for every statement.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ _NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like, exp.ILike)
 
 
 def duration_text(millis: int) -> str:
-    """``300000`` → ``5 MINUTES``: the largest unit that divides it."""
+    """Milliseconds as text in the largest unit that divides them: ``300000`` → ``5 MINUTES``."""
     name, size = next((name, size) for name, size in _UNITS if millis % size == 0)
     count = millis // size
     return f"{count} {name}" + ("" if count == 1 else "S")
 
 
 def property_text(item: Property) -> str:
-    """``'name' = value`` as it was written."""
+    """``'name' = value``, with the value in the form in which it was written."""
     return f"{_quoted(item.name)} = {_VALUE_TEXTS[item.kind](item.value)}"
 
 
 def properties_text(items: tuple[Property, ...] | list[Property]) -> str:
-    """``WITH ('name' = value, …)``, empty without items."""
+    """``WITH ('name' = value, …)``; empty if there are no properties."""
     return "WITH (" + ", ".join(map(property_text, items)) + ")" if items else ""
 
 
 def name_text(part: str) -> str:
-    """An identifier, quoted unless it is plain and free."""
+    """An identifier, quoted if it is reserved or not in plain lower case."""
     return part if is_plain(part) else '"' + part.replace('"', '""') + '"'
 
 
 def is_plain(part: str) -> bool:
-    """Whether a name can be written without quotes and come back the same."""
+    """Whether a name without quotes is parsed as the same name."""
     return part.isidentifier() and part == part.lower() and part not in _words_to_quote()
 
 
@@ -170,7 +170,7 @@ class DeltaStreamGenerator(Generator):
         return part + shown + ("?" if node.args.get("reluctant") else "")
 
     def pattern_part(self, node: exp.Expr) -> str:
-        """A part of a sequence, in parentheses where it would come apart."""
+        """A part of a sequence; a choice or a sequence is put in parentheses."""
         return f"({self.sql(node)})" if isinstance(node, PatternChoice | PatternSequence) else self.sql(node)
 
     def _behind_source(self, text: str, node: exp.Expr, default_alias: bool) -> str:
@@ -226,12 +226,12 @@ class DeltaStreamGenerator(Generator):
         return str(type_of_node(expression))
 
     def binary(self, expression: exp.Expr, op: str) -> str:
-        """``a op b``; operators side by side need no recursion on their left."""
+        """``a op b``; a chain of arithmetic operators is printed without recursion on its left."""
         if not isinstance(expression, ARITHMETIC):
             return str(super().binary(expression, op))  # type: ignore[arg-type]
         first, rest = spine(expression)
         return " ".join([self.sql(first), *(f"{_ARITHMETIC[kind]} {self.sql(operand)}" for kind, operand in rest)])
 
     def mod_sql(self, expression: exp.Mod) -> str:
-        """``a % b`` as it was written."""
+        """``a % b``; sqlglot's own method would add parentheses."""
         return self.binary(expression, "%")

@@ -1,4 +1,4 @@
-"""Normal form of a SELECT for the rest of the package, and the clauses a query that never ends cannot have."""
+"""Reads SELECT trees (calls, spans), and refuses clauses that are not valid in a query that never ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FINITE_ONLY: dict[str, tuple[str, dict[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call, whichever node it is. ``name`` is upper case; ``distinct`` is ``COUNT(DISTINCT x)``."""
+    """A function call, whatever its node class. ``name`` is upper case; ``distinct``: the arguments are DISTINCT."""
 
     name: str
     arguments: tuple[exp.Expr, ...]
@@ -53,9 +53,9 @@ def _arguments(written: list[exp.Expr]) -> tuple[tuple[exp.Expr, ...], bool]:
 
 
 def span_of(node: exp.Expr, otherwise: Span) -> Span:
-    """Where a node of a SELECT is: its own place or that of its left-most part.
+    """Position of a node of a SELECT: the first position of the node and its parts.
 
-    ``otherwise`` names the file and is the answer when no part has a place.
+    ``otherwise`` gives the file, and is returned if no part has a position.
     """
     places = [part.meta for part in node.walk() if "start" in part.meta]
     if not places:
@@ -67,7 +67,7 @@ def span_of(node: exp.Expr, otherwise: Span) -> Span:
 
 
 def own_span(node: exp.Expr, otherwise: Span) -> Span:
-    """Position of the keyword a node was parsed from, such as UNION or OVER; without one as :func:`span_of`."""
+    """Position of the keyword a node was parsed from, such as UNION or OVER; otherwise as :func:`span_of`."""
     meta = node.meta
     if "start" not in meta:
         return span_of(node, otherwise)
@@ -76,7 +76,7 @@ def own_span(node: exp.Expr, otherwise: Span) -> Span:
 
 
 def is_first_rows(node: exp.Expr) -> bool:
-    """Whether a SELECT asks for its first rows in an order, which can be kept up to date."""
+    """Whether a SELECT has ORDER BY with LIMIT and no DISTINCT: a query that never ends can keep these rows current."""
     return bool(
         isinstance(node, exp.Select)
         and node.args.get("order")
@@ -86,7 +86,7 @@ def is_first_rows(node: exp.Expr) -> bool:
 
 
 def refuse_in_persistent_query(tree: exp.Expr, source: SourceText) -> list[Mistake]:
-    """Clauses that only a question asked once can have."""
+    """Mistakes for what is valid only in ``ds query``: ORDER BY, LIMIT, OFFSET, VALUES, SELECT without FROM."""
     mistakes: list[Mistake] = []
     for node in tree.walk():
         if isinstance(node, exp.Select | exp.SetOperation) and not is_first_rows(node):

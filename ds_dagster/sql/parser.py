@@ -1,5 +1,5 @@
-"""The grammar of statements: tokens of one statement → its record. A statement outside these tables is refused by
-name."""
+"""The grammar of statements: tokens of one statement → its record. Statements that are not in these tables are
+refused."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ MAX_ENTITY_PARTS = 8
 
 
 class DeltaStreamParser(ConstraintParser):
-    """The whole grammar. One instance reads any number of statements, one after the other."""
+    """The whole grammar. One instance parses any number of statements, one after the other."""
 
     declares_views = False
     """CREATE MATERIALIZED VIEW may have a list of columns instead of a SELECT (see ``script.parse_file``)."""
 
     def begin(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
-        """Point the parser at the tokens of one statement and forget the last one."""
+        """Start with the tokens of one statement; forget the previous statement."""
         super().begin(source, tokens)
         self.kind: RelationKind | None = None
         self.name: WrittenName | None = None
@@ -80,11 +80,11 @@ class DeltaStreamParser(ConstraintParser):
     def statement(self, origin: Origin) -> Statement:
         """The record of the statement.
 
-        ``kind`` and ``name`` of the parser hold the parts that were read before a refusal; ``notes`` holds mistakes
-        that did not stop it.
+        After a refusal ``kind`` and ``name`` of the parser hold the parts that were read; ``notes`` holds mistakes that
+        did not stop it.
 
         Raises:
-            RefusedError: the statement cannot be read.
+            UnreadableError: the statement cannot be read.
         """
         first = self._curr
         parse = _STATEMENTS.get(first.text) if first.token_type is TokenType.VAR else None
@@ -95,7 +95,7 @@ class DeltaStreamParser(ConstraintParser):
         return parsed
 
     def nothing_left(self) -> None:
-        """Refuse text after the end."""
+        """Refuse tokens after the end of the statement."""
         if not self.ended:
             self._refuse_clause()
             raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
@@ -150,7 +150,7 @@ class DeltaStreamParser(ConstraintParser):
         return True
 
     def _create_named(self, origin: Origin, record: type[_Named], what: str) -> Statement:
-        """A name with properties alone."""
+        """A statement that has a name and properties and nothing else."""
         if_not_exists = self._if_not_exists()
         name = self.simple_name(what)
         properties = self._optional_with() if record is CreateComputePool else self.with_properties()
@@ -237,7 +237,7 @@ class DeltaStreamParser(ConstraintParser):
         )
 
     def _create_virtual(self, origin: Origin) -> Statement:
-        """A relation of an application, without an entity: a kind of rows, a name and a SELECT, nothing else."""
+        """A virtual relation of an application (without an entity): STREAM or CHANGELOG, a name and a SELECT."""
         kind = next((kind for kind in VIRTUAL_KINDS if self.take(kind)), None)
         if kind is None:
             raise self.expected("STREAM or CHANGELOG")
@@ -355,7 +355,7 @@ class DeltaStreamParser(ConstraintParser):
         self._advance(self._tokens_size - self._index)
         return Interactive(origin=origin, what=what)
 
-    # sqlglot's own door (sqlglot.parse_one, exp.select(...).where(...))
+    # called by sqlglot (sqlglot.parse_one, exp.select(...).where(...))
 
     def _parse_statement(self) -> exp.Expression:
         if is_query_word(self._curr):

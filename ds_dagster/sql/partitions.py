@@ -1,4 +1,4 @@
-"""``@partitions`` of a comment: the ranges of time that a table's rows are computed again by."""
+"""``@partitions`` of a comment: the time ranges (Dagster partitions) by which a table's rows are computed again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PARTITIONS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """``@partitions daily from 2024-05-01 by at lateness 1h``.
+    """``@partitions daily from 2024-05-01 by ordered_at lateness 1h``.
 
     Attributes:
-        every: how long each of them is; weeks begin at the weekday of ``begin``.
-        begin: first day, in UTC; of months the first of one.
-        column: of the table; empty for the only one of a TIMESTAMP type.
-        lateness: seconds that a record's own time is at most away from the column's; None if unknown.
+        every: length of a partition; weeks begin at the weekday of ``begin``.
+        begin: first day, in UTC; for ``monthly`` the first day of a month.
+        column: column of the table; empty for its only column of a TIMESTAMP type.
+        lateness: largest difference, in seconds, between a record's own time and the column; None if unknown.
     """
 
     every: Every
@@ -37,7 +37,7 @@ class Partitions:
 
 
 def partitions_of(text: str) -> Partitions | None:
-    """The value of ``@partitions``; None for an invalid one."""
+    """The value of ``@partitions``; None if it is not valid."""
     match = _PARTITIONS.fullmatch(text.strip())
     if match is None:
         return None
@@ -53,6 +53,6 @@ def partitions_of(text: str) -> Partitions | None:
 
 
 def partitions_in(comment: Comment) -> Partitions | None:
-    """The ``@partitions`` tag of a comment; None without a single valid one."""
+    """The ``@partitions`` tag of a comment; None if there is none, an invalid one, or several."""
     values = [value for name, value in comment.tags if name == PARTITIONS_TAG]
     return partitions_of(values[0]) if len(values) == 1 else None

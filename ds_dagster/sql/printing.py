@@ -1,4 +1,4 @@
-"""Statement records → text, in one canonical form: parse → print → parse gives the same record, places apart."""
+"""Statement records → text in one canonical form: parse → print → parse gives the same record, except positions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNLESS_THERE = "IF NOT EXISTS"
 
 
 def print_statement(statement: Statement) -> str:
-    """The statement as text, without a semicolon. PRINT, LIST, SHOW and DESCRIBE come back as they were written."""
+    """The statement as text, without a semicolon. PRINT, LIST, SHOW and DESCRIBE are printed as they were written."""
     return _PRINTERS[type(statement)](statement)
 
 
@@ -125,7 +125,7 @@ def _column(column: ColumnDefinition) -> str:
 
 
 def print_constraint(constraint: ConstraintDefinition) -> str:
-    """A constraint as an item of a list."""
+    """A constraint as an item of a column list."""
     condition = constraint.condition.sql(dialect=DeltaStream, comments=False)
     return f"CONSTRAINT {name_text(constraint.name)} CHECK ({condition}) ON VIOLATION {constraint.on_violation.upper()}"
 

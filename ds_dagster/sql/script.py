@@ -1,7 +1,7 @@
-"""Files and texts → statement records. The front door of the package ``sql``.
+"""Files and texts → statement records. The entry point of the package ``sql``.
 
-:func:`parse_file` never raises for mistakes in the SQL: it reports every mistake of a file and goes on with
-the next statement. The other functions read one thing and raise.
+:func:`parse_file` does not raise for mistakes in the SQL: it reports all mistakes of a file and continues with the next
+statement. The other functions read one statement, SELECT or type and raise its first mistake.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _File:
-    """Statements and diagnostics of a file so far."""
+    """Statements and mistakes read from a file so far."""
 
     source: SourceText
     context: Context = field(default_factory=Context)
@@ -56,10 +56,10 @@ def parse_file(path: str, text: str, context: Context | None = None, *, declares
 
     Args:
         path: shown in spans (relative to the project where possible).
-        text: of the file.
-        context: before its first statement; nothing by default.
-        declares_views: CREATE MATERIALIZED VIEW may have columns instead of a SELECT: slices name views that others
-            fill.
+        text: text of the file.
+        context: context of the first statement; empty by default.
+        declares_views: whether CREATE MATERIALIZED VIEW may have columns instead of a SELECT, as in the slice of a job
+            that reads a view another query fills.
     """
     file = _read_file(path, text, context, declares_views=declares_views)
     file.mistakes.sort(key=lambda mistake: mistake.start)
@@ -71,12 +71,12 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
     """Read one statement; a semicolon after it is allowed.
 
     Args:
-        text: of the statement.
+        text: text of the statement.
         path: shown in spans.
-        application: it is in; empty without one.
+        application: name of the application the statement is in; empty if it is in none.
 
     Raises:
-        DsError: the first thing that is wrong with it.
+        DsError: the first mistake.
     """
     file = _read_file(path, text, inside=application)
     for mistake in file.mistakes:
@@ -89,10 +89,10 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
 
 
 def parse_select(text: str, path: str = "<query>") -> SelectBody:
-    """Read one SELECT as asked once (``ds query``): ORDER BY, LIMIT, OFFSET, joins and sub-selects are allowed.
+    """Read one SELECT of ``ds query``: ORDER BY, LIMIT, OFFSET and VALUES are allowed.
 
     Raises:
-        DsError: what is wrong with it.
+        DsError: the first mistake.
     """
     return _one(text, path, DeltaStreamParser.select_body)
 
@@ -101,7 +101,7 @@ def parse_type(text: str, path: str = "<type>") -> DataType:
     """Read the text of a type: ``STRUCT<phone VARCHAR, zip INTEGER>``.
 
     Raises:
-        DsError: what is wrong with it.
+        DsError: the first mistake.
     """
     return _one(text, path, DeltaStreamParser.data_type)
 
@@ -273,7 +273,7 @@ def _lexical(source: SourceText, piece: Piece) -> Mistake | None:
 
 
 def _used(context: Context, use: Use) -> Context:
-    """The context after a USE. Another database begins in its default schema."""
+    """The context after a USE. USE DATABASE also selects the default schema of that database."""
     parts = use.name.parts
     if use.what == "database":
         return replace(context, database=parts[0], schema="")

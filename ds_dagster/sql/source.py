@@ -1,7 +1,7 @@
-"""The text of one file, its tokens, and where they are.
+"""The text of one file, its tokens and their positions.
 
-Tokens come from one pass of the dialect's tokenizer. They are then folded (unquoted words become lower case, so
-every name built from them is folded already) and get the line and column where they begin, both counted from 1.
+One pass of the dialect's tokenizer makes the tokens and folds unquoted words to lower case. Each token then gets the
+line and column of its first character, both counted from 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SENSITIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """Text of a file and the offsets of its lines. ``path`` is shown in spans."""
+    """Text of a file and the offsets of its lines (``line_starts``). ``path`` is shown in spans."""
 
     path: str
     text: str
@@ -42,12 +42,12 @@ class SourceText:
         object.__setattr__(self, "line_starts", tuple(starts))
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of a character, both from 1."""
+        """Line and column of the character at an offset, both from 1."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
     def span(self, start: int, end: int) -> Span:
-        """Span from the character at ``start`` to before the one at ``end``."""
+        """Span from the character at ``start`` to the character before ``end``."""
         line, column = self.place(start)
         end_line, end_column = self.place(end)
         return Span(self.path, line, column, end_line, end_column)
@@ -80,14 +80,14 @@ class LexicalMistake:
 
     @property
     def advice(self) -> str:
-        """What closes it, and how a quote stands inside a text."""
+        """What closes it; for a single quote also how to write a quote inside a text."""
         return f"{self.closing}, and write '' for one inside the text" if self.closing == "'" else self.closing
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The tokens of one statement, without its semicolon. ``gap`` is where the text before it begins (after the
-    last semicolon)."""
+    """The tokens of one statement, without its semicolon. ``gap`` is the offset after the previous semicolon, where the
+    statement's comments begin."""
 
     tokens: tuple[Token, ...]
     gap: int
@@ -105,7 +105,8 @@ class Piece:
 
 
 def plain_quotes(text: str) -> tuple[str, tuple[Typographic, ...]]:
-    """Replace typographic quotes around a run outside of ordinary quotes and comments; offsets stay."""
+    """Replace pairs of typographic quotes by plain ones, outside of ordinary quotes and comments. Offsets do not
+    change."""
     if not any(character in text for character in TYPOGRAPHIC):
         return text, ()
     quotes: list[Typographic] = []
@@ -122,7 +123,7 @@ def plain_quotes(text: str) -> tuple[str, tuple[Typographic, ...]]:
 
 
 def split(source: SourceText) -> list[Piece]:
-    """Tokens of a file in pieces of one statement each. A lexical mistake stays inside its piece."""
+    """Tokens of a file, in pieces of one statement each. A lexical mistake affects only its own piece."""
     try:
         tokens = DeltaStreamTokenizer().tokenize(source.text)
     except TokenError:
@@ -160,7 +161,7 @@ def _pieces(tokens: list[Token]) -> list[Piece]:
 
 
 def _split_by_lines(source: SourceText) -> list[Piece]:
-    """The slow way, for files with a quote or comment that is never closed: quotes are taken to end on their line."""
+    """Slower, for files with a quote or comment that is never closed: assumes that a quote ends on its line."""
     pieces: list[Piece] = []
     begin = 0
     stops = [match.start() for match in _LINE_RUN.finditer(source.text) if match.group() == ";"]
@@ -199,7 +200,7 @@ def _mistake(text: str, begin: int) -> LexicalMistake | None:
 
 
 def _open_comment(text: str, tail: int) -> int | None:
-    """Offset of a comment after the last token that is never closed."""
+    """Offset of the ``/*`` after the last token that is never closed; None if there is none."""
     for match in _COMMENTS.finditer(text, tail):
         if match.group() == "/*":
             return match.start()

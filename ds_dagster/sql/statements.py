@@ -1,8 +1,8 @@
-"""Frozen statement records: the only thing most layers see of SQL text.
+"""Frozen statement records: most layers see SQL only as these records, not as text.
 
-Identifiers are folded already (unquoted → lower case). Names keep the parts that were written; the catalog completes
-them from the context. sqlglot trees occur only as SELECT bodies (:class:`SelectBody`), made of sqlglot's own nodes
-and those of ``sql/expressions.py``.
+Identifiers are folded (unquoted → lower case). Names have only the parts that were written; the catalog completes them
+from the context. sqlglot trees occur only in SELECT bodies (:class:`SelectBody`) and conditions of constraints. They
+consist of sqlglot's own nodes and the nodes of ``sql/expressions.py``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OnViolation = Literal["warn", "drop", "fail", "quarantine"]
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """``'name' = value`` of a WITH clause. ``name`` is lower case; ``value`` is the text, number or boolean as written;
-    ``${NAME}`` references are still in it. ``kind`` tells how it was written."""
+    """``'name' = value`` of a WITH clause. ``name`` is lower case; ``value`` is the text, number or boolean as written,
+    with its ``${NAME}`` references; ``kind`` is the form in which it was written."""
 
     name: str
     value: str | int | float | bool
@@ -45,7 +45,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Database, schema and store set by ``USE`` at the statement; empty parts come from the settings."""
+    """Database, schema and store that USE has set before the statement; empty parts come from the settings."""
 
     database: str = ""
     schema: str = ""
@@ -54,8 +54,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a statement is: span, its text (without the semicolon), the comment above it, the context of USE, and
-    the application it is part of (folded name, empty without one)."""
+    """Place of a statement: its span, its text (without the semicolon), the comment above it, the context of USE, and
+    the application it is in (folded name; empty if it is in none)."""
 
     span: Span
     text: str
@@ -66,7 +66,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class WrittenName:
-    """A name of one to three parts as written, folded, with its place."""
+    """A name as written, folded, with its span: one to three parts; up to eight in paths of entities."""
 
     parts: tuple[str, ...]
     span: Span
@@ -91,10 +91,10 @@ class ConstraintDefinition:
 
     Attributes:
         name: folded.
-        condition: what every row of the relation satisfies; a row for which it is NULL does.
-        on_violation: what a row that does not satisfy it causes; ``fail`` where nothing is written.
-        span: of the name.
-        condition_span: of the condition.
+        condition: condition on each row of the relation; a row satisfies it if it is TRUE or NULL.
+        on_violation: action for a row that violates it; ``fail`` by default.
+        span: span of the name.
+        condition_span: span of the condition.
     """
 
     name: str
@@ -106,17 +106,16 @@ class ConstraintDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SelectBody:
-    """A SELECT and what belongs to the query around it.
+    """A SELECT with the clauses after it, PARTITION BY and QUERY WITH.
 
     Attributes:
-        tree: ``exp.Select``, or a set operation (``exp.Union``, ``exp.Except``, ``exp.Intersect``) of selects; a name
-            of WITH has become the sub-select it stands for. Sources in FROM and JOIN are ``expressions.RelationRef``,
-            ``expressions.WindowRef`` or ``exp.Subquery``, each with an alias; WITH after a source is in the node's
-            ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument
-            (milliseconds) of ``expressions.StreamJoin``.
-        partition_by: columns of PARTITION BY after the select.
-        query_properties: QUERY WITH (…).
-        span: where the SELECT begins.
+        tree: :data:`ds_dagster.sql.expressions.AskedTree`; names of WITH are replaced by their sub-selects. Sources in
+            FROM and JOIN are ``RelationRef``, ``WindowRef``, ``MatchRef`` or ``UnnestRef`` of ``sql/expressions.py`` or
+            ``exp.Subquery``, each with an alias; WITH after a source is in the node's ``properties`` argument (a list
+            of :class:`Property`); WITHIN is the ``within`` argument (milliseconds) of ``StreamJoin``.
+        partition_by: columns of PARTITION BY after the SELECT.
+        query_properties: properties of QUERY WITH (…).
+        span: span of the SELECT and these clauses.
     """
 
     tree: exp.Expression
@@ -201,7 +200,7 @@ class CreateFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateConnection:
-    """UPDATE {STORE|SCHEMA_REGISTRY} name WITH (…): further properties of one that is declared elsewhere."""
+    """UPDATE {STORE|SCHEMA_REGISTRY} name WITH (…): adds or replaces properties of a declared store or registry."""
 
     origin: Origin
     what: Literal["store", "schema_registry"]
@@ -241,7 +240,8 @@ class CreateEntity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRelation:
     """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)][, CONSTRAINT …]) WITH (…): a relation over an
-    entity that others fill, or a sink of INSERT INTO. In slices of jobs also a view that another query fills."""
+    entity that other programs fill, or a sink of INSERT INTO. In slices of jobs also a view that another query
+    fills."""
 
     origin: Origin
     kind: RelationKind
@@ -256,7 +256,7 @@ class CreateRelation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAsSelect:
     """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [(CONSTRAINT …, …)] [WITH (…)] AS select: a relation and
-    the query that fills it. ``virtual``: CREATE VIRTUAL {STREAM|CHANGELOG} name AS select, rows without an entity
+    the query that fills it. ``virtual``: CREATE VIRTUAL {STREAM|CHANGELOG} name AS select, a relation without an entity
     inside an application."""
 
     origin: Origin
@@ -271,8 +271,8 @@ class CreateAsSelect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertInto:
-    """INSERT INTO relation [(column, …)] select: a further query that fills a declared relation. ``columns``: what its
-    SELECT gives, in order; empty for all columns of the relation."""
+    """INSERT INTO relation [(column, …)] select: another query that fills a declared relation. ``columns``: columns
+    that the SELECT fills, in its order; empty for all columns of the relation."""
 
     origin: Origin
     target: WrittenName
@@ -283,7 +283,7 @@ class InsertInto:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """BEGIN APPLICATION name statement; … END APPLICATION [WITH (…)]: several queries as one job. ``properties`` are
-    those of QUERY WITH, for every query that does not say them itself; they are in the bodies already."""
+    defaults for QUERY WITH of its queries; the catalog adds them to the bodies."""
 
     origin: Origin
     name: WrittenName
@@ -293,7 +293,8 @@ class Application:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """USE {DATABASE|SCHEMA|STORE} name: holds to the end of its file; already applied to the origins behind it."""
+    """USE {DATABASE|SCHEMA|STORE} name: valid to the end of its file or application; the origins of later statements
+    already have it in their context."""
 
     origin: Origin
     what: Literal["database", "schema", "store"]
@@ -302,8 +303,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interactive:
-    """SELECT, VALUES, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for
-    SELECT and VALUES only."""
+    """SELECT, VALUES, PRINT, LIST, SHOW or DESCRIBE: for the command line; in a file skipped with a warning. ``body``
+    for SELECT and VALUES only."""
 
     origin: Origin
     what: str
@@ -322,8 +323,7 @@ Statement = (
 class ParsedFile:
     """Statements of one file in order, and its diagnostics.
 
-    ``broken`` holds the statements that were refused; with the relation's name where it could be read, so that a broken
-    file becomes a failing asset.
+    ``broken`` holds the refused statements, with the relation's name if it could be read: it becomes a failing asset.
     """
 
     path: str
@@ -334,7 +334,8 @@ class ParsedFile:
 
 @dataclass(frozen=True, slots=True)
 class BrokenStatement:
-    """A statement that was refused; ``name`` where it could be read."""
+    """A statement that was refused, with its first condition; ``kind`` and ``name`` are None if they could not be
+    read."""
 
     origin: Origin
     condition: str

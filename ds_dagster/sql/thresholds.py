@@ -16,8 +16,8 @@ CHECK_TAG = "check"
 LIMITED: Mapping[str, str] = MappingProxyType(
     {figure.name: field for field, figure in FIGURES.items() if figure.unit not in ("moment", "by name")}
 )
-"""Figures that may have a limit: name → field of :class:`ds_dagster.figures.Figures`. Moments have ``@freshness``,
-constraints a check each."""
+"""Figures that may have a limit: name → field of :class:`ds_dagster.figures.Figures`. Moments are not in it, since
+``@freshness`` limits them, nor figures by name: each constraint has its own check."""
 
 Severity = Literal["error", "warn"]
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
@@ -31,7 +31,7 @@ _THRESHOLD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """``@check bad_records <= 10 warn``: a figure of :data:`LIMITED`, its limit, and how severe it is to miss it."""
+    """``@check bad_records <= 10 warn``: a figure of :data:`LIMITED`, its limit, and the severity of a violation."""
 
     figure: str
     sign: str
@@ -40,19 +40,19 @@ class Threshold:
 
     @property
     def name(self) -> str:
-        """Of the check in Dagster: one figure may have a limit to warn at and one to fail at."""
+        """Name of the check in Dagster. A figure may have two checks: one that warns and one that fails."""
         return self.figure if self.severity == "error" else f"{self.figure}_warn"
 
     def __str__(self) -> str:
         return f"{self.figure} {self.sign} {self.limit:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether a value is inside of the limit."""
+        """Whether a value satisfies the limit."""
         return _COMPARE[self.sign](value, self.limit)
 
 
 def threshold_of(text: str) -> Threshold | None:
-    """The value of ``@check``; None for an invalid one."""
+    """The value of ``@check``; None if it is not valid."""
     match = _THRESHOLD.fullmatch(text.strip())
     if match is None or match["figure"].lower() not in LIMITED:
         return None
@@ -61,6 +61,6 @@ def threshold_of(text: str) -> Threshold | None:
 
 
 def thresholds_of(comment: Comment) -> tuple[Threshold, ...]:
-    """The valid ``@check`` tags of a comment; of two with one name the last."""
+    """The valid ``@check`` tags of a comment; if two have the same name, the last one."""
     values = (threshold_of(value) for name, value in comment.tags if name == CHECK_TAG)
     return tuple({value.name: value for value in values if value is not None}.values())

@@ -1,7 +1,7 @@
 """The dialect's tokenizer.
 
-All words come out as ``VAR``: the grammar decides by text what is a keyword, so that nearly every word may be a
-column's name and no clause of another dialect is understood by accident.
+All words become ``VAR`` tokens. The grammar recognizes keywords by their text, so that nearly every word may be a
+column's name and no clause of another dialect is accepted by accident.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeltaStreamTokenizer(Tokenizer):
     TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.VAR}
 
     def tokenize(self, sql: str) -> list[Token]:
-        """Tokens with unquoted words folded; comments are left out, nodes carry none."""
+        """Tokens with unquoted words in lower case and without comments."""
         tokens = super().tokenize(sql)
         for token in tokens:
             if token.token_type not in LITERALS:
@@ -42,9 +42,9 @@ class DeltaStreamTokenizer(Tokenizer):
         return tokens
 
 
-# Template comments are no comments here.
+# Template comments ({# … #}) are not comments here.
 DeltaStreamTokenizer._COMMENTS = {
     opening: closing for opening, closing in DeltaStreamTokenizer._COMMENTS.items() if opening != "{#"
 }
-# N'…' is no string here.
+# N'…' is not a string here.
 DeltaStreamTokenizer._FORMAT_STRINGS = {}

@@ -63,7 +63,7 @@ OF_OTHER_DIALECTS: dict[str, str] = {
     **dict.fromkeys(("row", "object", "record"), "STRUCT"),
     "bool": "BOOLEAN",
 }
-"""Type of another dialect → the one of ours that holds its values."""
+"""Type name of another dialect → our type that holds its values."""
 _DTYPES: dict[ScalarName, exp.DType] = {
     "BOOLEAN": exp.DType.BOOLEAN,
     "VARCHAR": exp.DType.VARCHAR,
@@ -85,7 +85,7 @@ _SCALARS_BY_DTYPE = {dtype: name for name, dtype in _DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
-    """How many numbers in parentheses a scalar takes, and the bounds of the first."""
+    """The largest count of numbers in parentheses after a scalar type, and the bounds of the first number."""
 
     most: int
     low: int
@@ -127,13 +127,14 @@ class TypeParser(CursorParser):
         return self._scalar(scalar, token)
 
     def column_type(self) -> DataType:
-        """A type. One that does not exist is noted, and reading goes on with the next column."""
+        """The type of a column. An unknown type is noted as a mistake, VARCHAR is returned, and reading continues with
+        the next column."""
         begin = self._index
         try:
             return self.data_type()
         except UnreadableError as refused:
             is_about_type = refused.mistake.condition in ("TYPE_UNKNOWN", "TYPE_PARAMETER_INVALID", "MAP_KEY_TYPE")
-            if not is_about_type or idiom(self._tokens):  # of another dialect: answered as a whole
+            if not is_about_type or idiom(self._tokens):  # another dialect: one hint for the whole statement
                 raise
             self.notes.append(refused.mistake)
             self._retreat(begin)
@@ -224,7 +225,7 @@ _NESTED_PARSERS: dict[str, Callable[[TypeParser], DataType]] = {
 
 
 def type_node(type_: DataType) -> exp.DataType:
-    """The sqlglot node of a type, as it is in CAST."""
+    """The sqlglot node of a type, as in CAST."""
     if isinstance(type_, Scalar):
         numbers = [number for number in (type_.length, type_.precision, type_.scale) if number is not None]
         return exp.DataType(
@@ -268,7 +269,7 @@ def type_of_node(node: exp.DataType) -> DataType:
 
 
 def cast_node(tree: exp.Expression, source: DataType | None, target: DataType, *, safe: bool = False) -> exp.Expression:
-    """CAST (``safe``: TRY_CAST) of a bound tree. Its meaning depends on the type it comes from (None: NULL without a
-    type), which the node keeps."""
+    """CAST (``safe``: TRY_CAST) of a bound tree. The node stores the source type too (None: NULL without a type), since
+    the meaning of the cast depends on it."""
     from_ = None if source is None else type_node(source)
     return (exp.TryCast if safe else exp.Cast)(this=tree, to=type_node(target), source=from_)

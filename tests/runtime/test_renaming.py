@@ -202,7 +202,7 @@ def test_a_name_that_comes_back_has_its_own_identity(house: House) -> None:
 
 REFUSED = {
     "topic": (BARE.format("old"), BARE.format("new"), "'topic' = 'old'"),
-    "kind": (STREAM.format("old"), VIEW.format("new"), "stateful|kind|aggregates|step|view"),
+    "kind": (STREAM.format("old"), VIEW.format("new"), "stateful|kind|aggregates|columns|view"),
     "state": (VIEW.format("old"), VIEW.format("new").replace("FROM a", "FROM a WHERE n > 1"), "computes something"),
     "log": (
         VIEW.format("old").replace(";", " QUERY WITH ('row.error.handling' = 'IGNORE_AND_LOG');"),
@@ -373,7 +373,7 @@ OTHERS = {
 def test_nothing_else_is_made_of_it_meanwhile(house: House, case: str) -> None:
     sql, name, action = OTHERS[case]
     under_way(house)
-    with pytest.raises(UserError, match="is becoming new") as refused:
+    with pytest.raises(UserError, match="is being renamed to new") as refused:
         house.control.ensure(compiled(house.settings, sql), [name], action, "eve")  # type: ignore[arg-type]
     assert refused.value.condition == "RENAME_UNDERWAY"
     drive(house)

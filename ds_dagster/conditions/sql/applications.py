@@ -1,4 +1,4 @@
-"""Applications: several queries as one job, and relations that exist only inside of it."""
+"""Conditions of the topic: applications (several queries as one job) and virtual relations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRAMMAR: tuple[Condition, ...] = (
         "APPLICATION_NESTED",
         "user",
         "application {name} has not ended yet",
-        "write END APPLICATION; before the next one",
+        "write END APPLICATION; before the next BEGIN APPLICATION",
         "42601",
     ),
     Condition(

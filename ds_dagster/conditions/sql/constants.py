@@ -1,4 +1,4 @@
-"""Conditions of the topic: constants in expressions, each tried when a project is checked."""
+"""Conditions of the topic: constants in expressions, which are evaluated when a project is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of the topic: constraints of relations, as they are written and as they are bound."""
+"""Conditions of the topic: constraints of relations, when they are parsed and when they are bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of the topic: functions of the user."""
+"""Conditions of the topic: functions of the project, and arguments of special forms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "FUNCTION_PROPERTY_UNUSED",
         "user",
-        "'{property}' means nothing for LANGUAGE {language}",
+        "'{property}' has no meaning for LANGUAGE {language}",
         "leave it out; JAVA has 'source.name' and 'class.name', PYTHON 'module', 'function' and 'vectorized'",
         "22023",
     ),
@@ -43,7 +43,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FUNCTION_FILE_INVALID",
         "user",
         "the code in {file} cannot be used: {reason}",
-        "a jar or a Python module of the project, named relative to its folder",
+        "name a jar or a Python module of the project, relative to the project's folder",
         "58P01",
     ),
     Condition(
@@ -64,7 +64,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "FUNCTION_WITHOUT_ARGUMENTS",
         "user",
         "the function {name} must take 1 to {most} arguments",
-        "pass a column; write a value that is the same for all rows into the query itself",
+        "pass a column; a value that is the same for all rows needs no function, write it into the query",
         "0A000",
     ),
     Condition(

@@ -1,4 +1,4 @@
-"""Conditions of the topic: MATCH_RECOGNIZE, what it stands over, its pattern and its expressions."""
+"""Conditions of the topic: MATCH_RECOGNIZE, its source, its pattern and its expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of the topic: what queries mean (names, types, joins, windows, changelogs, keys, the graph)."""
+"""Conditions of the topic: binding of queries (names, types, joins, windows, changelogs, keys, the graph)."""
 
 from __future__ import annotations
 
@@ -138,8 +138,7 @@ JOINS: tuple[Condition, ...] = (
         "LOOKUP_NOT_YET",
         "not_yet",
         "join of a stream with table {relation} in a store of type {type}",
-        "the kind has no reader of tables: load it into a POSTGRESQL store and join that, or read its changes as a "
-        "changelog",
+        "load it into a POSTGRESQL store and join that table, or read its changes as a changelog",
         _ZERO,
     ),
     Condition(
@@ -152,7 +151,7 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "LOOKUP_PROPERTY",
         "user",
-        "'{name}' after table {relation}, which is looked up and not read as a stream",
+        "'{name}' after table {relation}, which a join looks up instead of reading it as a stream",
         "only 'lookup.cache.millis' is allowed there",
     ),
     Condition(
@@ -186,7 +185,7 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "JOIN_KEY_COMPOSITE",
         "user",
-        "ON of the join with changelog {right} leaves out {missing} of its primary key",
+        "ON of the join with changelog {right} does not use {missing} of its primary key",
         "add AND {example} = … to ON",
         "42601",
     ),

@@ -100,7 +100,7 @@ OVER: tuple[Condition, ...] = (
     Condition(
         "OVER_FRAME",
         "user",
-        "no such frame in OVER: {reason}",
+        "the frame of OVER is not valid: {reason}",
         "the frames are on the page Dialect of the documentation, under OVER",
         "42P20",
     ),
@@ -128,7 +128,9 @@ OVER: tuple[Condition, ...] = (
 )
 
 SUB_SELECTS: tuple[Condition, ...] = (
-    Condition("IN_COLUMN_COUNT", "user", "IN (SELECT …) of {count} columns", "select the one to compare with", "42601"),
+    Condition(
+        "IN_COLUMN_COUNT", "user", "IN (SELECT …) of {count} columns", "select only the column to compare with", "42601"
+    ),
     Condition(
         "EXISTS_WITHOUT_EQUALITY",
         "unsupported",

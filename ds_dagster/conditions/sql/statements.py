@@ -1,4 +1,4 @@
-"""Conditions of the topic: statements that are refused whole, by their first words."""
+"""Conditions of the topic: statements that are refused by their first words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of the topic: what SQL text may look like (grammar, names, comments)."""
+"""Conditions of the topic: the syntax of SQL (grammar, names, comments)."""
 
 from __future__ import annotations
 

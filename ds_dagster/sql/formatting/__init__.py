@@ -1,1 +1,1 @@
-"""One layout for SQL files, made from tokens: what a file says does not change."""
+"""Formats SQL files in one layout, from their tokens. The meaning of a file does not change."""

@@ -1,4 +1,4 @@
-"""Files that are laid out: which ones, what would change, and how they are written."""
+"""Formats files: finds SQL files, shows the differences, writes the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ds_dagster.sql.formatting.formatter import formatted
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """One file.
+    """One file and its formatted text.
 
     Attributes:
-        path: of the file.
-        before: its text.
-        after: its text in the one layout; the same where it has mistakes.
-        mistakes: because of which it stays as it is.
+        path: path of the file.
+        before: text of the file.
+        after: formatted text; equal to ``before`` if the file has mistakes.
+        mistakes: reasons why the file is not formatted.
     """
 
     path: Path
@@ -30,28 +30,28 @@ class FileLayout:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the layout differs."""
+        """Whether formatting changes the file."""
         return self.before != self.after
 
     def json(self) -> dict[str, object]:
-        """For machines."""
+        """The result as JSON: file, changed, diagnostics."""
         diagnostics = [mistake.json() for mistake in self.mistakes]
         return {"file": str(self.path), "changed": self.is_changed, "diagnostics": diagnostics}
 
     def write(self) -> None:
-        """Write the file; line ends are those of the text."""
+        """Write the formatted text, with its own line ends."""
         with self.path.open("w", encoding="utf-8", newline="") as file:
             file.write(self.after)
 
 
 def sql_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as they are named, and all SQL files in folders, each once."""
+    """The named files and all SQL files in the named folders, each once."""
     files = [file for path in paths for file in (sorted(path.rglob("*.sql")) if path.is_dir() else [path])]
     return list(dict.fromkeys(files))
 
 
 def laid_out(path: Path) -> FileLayout:
-    """The layout of a file, and what is wrong with it."""
+    """Format a file; mistakes, and errors while reading it, are in the result."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             text = file.read()
@@ -66,7 +66,7 @@ def laid_out(path: Path) -> FileLayout:
 
 
 def differences(layout: FileLayout) -> str:
-    """What changes, as a unified diff."""
+    """The changes as a unified diff."""
     before, after = (text.splitlines(keepends=True) for text in (layout.before, layout.after))
     name = str(layout.path)
     return "".join(

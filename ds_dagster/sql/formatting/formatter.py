@@ -1,4 +1,4 @@
-"""The front door: the text of a file → the same in the one layout, or nothing where that is not certain."""
+"""Entry point: the text of a file → the formatted text, or an error if the result might have another meaning."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class _LexedFile:
-    """Tokens of a file, their texts as they are in it, and the gaps before each and after the last.
+    """Tokens of a file, their original texts, and the gaps before each token and after the last one.
 
     Attributes:
-        line_end: CRLF if a line of the file ends so outside of texts and comments, which keep theirs; otherwise LF.
+        line_end: CRLF if any line ends with CRLF outside of quoted texts and comments (whose line ends do not change);
+            otherwise LF.
     """
 
     tokens: Sequence[Token]
@@ -38,15 +39,15 @@ class _LexedFile:
 
 
 def formatted(path: str, text: str) -> str:
-    """The text of a file in the one layout: keywords in upper case, clauses on lines of their own, comments where they
-    are.
+    """The formatted text of a file: keywords in upper case, each clause on its own line, comments in their places.
 
     Args:
         path: shown in messages.
-        text: of the file.
+        text: text of the file.
 
     Raises:
-        ProjectError: the file has mistakes. InternalError: the text would mean something else.
+        ProjectError: the file has mistakes.
+        InternalError: the formatted text would have another meaning.
     """
     before = parse_file(path, text)
     if before.broken or any(mistake.severity == "error" for mistake in before.diagnostics):
@@ -98,7 +99,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def _beside(gap: Gap) -> tuple[Gap, Gap]:
-    """Comments on the line of the token before, and the rest."""
+    """Comments on the line of the previous token, and the rest of the gap."""
     count = next((place for place, comment in enumerate(gap.comments) if comment.own_line), len(gap.comments))
     return Gap(gap.comments[:count]), Gap(gap.comments[count:], gap.blank)
 
@@ -157,7 +158,7 @@ def _add_comment(lines: list[str], comment: CommentText, indent: int) -> None:
 
 
 def _check(path: str, before: str, after: str) -> None:
-    """Refuse a text that is not certain to mean the same.
+    """Refuse a result whose tokens, comments or statements differ from the original.
 
     Raises:
         InternalError: INTERNAL.
@@ -171,7 +172,7 @@ def _check(path: str, before: str, after: str) -> None:
 
 
 def _identity(file: _LexedFile) -> list[tuple[object, ...]]:
-    """Tokens with their texts (words folded), and comments with their places."""
+    """Tokens with their texts (words folded), and comments with the token they precede."""
     gaps = [[(comment.text, comment.own_line) for comment in gap.comments] for gap in file.gaps]
     texts = [
         token.text if token.token_type is TokenType.VAR else text
@@ -181,7 +182,7 @@ def _identity(file: _LexedFile) -> list[tuple[object, ...]]:
 
 
 def _meaning(file: ParsedFile) -> list[object]:
-    """Statements and what their comments say."""
+    """Statements with their comments and the comments on their columns."""
     meaning: list[object] = [diagnostic.condition for diagnostic in file.diagnostics]
     for statement in file.statements:
         inner = statement.statements if isinstance(statement, Application) else (statement,)

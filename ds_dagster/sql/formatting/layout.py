@@ -1,4 +1,4 @@
-"""Where the lines of a statement begin, and how far each is indented."""
+"""Line breaks and indentation of one statement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from sqlglot.tokenizer_core import TokenType
 from ds_dagster.sql.formatting.pieces import OPENING, Statement
 
 WIDTH = 120
-"""Characters of a line, where it can be broken."""
+"""Characters of a line at most, if the line can be broken."""
 SHORT = 72
-"""Characters of a SELECT … FROM … WHERE that stays on one line."""
+"""Characters of a SELECT … FROM … WHERE, at most, that is not broken into lines."""
 STEP = 2
+"""Characters of one level of indentation."""
 _SIDES = frozenset({"left", "right", "full", "inner", "cross", "natural", "asof", "outer"})
 _CLAUSES = frozenset({"select", "from", "where", "having", "limit", "offset", "window", "values", "join"})
 _WITH_BY = frozenset({"group", "order", "partition"})
@@ -27,10 +28,10 @@ _ONE_PER_LINE = frozenset(
 
 
 class Layout:
-    """Decides on the lines of one statement.
+    """Computes the line breaks of one statement.
 
     Attributes:
-        breaks: place of a token that begins a line → its indentation.
+        breaks: index of a token that begins a line → indentation in characters.
     """
 
     def __init__(self, statement: Statement, blanks: Sequence[bool], indent: int) -> None:
@@ -55,7 +56,7 @@ class Layout:
         return any(self.statement.gaps[place].comments for place in range(first + 1, last))
 
     def _must_break(self, first: int, last: int) -> bool:
-        """Whether a comment or a longer query is inside."""
+        """Whether the range contains a comment, or a query that is not short."""
         return self._has_comment(first, last) or any(
             self.statement.kind(place) is TokenType.L_PAREN
             and place in self.statement.closing
@@ -92,7 +93,7 @@ class Layout:
                 self._query(body, last, indent + STEP)
 
     def _body(self, first: int, last: int) -> int:
-        """Place where the query of CREATE … AS or INSERT INTO begins."""
+        """Index of the token at which the query of CREATE … AS or INSERT INTO begins; ``last`` if there is none."""
         statement = self.statement
         if statement.at(first, "insert", "into") and statement.word(first + 2) != "entity":
             for place in statement.level(first, last):
@@ -135,7 +136,7 @@ class Layout:
         return list(zip(begins, [*begins[1:], last], strict=True))
 
     def _begins(self, first: int, last: int) -> Iterator[int]:
-        """Places where clauses begin."""
+        """Indexes of the tokens that begin clauses."""
         statement, is_with = self.statement, self.statement.word(first) == "with"
         for place in statement.level(first, last):
             word = statement.word(place)
@@ -200,7 +201,7 @@ class Layout:
     # expressions
 
     def _expression(self, first: int, last: int, indent: int) -> None:
-        """Tokens that begin a line at ``indent``."""
+        """Break an expression that begins at ``indent``: at AND and OR first, then inside of its parts."""
         if self._fits(first, last, indent):
             return
         begins = [first, *self._connectors(first, last)]
@@ -212,7 +213,7 @@ class Layout:
                 self._part(begin, end, indent + STEP * (begin != first))
 
     def _connectors(self, first: int, last: int) -> Iterator[int]:
-        """AND and OR of this level; not those of BETWEEN and CASE."""
+        """AND and OR of this level, without the AND of BETWEEN and without conditions of CASE."""
         between = cases = 0
         for place in self.statement.level(first + 1, last):
             word = self.statement.word(place)
@@ -224,7 +225,7 @@ class Layout:
                 yield place
 
     def _part(self, first: int, last: int, indent: int) -> None:
-        """Break at CASE's parts, else the brackets that are too long for the line."""
+        """Break at the parts of a CASE; otherwise inside the brackets that must be broken, or the longest ones."""
         places, closed = list(self.statement.level(first, last)), self.statement.closing
         cases = [place for place in places if self.statement.word(place) in ("case", "when", "else", "end")]
         words = [self.statement.word(place) for place in cases]
@@ -240,7 +241,7 @@ class Layout:
             self._group(place, indent)
 
     def _group(self, opening: int, indent: int) -> None:
-        """The parts of a bracket on lines of their own."""
+        """Put each item inside of brackets on its own line."""
         closing = self.statement.closing.get(opening)
         if closing is None or closing == opening + 1:
             return

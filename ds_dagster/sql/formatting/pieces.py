@@ -19,9 +19,9 @@ class CommentText:
     """A comment.
 
     Attributes:
-        text: without blanks around it.
-        own_line: nothing but comments is before it on its line.
-        blank: an empty line is above it.
+        text: text with its comment signs, without blanks after it.
+        own_line: whether only comments precede it on its line.
+        blank: whether an empty line is above it.
     """
 
     text: str
@@ -30,20 +30,20 @@ class CommentText:
 
     @property
     def ends_line(self) -> bool:
-        """Whether nothing may follow it on its line."""
+        """Whether the next token must begin a new line."""
         return self.own_line or self.text.startswith("--")
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is between two tokens: comments, and whether an empty line is above the second one."""
+    """The text between two tokens: comments, and whether an empty line is above the second token."""
 
     comments: tuple[CommentText, ...] = ()
     blank: bool = False
 
 
 def gap_of(text: str, *, begins_file: bool = False) -> Gap:
-    """The gap with this text; ``begins_file``: no token is before it."""
+    """The gap with this text; ``begins_file``: whether no token precedes it."""
     comments: list[CommentText] = []
     end = 0
     for match in _COMMENT.finditer(text):
@@ -64,10 +64,10 @@ class Statement:
     """The tokens of one statement with its semicolon.
 
     Attributes:
-        tokens: in order.
-        texts: how each is printed.
-        gaps: before each token.
-        closing: place of a bracket → place of the one that closes it.
+        tokens: tokens in order.
+        texts: printed text of each token.
+        gaps: gap before each token.
+        closing: index of an opening bracket → index of its closing bracket.
     """
 
     tokens: Sequence[Token]
@@ -76,21 +76,21 @@ class Statement:
     closing: dict[int, int]
 
     def word(self, place: int) -> str:
-        """The folded word there, empty for anything else and for no token."""
+        """The folded word at an index; empty for any other token and outside of the statement."""
         if not 0 <= place < len(self.tokens) or self.tokens[place].token_type is not TokenType.VAR:
             return ""
         return self.tokens[place].text
 
     def kind(self, place: int) -> TokenType | None:
-        """The kind of token there, None for no token."""
+        """The type of the token at an index; None outside of the statement."""
         return self.tokens[place].token_type if 0 <= place < len(self.tokens) else None
 
     def at(self, place: int, *words: str) -> bool:
-        """Whether these words are there."""
+        """Whether these words begin at an index."""
         return all(self.word(place + offset) == word for offset, word in enumerate(words))
 
     def level(self, first: int, last: int) -> Iterator[int]:
-        """Places from ``first`` to before ``last``, without what is inside of brackets that open there."""
+        """Indexes from ``first`` to before ``last``, without tokens inside of brackets."""
         place = first
         while place < last:
             yield place
@@ -107,7 +107,7 @@ class Statement:
 
 
 def brackets(tokens: Sequence[Token]) -> dict[int, int]:
-    """Place of a bracket → place of the one that closes it, for those that are closed."""
+    """Index of an opening bracket → index of its closing bracket. Brackets that are not closed are left out."""
     closing: dict[int, int] = {}
     opened: list[int] = []
     for place, token in enumerate(tokens):
@@ -119,7 +119,7 @@ def brackets(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def enclosing(tokens: Sequence[Token]) -> list[int]:
-    """For each token the place of the bracket around it, -1 for none."""
+    """For each token the index of the opening bracket around it; -1 if there is none."""
     around: list[int] = []
     opened = [-1]
     for place, token in enumerate(tokens):

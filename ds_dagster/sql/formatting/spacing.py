@@ -1,4 +1,4 @@
-"""Where a blank is between two tokens on one line."""
+"""Blanks between two tokens on one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SPACED_WORDS = frozenset({"over", "filter", "check", "pattern", "match_recogniz
 
 
 def blanks(tokens: Sequence[Token], originals: Sequence[bool]) -> list[bool]:
-    """For each token whether a blank is before it; ``originals``: whether one is there in the file."""
+    """For each token whether a blank precedes it; ``originals``: the same for the text of the file."""
     types = {place for pair in angles(tokens) for place in pair}
     as_written = _patterns(tokens)
     lists = _list_of_create(tokens)
@@ -39,7 +39,7 @@ def blanks(tokens: Sequence[Token], originals: Sequence[bool]) -> list[bool]:
 
 
 def _patterns(tokens: Sequence[Token]) -> set[int]:
-    """Places inside of ``PATTERN (…)``, where blanks and quantifiers are as they were written."""
+    """Indexes of tokens inside of ``PATTERN (…)``, where blanks stay as they were written."""
     places: set[int] = set()
     for opening, closing in brackets(tokens).items():
         if opening and tokens[opening - 1].text == "pattern":
@@ -48,7 +48,7 @@ def _patterns(tokens: Sequence[Token]) -> set[int]:
 
 
 def _list_of_create(tokens: Sequence[Token]) -> int:
-    """Place of the bracket after the name of CREATE or INSERT INTO, 0 for none."""
+    """Index of the bracket after the name of CREATE or INSERT INTO; 0 if there is none."""
     words = [token.text for token in tokens]
     begin = next((place for place, word in enumerate(words[:6]) if word in ("create", "insert")), -1)
     if begin < 0 or "function" in words[begin : begin + 2] or "entity" in words[begin : begin + 3]:
@@ -88,7 +88,7 @@ def _is_blank_before_bracket(before: Token) -> bool:
 
 
 def _is_sign(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a minus or plus belongs to what follows."""
+    """Whether a minus or plus is the sign of the next token, not an operator."""
     if tokens[place].token_type not in (TokenType.DASH, TokenType.PLUS):
         return False
     if not place:

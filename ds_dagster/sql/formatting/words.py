@@ -1,4 +1,4 @@
-"""Which words of a statement are keywords. A word that is not in quotes is folded: its case changes no meaning."""
+"""Finds the keywords of a statement. Words without quotes are folded, so changing their case is safe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD_WORDS = """
     print list show describe drop terminate restart query
 """
 _HEAD = frozenset(_HEAD_WORDS.split())
-"""Words a statement begins with, before its name."""
+"""Words at the beginning of a statement, before its name."""
 _PHRASES = tuple(
     tuple(phrase.split())
     for phrase in (
@@ -58,7 +58,7 @@ def with_groups(tokens: Sequence[Token]) -> list[tuple[int, int]]:
 
 
 def printed(tokens: Sequence[Token], texts: Sequence[str]) -> list[str]:
-    """The texts with keywords in upper case. Values of properties stay as they are."""
+    """The texts with keywords in upper case. Properties in ``WITH (…)`` do not change."""
     untouched = {place for first, last in with_groups(tokens) for place in range(first, last)}
     keywords = _keywords(tokens) - untouched
     return [text.upper() if place in keywords else text for place, text in enumerate(texts)]
@@ -128,7 +128,7 @@ def _violations(words: Sequence[str]) -> set[int]:
 
 
 def _types(tokens: Sequence[Token], words: Sequence[str], kinds: Sequence[TokenType]) -> set[int]:
-    """Types: of columns in a list, behind ``AS`` in a CAST, ``::`` and RETURNS, and in ``<…>``."""
+    """Indexes of types: of columns in a list, after ``AS`` in a CAST, after ``::`` and RETURNS, and in ``<…>``."""
     around = enclosing(tokens)
     columns = _column_list(words, kinds)
     places: set[int] = set()
@@ -146,7 +146,7 @@ def _types(tokens: Sequence[Token], words: Sequence[str], kinds: Sequence[TokenT
 
 
 def _column_list(words: Sequence[str], kinds: Sequence[TokenType]) -> int:
-    """Place of the bracket of a list of columns, -2 for none."""
+    """Index of the opening bracket of a column list; -2 if there is none."""
     if not words or words[0] != "create":
         return -2
     for place, kind in enumerate(kinds):
@@ -158,7 +158,7 @@ def _column_list(words: Sequence[str], kinds: Sequence[TokenType]) -> int:
 
 
 def angles(tokens: Sequence[Token]) -> list[tuple[int, int]]:
-    """Places of ``<`` and ``>`` around the parts of a type."""
+    """Indexes of the ``<`` and ``>`` of types."""
     pairs: list[tuple[int, int]] = []
     opened: list[int] = []
     for place, token in enumerate(tokens):

@@ -31,10 +31,10 @@ AGGREGATES: dict[str, type[exp.Expression]] = {
 
 
 class CallParser(OverParser):
-    """Calls; the operators between them are of :class:`~ds_dagster.sql.grammar.expression.ExpressionParser`."""
+    """Calls; :class:`~ds_dagster.sql.grammar.expression.ExpressionParser` has the operators."""
 
     def query(self) -> AskedTree:
-        """A SELECT; the grammar of queries has it."""
+        """A query; implemented in ``grammar/sets.py``."""
         raise NotImplementedError
 
     def _call(self, token: Token) -> exp.Expression:
@@ -70,7 +70,7 @@ class CallParser(OverParser):
         return [exp.Distinct(expressions=arguments)] if distinct else arguments
 
     def _within_group(self, call: exp.Anonymous) -> exp.Expression:
-        """``PERCENTILE_CONT(part) WITHIN GROUP (ORDER BY value)`` is a call with the value in front."""
+        """``PERCENTILE_CONT(part) WITHIN GROUP (ORDER BY value)`` becomes a call with the arguments value, part."""
         self.need_symbol(TokenType.L_PAREN, "(")
         token = self._curr
         (term, *others) = self.order_by().expressions
@@ -167,7 +167,7 @@ class CallParser(OverParser):
         return placed(read_from(name, name, *arguments), token)
 
     def _rounding(self) -> exp.Expression:
-        """``FLOOR(number)``, ``FLOOR(time TO unit)``, the same of CEIL."""
+        """``FLOOR(number)`` and ``FLOOR(time TO unit)``; CEIL and CEILING alike."""
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
         value, name = self.expr(), token.text.upper()
@@ -300,11 +300,11 @@ class CallParser(OverParser):
         return placed(read_from("JSON_ARRAY", name, *arguments), token)
 
     def _on_null(self) -> str:
-        """The NULL clause (``NULL ON NULL``, ``ABSENT ON NULL``), empty where it is not written."""
+        """First word of ``NULL ON NULL`` or ``ABSENT ON NULL``; empty if neither is written."""
         return next((word for word in ("null", "absent") if self.take(word, "on", "null")), "")
 
     def _row(self) -> exp.Expression:
-        """``STRUCT(value AS name, …)``, ROW alike; a column and a field bring their names."""
+        """``STRUCT(value AS name, …)``, ROW alike. Without AS a column or a field gives its own name."""
         token = self.next_token()
         fields = self.listed(self._row_field)
         names = [field.alias for field in fields]
@@ -345,8 +345,8 @@ def placed(node: exp.Expression, token: Token) -> exp.Expression:
 
 
 def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[str, exp.Expression]) -> exp.Expression:
-    """A value of JSON, or its replacement: ON ERROR where the text is not JSON or the value not of the type,
-    ON EMPTY where the path leads to nothing, to ``null``, to an object or an array."""
+    """A CASE for JSON_VALUE with replacements: ON ERROR if the text is not JSON or the value does not have the type,
+    ON EMPTY if the path finds nothing, ``null``, an object or an array."""
 
     def is_null(tree: exp.Expression) -> exp.Expression:
         return exp.Is(this=tree.copy(), expression=exp.Null())

@@ -1,8 +1,7 @@
-"""The grammar of statements that are executed at once: LIST, DESCRIBE, PRINT, entity statements, TERMINATE, RESTART.
+"""The grammar of statements that ``ds sql`` executes immediately: LIST, DESCRIBE, PRINT, statements about entities,
+TERMINATE, RESTART. In files of a project they are refused or skipped.
 
-A file of the project refuses or skips them; ``ds sql`` reads both them and everything a file may hold.
-
-GENERATE COLUMNS: no published text shows its syntax; ours names an entity as all entity statements do.
+The syntax of GENERATE COLUMNS is our own, since none is published; it names an entity like the other statements.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LISTED_AS: dict[str, str] = {
     **dict.fromkeys(("topics", "files"), "entities"),
     **dict.fromkeys(("jobs", "processlist"), "queries"),
 }
-"""Other systems' words → what lists the same here."""
+"""Word of another system → the word of our LIST."""
 REFUSED_LISTS: dict[str, str] = {
     "roles": "HOSTED_ROLES",
     "users": "HOSTED_USERS",
@@ -53,14 +52,14 @@ REFUSED_LISTS: dict[str, str] = {
     "metrics": "HOSTED_INTEGRATION",
     "security": "HOSTED_INTEGRATION",
 }
-"""What LIST knows and cannot show → condition."""
+"""Word after LIST that is refused → condition."""
 QUERY_PARTS: tuple[QueryPart, ...] = ("metrics", "events", "state")
 DESCRIBED_STATEMENTS = ("create", "insert")
 DEFINING = (
     "stream", "changelog", "table", "materialized", "relation", "store", "database", "schema", "schema_registry",
     "function", "function_source", "compute_pool",
 )  # fmt: skip
-"""What DROP and UPDATE of the dialect take away or change in a project's definition."""
+"""Words after DROP and ALTER that would change a project's definition: refused in the shell."""
 FROM_BEGINNING, LIMIT, KEY, SAMPLES = "from_beginning", "limit", "key", "samples"
 MAX_SAMPLES = 10_000
 
@@ -69,10 +68,10 @@ class CommandParser(DeltaStreamParser):
     """The grammar of ``ds sql``."""
 
     def command(self, origin: Origin) -> Command | Statement:
-        """The record of one statement; one that defines something comes back as its file's record.
+        """The record of one statement: a command, or a statement of a project's definition.
 
         Raises:
-            RefusedError: it cannot be read.
+            UnreadableError: the statement cannot be read.
         """
         parse = next((handler for words, handler in _COMMANDS if self.at_words(*words)), None)
         if parse is None:
@@ -235,7 +234,7 @@ class CommandParser(DeltaStreamParser):
         return self._prev
 
     def _options(self, *allowed: str) -> dict[str, Any]:
-        """``WITH ('name' [= value], …)``: a name alone is true; anything but the known names is refused."""
+        """``WITH ('name' [= value], …)``: a name without a value is true; names that are not allowed are refused."""
         if not self.at("with"):
             return {}
         self.need("with")
@@ -278,7 +277,7 @@ _COMMANDS: tuple[tuple[tuple[str, ...], Callable[[CommandParser, Origin], Comman
     (("terminate",), CommandParser._terminate),
     (("restart",), CommandParser._restart),
 )
-"""Leading words → how the rest is read."""
+"""First words → the method that reads the rest."""
 _DESCRIBES: dict[str, Callable[[CommandParser, Origin], Command]] = {
     "store": CommandParser._describe_store,
     "relation": CommandParser._describe_relation,

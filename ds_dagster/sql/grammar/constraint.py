@@ -1,4 +1,4 @@
-"""Items in the list of columns of a relation that are no columns: its primary key, and
+"""Items of a column list other than columns: the primary key, and
 ``CONSTRAINT name CHECK (condition) ON VIOLATION …``."""
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ ON_VIOLATION: dict[tuple[str, ...], OnViolation] = {
     ("fail",): "fail",
     ("quarantine",): "quarantine",
 }
-"""Words after ON VIOLATION → the action, longer forms (those of Databricks) first."""
+"""Words after ON VIOLATION → the action; the longer forms (of Databricks) come first."""
 _ITEMS = frozenset(("check", "expect", "primary", "unique", "foreign"))
-"""Words that follow the name of a constraint, here or in other dialects."""
+"""Words after the name of a constraint, in this dialect or in others."""
 
 
 class ConstraintParser(QueryParser):
-    """Reads constraints of relations."""
+    """The grammar of constraints of relations."""
 
     def at_constraint(self) -> bool:
-        """Whether a constraint comes next, not a column that is called so."""
+        """Whether a constraint comes next, not a column named ``check`` or ``constraint``."""
         if self.at("check"):
             return self.ahead().token_type is TokenType.L_PAREN
         return self.at("constraint") and self.ahead(2).text in _ITEMS
@@ -57,7 +57,7 @@ class ConstraintParser(QueryParser):
         return names
 
     def _on_violation(self) -> OnViolation:
-        """The action; FAIL where none is written, as a CHECK of standard SQL does."""
+        """The action; FAIL by default, as for a CHECK of standard SQL."""
         if not self.take("on"):
             return "fail"
         self.need("violation")

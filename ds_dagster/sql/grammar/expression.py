@@ -1,8 +1,8 @@
 """The grammar of expressions: precedence climbing over sqlglot's nodes.
 
-Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and
-positions are on every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE ·
-``+ - ||`` · ``* / %`` · unary sign · ``.`` ``->`` ``[ ]``.
+Stricter than sqlglot's grammar: ``BETWEEN 1 2``, a trailing comma and two adjacent texts are mistakes here. Every leaf
+has its position. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE · ``+ - ||`` ·
+``* / %`` · unary sign · ``.`` ``->`` ``[ ]``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ds_dagster.sql.typetext import type_node
 
 @dataclass(frozen=True, slots=True)
 class Infix:
-    """A binary operator: how tight it binds and the node it makes."""
+    """A binary operator: its precedence and the class of its node."""
 
     level: int
     node: type[exp.Expression]
@@ -52,7 +52,7 @@ MAX_COLUMN_PARTS = 4
 _JSON_KINDS = frozenset({"object", "array", "scalar"})
 _SIMILAR = "REGEXP(text, CONCAT('^(', pattern, ')$')), with .* for % and . for _ in the pattern"
 QUERY_WORDS = frozenset({"select", "with", "values"})
-"""What a sub-select begins with."""
+"""First words of a sub-select."""
 
 
 def is_query_word(token: Token) -> bool:
@@ -64,7 +64,7 @@ class ExpressionParser(LiteralParser):
     """The grammar of expressions."""
 
     def expr(self, level: int = OR) -> exp.Expression:
-        """An expression whose operators bind at least as tight as ``level``."""
+        """An expression whose operators bind at least as tightly as ``level``."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
@@ -93,7 +93,7 @@ class ExpressionParser(LiteralParser):
         return left
 
     def _connected(self, first: exp.Expression, infix: Infix) -> exp.Expression:
-        """All terms of one AND or OR, as a tree that is not deep."""
+        """All terms of one AND or OR, as a balanced tree."""
         terms = [first]
         while self._infix() == infix:
             self._advance()
@@ -111,8 +111,8 @@ class ExpressionParser(LiteralParser):
         return exp.Not(this=self.expr(NOT))
 
     def _predicate(self, left: exp.Expression) -> exp.Expression | None:
-        """``IS …``, ``[NOT] IN (…)``, ``[NOT] BETWEEN a AND b``, ``[NOT] LIKE p``; None if NOT belongs to something
-        else."""
+        """``IS …``, ``[NOT] IN (…)``, ``[NOT] BETWEEN a AND b``, ``[NOT] LIKE p``; None if NOT does not begin a
+        predicate."""
         if self.take("is"):
             return self._is(left)
         negated = self.at("not")
@@ -138,7 +138,7 @@ class ExpressionParser(LiteralParser):
         raise self.expected("NULL, TRUE, FALSE, JSON or DISTINCT FROM")
 
     def _is_json(self, left: exp.Expression, negated: bool) -> exp.Expression:
-        """A text is JSON when its root is there."""
+        """``IS [NOT] JSON`` becomes JSON_EXISTS of the root, ``$``."""
         if self.at_any(_JSON_KINDS):
             written = f"IS JSON {self._curr.text.upper()}"
             instead = "JSON_QUERY(text, '$') IS NOT NULL for objects and arrays, JSON_VALUE(text, '$') for scalars"
@@ -167,7 +167,8 @@ class ExpressionParser(LiteralParser):
         return like
 
     def _similar(self, left: exp.Expression) -> exp.Expression:
-        """``SIMILAR TO 'pattern' [ESCAPE 'c']`` is a regular expression; a pattern that is data has none to check."""
+        """``SIMILAR TO 'pattern' [ESCAPE 'c']`` becomes REGEXP; only literals can be translated, so others are
+        refused."""
         self.need("to")
         token = self._curr
         if not self.at_symbol(TokenType.STRING):
@@ -298,7 +299,7 @@ class ExpressionParser(LiteralParser):
         sides = [exp.Array(expressions=items[::2]), exp.Array(expressions=items[1::2])]
         return placed(exp.Anonymous(this="MAP_FROM_ARRAYS", expressions=sides), token)
 
-    # the same through sqlglot's own doors (exp.condition, maybe_parse)
+    # called by sqlglot (exp.condition, maybe_parse)
 
     def _parse_expression(self) -> exp.Expression:
         return self.expr()

@@ -11,18 +11,19 @@ from sqlglot.tokenizer_core import TokenType
 from ds_dagster.sql.grammar.expression import ExpressionParser, is_query_word
 
 GroupSet = tuple[exp.Expression, ...]
-"""Expressions that rows are grouped by together."""
+"""Expressions of one grouping set."""
 MOST_SETS = 64
+"""Largest number of grouping sets in one GROUP BY."""
 _INSTEAD = "the sets that are needed, each once: GROUP BY GROUPING SETS ((a, b), (a), ())"
 _CALLED = ("rollup", "cube")
 
 
 class GroupParser(ExpressionParser):
-    """GROUP BY as grouping sets."""
+    """GROUP BY, read as a list of grouping sets."""
 
     def group(self) -> exp.Expression | None:
-        """The GROUP BY clause, None for ``GROUP BY ()``. Several sets are tuples in ``grouping_sets``; the
-        ``expressions`` are those of all sets, each once."""
+        """The GROUP BY clause; None for ``GROUP BY ()``. Several sets are tuples in ``grouping_sets``; ``expressions``
+        has the expressions of all sets, each once."""
         token = self._curr
         factors = [self._element()]
         while self.take_symbol(TokenType.COMMA):

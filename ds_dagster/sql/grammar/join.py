@@ -32,9 +32,9 @@ _REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
 )
 _INSTEAD = {
     "natural": "JOIN … ON left.column = right.column",
-    "asof": "JOIN changelog ON … over a stream: each row meets the version of the key that is valid at its time",
+    "asof": "JOIN changelog ON … over a stream: each row is joined with the version that was valid at its time",
 }
-"""First word of a refused join → what works."""
+"""First word of a refused join → what to write instead."""
 _SIDES = frozenset(("inner", "left", "right", "full"))
 _JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
 
@@ -43,19 +43,20 @@ class JoinParser(SetOperationParser):
     """The grammar of joins."""
 
     def source_reference(self) -> exp.Expression:
-        """A source; the grammar of queries has it."""
+        """A source; implemented in ``grammar/query.py``."""
         raise NotImplementedError
 
     def duration(self, kind: TokenType = TokenType.NUMBER) -> int:
-        """``n unit``; the grammar of queries has it."""
+        """``n unit``; implemented in ``grammar/query.py``."""
         raise NotImplementedError
 
     def at_alias(self) -> bool:
-        """Whether a name without AS comes next; the grammar of queries has it."""
+        """Whether a name without AS comes next; implemented in ``grammar/query.py``."""
         raise NotImplementedError
 
     def joins(self, *, starred: bool) -> list[exp.Expression]:
-        """Joins after the first source; ``starred``: the order of the sources is visible in ``*``."""
+        """Joins after the first source; ``starred``: the SELECT list has ``*``, which shows the order of the sources,
+        so RIGHT JOIN is refused."""
         joins: list[exp.Expression] = []
         while True:
             if self.at_symbol(TokenType.COMMA) or self.at_words("cross", "join"):
@@ -126,7 +127,7 @@ class JoinParser(SetOperationParser):
         return node
 
     def _without_on(self, token: Token, source: exp.Expression) -> UnreadableError:
-        """A join whose ON is missing, or misspelt so that it was read as an alias."""
+        """The refusal of a join without ON; also if ON is misspelt and was therefore read as an alias."""
         for word in (self._prev, self._curr) if not self.ended else ():
             near = meant(word.text, ("on", "within"), shortest=2) if word.token_type is TokenType.VAR else ""
             if near:

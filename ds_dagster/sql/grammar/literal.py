@@ -23,7 +23,7 @@ _AMOUNTS: Mapping[str, re.Pattern[str]] = {
     "MONTH": _WHOLE,
     **dict.fromkeys(("DAY", "HOUR", "MINUTE", "SECOND"), _NUMBER),
 }
-"""Unit of an INTERVAL → its amount: half a month is no number of days."""
+"""Unit of an INTERVAL → valid amounts. Only whole years and months: half a month has no fixed number of days."""
 _TYPES_OF_WORDS: Mapping[tuple[str, ...], str] = {
     ("timestamp", "with", "time", "zone"): "TIMESTAMP_LTZ",
     ("timestamp", "with", "local", "time", "zone"): "TIMESTAMP_LTZ",
@@ -33,35 +33,36 @@ _TYPES_OF_WORDS: Mapping[tuple[str, ...], str] = {
     ("character", "varying"): "VARCHAR",
     **{(word,): name for word, name in OF_OTHER_DIALECTS.items()},
 }
-"""Words of a type of another dialect → the one of ours that holds its values."""
+"""Words of a type of another dialect → our type that holds its values."""
 _BEGINNING: Mapping[str, tuple[tuple[str, ...], ...]] = {
     first: tuple(words for words in _TYPES_OF_WORDS if words[0] == first) for first, *_ in _TYPES_OF_WORDS
 }
-"""First word → those types: every term of an expression is looked up."""
+"""First word → the entries of ``_TYPES_OF_WORDS`` that begin with it, for fast look-ups: every term of an expression
+needs one."""
 IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
     "null": exp.Null,
     "true": lambda: exp.Boolean(this=True),
     "false": lambda: exp.Boolean(this=False),
 }
-"""Word → the constant it is."""
+"""Word → its constant."""
 
 
 class LiteralParser(CallParser):
     """Constants."""
 
     def typed_literal(self) -> exp.Expression | None:
-        """``TYPE 'text'`` means CAST('text' AS TYPE); INTERVAL; None where something else comes.
+        """``TYPE 'text'``, which means CAST('text' AS TYPE), or an INTERVAL; None if neither comes next.
 
         Raises:
             UnreadableError: FORM_INSTEAD, a type of another dialect.
         """
-        token, behind = self._curr, self.ahead().token_type
-        if token.text == "interval" and behind in (TokenType.STRING, TokenType.NUMBER):
+        token, next_kind = self._curr, self.ahead().token_type
+        if token.text == "interval" and next_kind in (TokenType.STRING, TokenType.NUMBER):
             return self._interval()
         if token.text in SCALARS and self.ahead(self._type_length()).token_type is TokenType.STRING:
             type_ = type_node(self.data_type())
             return placed(exp.Cast(this=self._text_literal(), to=type_), token)
-        if token.text == "x" and behind is TokenType.STRING:
+        if token.text == "x" and next_kind is TokenType.STRING:
             raise self.refuse("FORM_INSTEAD", token, written="a literal of bytes", instead="UNHEX('48692E')")
         for words in _BEGINNING.get(token.text, ()):
             if self.at_words(*words) and self.ahead(len(words)).token_type is TokenType.STRING:
@@ -72,7 +73,7 @@ class LiteralParser(CallParser):
         return None
 
     def _type_length(self) -> int:
-        """Tokens of a type that may have numbers in parentheses: ``DECIMAL(10, 2)``."""
+        """Number of tokens of a type, with numbers in parentheses if it has them: ``DECIMAL(10, 2)``."""
         if self.ahead().token_type is not TokenType.L_PAREN:
             return 1
         return 6 if self.ahead(3).token_type is TokenType.COMMA else 4
@@ -114,7 +115,7 @@ class LiteralParser(CallParser):
         return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
 
     def _check_amount(self, amount: Token) -> None:
-        """Refuse an amount with its unit in one text."""
+        """Refuse an amount whose unit is inside the quotes: ``INTERVAL '5 minutes'``."""
         number, _, unit = amount.text.strip().partition(" ")
         if INTERVAL_UNITS.get(unit.strip().lower()) is not None:
             written, instead = "an INTERVAL with its unit in quotes", f"INTERVAL '{number}' {unit.strip().upper()}"

@@ -1,4 +1,4 @@
-"""The grammar of MATCH_RECOGNIZE, from its word to the closing parenthesis, and of the pattern inside of it."""
+"""The grammar of MATCH_RECOGNIZE (…) and of the pattern inside of it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _REFUSED_PARTS: dict[TokenType, str] = {
 
 
 class MatchParser(ExpressionParser):
-    """MATCH_RECOGNIZE; the clauses have one order, as in the standard."""
+    """MATCH_RECOGNIZE; the order of its clauses is fixed, as in the standard."""
 
     def duration(self, kind: TokenType = TokenType.NUMBER) -> int:
-        """``n unit``, the number a token of that kind; the grammar of queries has it."""
+        """``n unit``, with the number in a token of type ``kind``; implemented in ``grammar/query.py``."""
         raise NotImplementedError
 
     def match(self, source: exp.Expression) -> MatchRef:
@@ -92,7 +92,7 @@ class MatchParser(ExpressionParser):
         raise self.expected("PAST LAST ROW, TO NEXT ROW, TO FIRST variable or TO LAST variable")
 
     def _interval_or_duration(self) -> int:
-        """``n unit`` or, as Flink writes it, ``INTERVAL 'n' unit``."""
+        """``n unit``, or ``INTERVAL 'n' unit`` as in Flink."""
         if not self.take("interval"):
             return self.duration()
         return self.duration(TokenType.STRING if self.at_symbol(TokenType.STRING) else TokenType.NUMBER)

@@ -1,4 +1,4 @@
-"""The grammar of ``OVER (…)`` and of windows with a name: ``WINDOW w AS (PARTITION BY … ORDER BY …)``."""
+"""The grammar of ``OVER (…)`` and of named windows: ``WINDOW w AS (PARTITION BY … ORDER BY …)``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ds_dagster.sql.hints.mistakes import UnreadableError
 from ds_dagster.sql.typetext import TypeParser
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
-"""How tight operators bind."""
+"""Precedence of operators, from loose to tight."""
 _PARTS = ("partition_by", "order", "spec")
 
 
@@ -20,17 +20,17 @@ class OverParser(TypeParser):
     """OVER of calls; a window's name is replaced by its definition at the end of the SELECT."""
 
     def expr(self, level: int = OR) -> exp.Expression:
-        """An expression; the grammar of expressions has it."""
+        """An expression; implemented in ``grammar/expression.py``."""
         raise NotImplementedError
 
     def identifier(self, role: str) -> exp.Identifier:
-        """An identifier node with its position; the grammar of expressions has it."""
+        """An identifier node with its position; implemented in ``grammar/expression.py``."""
         raise NotImplementedError
 
     def at_over(self) -> bool:
         """Whether OVER with a window or its name comes next."""
-        behind = self.ahead().token_type
-        return self.at("over") and behind in (TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER)
+        next_kind = self.ahead().token_type
+        return self.at("over") and next_kind in (TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER)
 
     def over(self, call: exp.Expression) -> exp.Expression:
         """``call OVER name`` or ``call OVER ([name] [PARTITION BY …] [ORDER BY …] [frame])``."""
@@ -70,7 +70,7 @@ class OverParser(TypeParser):
         return exp.WindowSpec(kind=kind, start=start, start_side=side, end="CURRENT ROW")
 
     def window_clause(self) -> dict[str, exp.Window]:
-        """``WINDOW name AS (…), …``: name → window; empty where there is none."""
+        """``WINDOW name AS (…), …``: name → window; empty if there is no such clause."""
         windows: dict[str, exp.Window] = {}
         if self.take("window"):
             self._named_window(windows)
@@ -95,7 +95,7 @@ class OverParser(TypeParser):
         windows[name] = window
 
     def _replace_name(self, window: exp.Window, windows: dict[str, exp.Window]) -> None:
-        """Parts of the named window that ``window`` does not say itself."""
+        """Copy the parts of the named window into ``window``; a part that both have is refused."""
         name = window.args.get("alias")
         if name is None:
             return

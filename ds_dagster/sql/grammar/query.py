@@ -1,7 +1,7 @@
 """The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
 
-Valid clauses depend on the reader of the result: a query that never ends has no ORDER BY and no LIMIT, a
-question asked once has. That difference is judged after the grammar, in :mod:`ds_dagster.sql.lowering`.
+The grammar accepts ORDER BY and LIMIT everywhere. :mod:`ds_dagster.sql.lowering` then refuses them in queries that
+never end; in ``ds query`` they are valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNITS: dict[str, int] = {
     for name in (unit, unit + "s")
 }
 MOST_MILLIS = 100_000 * 86_400_000
-"""The longest duration; time in Spark ends not far behind."""
+"""The longest duration, in milliseconds; times in Spark end not far above it."""
 _SHOWN_UNITS = "MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
 
 _FIRST_OF_EACH = (
@@ -245,7 +245,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         return self._alias_and_properties(node, inner.args["alias"].this.copy())
 
     def _parts_left(self, form: WindowForm) -> bool:
-        """Whether another duration comes next; without the comma before it, it is refused."""
+        """Whether another duration comes next; a missing comma before it is refused."""
         if self.at_words(*form.size) or (form.step and self.at_words(*form.step)):
             word = self.found()
             raise self.refuse("SYNTAX_EXPECTED", expected="','", found=word, fix=f"write a comma before {word}")
@@ -261,7 +261,11 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         return node
 
     def duration(self, kind: TokenType = TokenType.NUMBER) -> int:
-        """``n unit`` in milliseconds, above zero; ``kind``: of the token that holds the number."""
+        """``n unit`` in milliseconds, above zero; ``kind``: type of the token that holds the number.
+
+        Raises:
+            UnreadableError: SYNTAX_EXPECTED, UNIT_UNKNOWN, DURATION_INVALID (also above ``MOST_MILLIS``).
+        """
         token = self.need_symbol(kind, "a whole number")
         millis = UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
@@ -285,7 +289,8 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
     # WITH
 
     def with_properties(self) -> tuple[Property, ...]:
-        """``WITH ('name' = value, …)``; names are folded, a name given twice is noted."""
+        """``WITH ('name' = value, …)`` with names in lower case. If a name occurs twice, the first value is used and
+        PROPERTY_DUPLICATE noted."""
         self.need("with")
         properties: dict[str, Property] = {}
         for item in self.listed(self._property):
@@ -343,7 +348,7 @@ def _is_star(item: exp.Expression) -> bool:
 
 
 def _turn_round(tree: exp.Select) -> None:
-    """``a RIGHT JOIN b`` is ``b LEFT JOIN a``."""
+    """Turn ``a RIGHT JOIN b`` into ``b LEFT JOIN a``."""
     first = next(iter(tree.args["joins"]), None)
     if first is not None and first.args.get("side") == "RIGHT":
         left, right = tree.args["from_"].this, first.this

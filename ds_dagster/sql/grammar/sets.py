@@ -23,24 +23,24 @@ SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "except": (1, exp.Except),
     "intersect": (2, exp.Intersect),
 }
-"""Word → how tight it binds, and its node."""
+"""Word → its precedence and the class of its node."""
 _NUMBERS = (
     "a row for each number of a relation's row: FROM relation CROSS JOIN UNNEST(SPLIT(REPEAT(',', n - 1), ',')) WITH "
     "ORDINALITY AS t(e, i); constants in ds query: FROM (VALUES (1), (2)) AS t(i)"
 )
 ROWS_OF_VALUES: dict[str, str] = {
-    "unnest": "it behind a relation: FROM relation CROSS JOIN UNNEST(array) AS t(name); constants in ds query: FROM "
+    "unnest": "it after a relation: FROM relation CROSS JOIN UNNEST(array) AS t(name); constants in ds query: FROM "
     "(VALUES (1), (2)) AS t(name)",
     **dict.fromkeys(("generate_series", "range", "sequence"), _NUMBERS),
 }
-"""Function that makes rows of values → what works in the place of it as the first source."""
+"""Function that makes rows of values → what to write instead of it as the first source."""
 MOST_NAMED_PARTS = 64
-"""Sub-selects that names of WITH may stand for in one query: each is computed on its own."""
+"""Largest number of sub-selects that names of WITH may expand to in one query; each is computed separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A query named by WITH: position, tree, number of its sub-selects, and readers."""
+    """A query named by WITH: its position, its tree, the number of its sub-selects, and the places that read it."""
 
     token: Token
     tree: AskedTree
@@ -65,7 +65,7 @@ class SetOperationParser(ExpressionParser):
         return tree
 
     def _named_queries(self, outer: dict[str, CommonTable]) -> dict[str, CommonTable]:
-        """The names of WITH on top of those around it; each is known to the ones behind it, none to itself."""
+        """The names of WITH added to the outer names. A query of WITH can read earlier names, but not its own."""
         if not self.take("with"):
             return outer
         if self.at("recursive"):
@@ -95,7 +95,8 @@ class SetOperationParser(ExpressionParser):
                 return self._named
 
     def _set_operation(self, level: int) -> AskedTree:
-        """Operands from left to right; INTERSECT binds tighter. What follows the last operand belongs to all."""
+        """Operands from left to right; INTERSECT binds tighter. Clauses after the last operand apply to the whole
+        result."""
         left = self._operand()
         while self.at_any(SET_OPERATIONS) and SET_OPERATIONS[self._curr.text][0] >= level:
             own, node = SET_OPERATIONS[self._curr.text]
@@ -130,7 +131,7 @@ class SetOperationParser(ExpressionParser):
         return subquery
 
     def _values(self) -> exp.Values:
-        """``VALUES (value, …), …``; every row has as many values as the first."""
+        """``VALUES (value, …), …``; rows with another number of values than the first are refused."""
         token = self.next_token()
         rows = self.separated(self._row_of_values)
         width = len(rows[0].expressions)
@@ -177,11 +178,11 @@ class SetOperationParser(ExpressionParser):
         return exp.Tuple(expressions=self.listed(self.expr))
 
     def _select_clauses(self) -> exp.Select:
-        """One SELECT; the grammar of queries has it."""
+        """One SELECT; implemented in ``grammar/query.py``."""
         raise NotImplementedError
 
     def columns_of_alias(self, node: exp.Expression) -> list[exp.Identifier] | None:
-        """``(name, …)`` after the alias of VALUES; any other sub-select names its columns itself."""
+        """``(name, …)`` after the alias of VALUES; None if there is none. After other sub-selects it is refused."""
         if not isinstance(node, exp.Subquery) or not self.at_symbol(TokenType.L_PAREN):
             return None
         if not isinstance(node.this, exp.Values):
@@ -198,7 +199,7 @@ class SetOperationParser(ExpressionParser):
         return names
 
     def named_query(self, name: exp.Identifier) -> exp.Subquery:
-        """Replace a name of WITH by its query, at each reading."""
+        """A copy of the query that a name of WITH has."""
         named = self._named[name.name]
         self._sub_selects += named.size
         named.readers.append(self._prev)
@@ -216,6 +217,6 @@ END_CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[Any], exp.Expression]]] 
     ("limit",): ("limit", SetOperationParser._limit),
     ("offset",): ("offset", SetOperationParser._offset),
 }
-"""Words of a clause at the end of a query → argument of the node, and what reads the rest of it."""
+"""First words of a clause at the end of a query → argument of the node, and the method that reads the rest."""
 ASKED_ONCE = frozenset(argument for argument, _ in END_CLAUSES.values())
-"""Clauses behind the last SELECT of a set operation that belong to all of it."""
+"""Arguments of clauses that are only valid in ``ds query``; after a set operation they apply to its whole result."""

@@ -1,7 +1,7 @@
-r"""``SIMILAR TO``: a pattern of SQL as a regular expression of Java.
+r"""Translates the pattern of ``SIMILAR TO`` into a regular expression of Java.
 
 ``%`` is any text, ``_`` any character; ``| * + ? { } ( ) [ ]`` mean what they mean in regular expressions, and every
-other character is itself. Source: ISO/IEC 9075-2, "<similar predicate>".
+other character matches itself. Source: ISO/IEC 9075-2, "<similar predicate>".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CLASSES = {
 
 
 def similar_pattern(pattern: str, escape: str = "") -> str:
-    """The regular expression that finds whole texts only.
+    """The regular expression; it matches whole texts only.
 
     Args:
-        pattern: behind SIMILAR TO.
-        escape: the character that makes the next one itself; empty without one.
+        pattern: pattern after SIMILAR TO.
+        escape: escape character; empty if there is none.
 
     Raises:
         ValueError: the pattern ends with the escape character, or ``[`` is not closed.

@@ -1,4 +1,4 @@
-"""The windows of FROM: which words are before their durations."""
+"""The window functions of FROM and the words before their durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WindowForm:
-    """Arguments of a window function: the words before its durations."""
+    """Words before the durations of a window function; ``step`` is empty if it has only one duration."""
 
     size: tuple[str, ...]
     step: tuple[str, ...] = ()
@@ -22,6 +22,6 @@ WINDOWS: dict[str, WindowForm] = {
 
 
 def window_words(form: WindowForm, size: int | None, step: int | None) -> str:
-    """Missing arguments, for messages."""
+    """The missing durations, for messages; ``')'`` if none is missing."""
     missing = [words for words, value in ((form.size, size), (form.step, step)) if words and value is None]
     return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"

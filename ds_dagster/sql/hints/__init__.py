@@ -1,1 +1,1 @@
-"""Hints for statements of other dialects: known mistakes, foreign forms, rewritten statements."""
+"""Hints for statements that cannot be parsed: common mistakes, forms of other dialects, rewritten statements."""

@@ -1,4 +1,4 @@
-"""Brackets that are never closed: the place of the mistake is the bracket, not where the text no longer fits."""
+"""Brackets that are never closed: the mistake is reported at the bracket, not at the token that does not fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.sql.hints.mistakes import Mistake
 
 BEHIND = frozenset(("SYNTAX_EXPECTED", "SYNTAX_UNEXPECTED", "COLUMN_CONSTRAINT_UNSUPPORTED"))
-"""What a text is called after a bracket that is not closed."""
+"""Conditions that a bracket without its closing bracket may cause later in the text."""
 
 
 def unclosed(tokens: Sequence[Token], refused: Mistake) -> Mistake | None:
-    """The innermost bracket before a refusal that nothing in the statement closes; None where there is none."""
+    """The mistake at the innermost open bracket before a refusal; None if there is none or it is not the cause."""
     opened: list[Token] = []
     for token in tokens:
         if token.token_type is TokenType.L_PAREN:
@@ -24,6 +24,6 @@ def unclosed(tokens: Sequence[Token], refused: Mistake) -> Mistake | None:
     if not left or refused.condition not in BEHIND:
         return None
     word = refused.source.text[refused.start : refused.end].strip()
-    place = f"in front of {word.upper()}" if word.isidentifier() else "where its list ends"
+    place = f"before {word.upper()}" if word.isidentifier() else "where its list ends"
     params = {"place": place}
     return Mistake(refused.source, left[-1].start, left[-1].end + 1, "BRACKET_OPEN", params, (refused.span,))

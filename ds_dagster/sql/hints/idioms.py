@@ -1,4 +1,4 @@
-"""Forms of other dialects, and ours instead: consulted where a statement cannot be parsed."""
+"""Forms of other dialects and our forms for them: for hints, when a statement cannot be parsed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ IDIOMS: Mapping[tuple[str, ...], str] = MappingProxyType(
         "FROM …) q WHERE n = 1",
     }
 )
-"""First words of a form → what to write instead; the longest that matches counts."""
+"""First words of a form → what to write instead; the longest match wins."""
 LONGEST = max(map(len, IDIOMS))
 
 
 def idiom(tokens: Sequence[Token]) -> tuple[Token, Token, str] | None:
-    """The first form of another dialect in a statement: its first and last token, and our form."""
+    """The first form of another dialect in a statement: its first token, its last token, and the hint; None if there is
+    none."""
     texts = [token.text.lower() if _is_word(token) else "" for token in tokens]
     for place in range(len(tokens)):
         for length in range(LONGEST, 0, -1):

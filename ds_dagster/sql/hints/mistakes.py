@@ -1,4 +1,4 @@
-"""One thing that is wrong with a text, before it becomes a diagnostic (in a list) or an exception (alone)."""
+"""A mistake in a text, before it becomes a diagnostic (in a list) or an exception."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ds_dagster.sql.source import SourceText
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A condition with its parameters, at the characters from ``start`` to before ``end``."""
+    """A condition with its parameters, at the offsets ``start`` to before ``end``. ``caused_by``: name of the
+    application whose other mistake is the cause; empty otherwise."""
 
     source: SourceText
     start: int
@@ -27,22 +28,22 @@ class Mistake:
 
     @property
     def span(self) -> Span:
-        """Where it is."""
+        """Lines and columns of the mistake."""
         return self.source.span(self.start, self.end)
 
     def diagnostic(self) -> Diagnostic:
-        """For a list, with the line of SQL it is about."""
+        """The diagnostic for a list, with the line of SQL."""
         plain = self.exception().diagnostic()
         fragment = self.source.line_text(self.span.line)
         return replace(plain, fragment=fragment, related=self.related, severity=self.severity, caused_by=self.caused_by)
 
     def exception(self) -> DsError:
-        """To raise."""
+        """The exception to raise."""
         return error(self.condition, span=self.span, detail="", **self.params)
 
 
 class UnreadableError(ParseError):
-    """The statement cannot be read on."""
+    """Parsing of the statement cannot continue."""
 
     def __init__(self, mistake: Mistake) -> None:
         super().__init__(mistake.condition)

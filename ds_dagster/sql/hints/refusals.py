@@ -1,4 +1,4 @@
-"""Statements that are known and refused: leading words → condition. The longest match wins."""
+"""Statements that are refused by name: first words → condition. The longest match wins."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ LONGEST = max(map(len, REFUSED))
 
 
 def refused(words: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
-    """The longest refused form these leading words begin with, and its condition."""
+    """The longest refused form at the beginning of these words, and its condition; None if there is none."""
     for count in range(min(LONGEST, len(words)), 0, -1):
         condition = REFUSED.get(words[:count])
         if condition:

@@ -1,7 +1,6 @@
-"""A statement of another dialect, written as one of ours: for the hint of a refusal.
+"""Rewrites a statement of another dialect in ours, for the hint of a refusal.
 
-Each rule finds its form among the tokens and changes the text there; any other form is left alone. The caller shows the
-result only if it can be read.
+Each rule finds one form among the tokens and changes its text. The caller shows the result only if it can be parsed.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ FLINK_WINDOWS = {
     "cumulate": ("SIZE {1}", "STEP {0}"),
     "session": ("GAP {0}",),
 }
-"""Window function of Flink → durations of ours, by the places of Flink's."""
+"""Window function → our durations; ``{n}`` is the n-th duration of Flink's call."""
 KSQL_WINDOWS = {"tumbling": "TUMBLE", "hopping": "HOP", "session": "SESSION"}
 RANK = "place"
-"""What the column of a rank is called that QUALIFY has no name for."""
+"""Name of the column for a rank in QUALIFY."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Characters from ``start`` to before ``end`` become ``text``."""
+    """Replace the characters from ``start`` to before ``end`` by ``text``."""
 
     start: int
     end: int
@@ -38,7 +37,7 @@ class Edit:
 
 
 class Form:
-    """The tokens of one statement, to look for forms in."""
+    """The tokens of one statement, with methods to search for forms."""
 
     def __init__(self, source: SourceText, tokens: Sequence[Token]) -> None:
         self.source = source
@@ -46,11 +45,11 @@ class Form:
         self.words = [token.text.lower() if token.token_type in WORDS else "" for token in tokens]
 
     def at(self, place: int, *words: str) -> bool:
-        """Whether these words are there."""
+        """Whether these words begin at a token's index."""
         return tuple(self.words[place : place + len(words)]) == words
 
     def find(self, *words: str, start: int = 0) -> int:
-        """The first place of these words outside of brackets that open behind ``start``, -1 for none."""
+        """Index of the first of these words outside of brackets that open after ``start``; -1 if there is none."""
         depth = 0
         for place in range(start, len(self.tokens)):
             depth += (self.words[place] == "(") - (self.words[place] == ")")
@@ -59,7 +58,7 @@ class Form:
         return -1
 
     def closing(self, place: int) -> int:
-        """The bracket that closes the one there, -1 for none."""
+        """Index of the bracket that closes the bracket at ``place``; -1 if there is none."""
         depth = 0
         for other in range(place, len(self.tokens)):
             depth += (self.words[other] == "(") - (self.words[other] == ")")
@@ -68,11 +67,11 @@ class Form:
         return -1
 
     def text(self, first: int, last: int) -> str:
-        """Source text from one token to another."""
+        """Source text from the first token to the end of the last one."""
         return self.source.text[self.tokens[first].start : self.tokens[last].end + 1]
 
     def path(self, place: int) -> int:
-        """The last token of a name with dots that begins there, -1 for none."""
+        """Index of the last token of a name with dots that begins at ``place``; -1 if there is none."""
         if place >= len(self.tokens) or self.tokens[place].token_type not in NAMES:
             return -1
         while self.at(place + 1, ".") and self.tokens[place + 2].token_type in NAMES:
@@ -80,13 +79,14 @@ class Form:
         return place
 
     def without(self, first: int, last: int) -> Edit:
-        """Leave out some tokens and the blanks before them."""
+        """The edit that removes tokens and the blanks before them."""
         start = self.tokens[first - 1].end + 1 if first else self.tokens[first].start
         return Edit(start, self.tokens[last].end + 1)
 
 
 def rewritten(source: SourceText, tokens: Sequence[Token]) -> str:
-    """The statement with every form that is known written as here; empty where there is none."""
+    """The statement on one line with all known forms rewritten; empty if there are none, if edits overlap, or if the
+    line may show a secret."""
     form = Form(source, tokens)
     edits = sorted((edit for rule in RULES for edit in rule(form)), key=lambda edit: edit.start, reverse=True)
     if not edits or any(late.start < early.end for late, early in pairwise(edits)):
@@ -120,7 +120,7 @@ def _flink_window(form: Form) -> Iterator[Edit]:
 
 
 def _watermark(form: Form) -> Iterator[Edit]:
-    """``WATERMARK FOR c AS …`` among the columns."""
+    """``WATERMARK FOR c AS …`` in a column list."""
     place = next((p for p in range(len(form.tokens)) if form.at(p, "watermark", "for")), 0)
     if not place or not form.at(place - 1, ","):
         return
@@ -131,8 +131,8 @@ def _watermark(form: Form) -> Iterator[Edit]:
     written = f"'timestamp' = '{form.tokens[place + 2].text}'"
     yield form.without(place - 1, end - 1)
     properties = next((p for p in range(end, len(form.tokens)) if form.at(p, "with", "(")), 0)
-    behind = form.tokens[properties + 1 if properties else -1].end + 1
-    yield Edit(behind, behind, f"{written}, " if properties else f" WITH ({written})")
+    offset = form.tokens[properties + 1 if properties else -1].end + 1
+    yield Edit(offset, offset, f"{written}, " if properties else f" WITH ({written})")
 
 
 def _system_time(form: Form) -> Iterator[Edit]:
@@ -189,7 +189,7 @@ def _qualify(form: Form) -> Iterator[Edit]:
 
 
 def _names(form: Form, first: int, last: int) -> tuple[str, ...]:
-    """Names of the columns of a SELECT list; none where one has no name."""
+    """Names of the columns of a SELECT list; empty if a column has no name."""
     names: list[str] = []
     begin = first
     while begin <= last:

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 
 /**
- * Conditions an operator evaluates inside of itself, compiled by Spark as it compiles a filter.
+ * Conditions that an operator evaluates, compiled by Spark like the condition of a filter.
  *
  * <p>Code is generated once per task.
  */
@@ -24,12 +24,17 @@ public final class Conditions implements Serializable {
     this.columns = columns;
   }
 
-  /** The columns of a projection, over the relation below it; null gives none. The projection never runs. */
+  /**
+   * The columns of a projection as conditions over the relation below it; null: no conditions. The projection never
+   * runs.
+   */
   public static Conditions of(Dataset<Row> projection) {
     return projection == null ? null : new Conditions(Projections.of(projection));
   }
 
-  /** Whether a condition is true; null is not. The fields are those of both rows, one behind the other. */
+  /**
+   * Whether a condition is true, not false or null. Its fields are those of the left row, then those of the right row.
+   */
   public boolean holds(int condition, InternalRow left, InternalRow right) {
     if (compiled == null) {
       compiled = new BasePredicate[columns.expressions().size()];

@@ -25,12 +25,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * Columns that call a Java method on Spark's internal values: generated code calls it directly, so nothing is boxed,
  * converted or allocated as it would be for a user-defined function.
  *
- * <p>Rule: beside {@link Projections} the only class that touches Spark's expression classes.
+ * <p>Rule: only this class and {@link Projections} use Spark's expression classes.
  */
 public final class Expressions {
   private Expressions() {}
 
-  /** {@code target.method(arguments)}, null when an argument is null. */
+  /** {@code target.method(arguments)}; null if an argument is null. */
   public static Column call(Object target, String method, DataType type, boolean deterministic, Column... arguments) {
     return invoke(target, method, type, true, deterministic, arguments);
   }
@@ -40,7 +40,7 @@ public final class Expressions {
     return invoke(target, method, type, false, true, arguments);
   }
 
-  /** {@code target.method(arguments)}, a condition that depends on the rows before; arguments may be null. */
+  /** {@code target.method(arguments)}, a condition that depends on earlier rows; arguments may be null. */
   public static Column test(Object target, String method, Column... arguments) {
     return invoke(target, method, DataTypes.BooleanType, false, false, arguments);
   }
@@ -64,7 +64,7 @@ public final class Expressions {
             deterministic));
   }
 
-  /** A null of the type (as JSON) that the optimizer can neither see through nor push a predicate past. */
+  /** A null of a type (as JSON) that the optimizer does not recognize as null and does not push predicates below. */
   public static Column opaqueNull(String typeJson) {
     return call(new Nothing(), "nothing", DataType.fromJson(typeJson), false);
   }
@@ -79,7 +79,7 @@ public final class Expressions {
     return call(new Unpacker(type.size()), "unpack", type, true, bytes);
   }
 
-  /** Reads bytes that {@link #pack} made as a row of ordinary values. For one task: it keeps a row to read with. */
+  /** Reads bytes of {@link #pack} as a row of ordinary values. For one task: it reuses a row. */
   public static Function<byte[], Row> reader(StructType type) {
     scala.Function1<Object, Object> converter = CatalystTypeConverters$.MODULE$.createToScalaConverter(type);
     UnsafeRow row = new UnsafeRow(type.size());
@@ -89,11 +89,11 @@ public final class Expressions {
     };
   }
 
-  /** Writes a row of ordinary values as {@link #pack} does. For one task: it keeps a row to write with. */
+  /** Writes a row of ordinary values as {@link #pack} does. For one task: it reuses a row. */
   public static Function<Row, byte[]> writer(StructType type) {
     scala.Function1<Object, Object> converter = CatalystTypeConverters$.MODULE$.createToCatalystConverter(type);
     UnsafeProjection projection = UnsafeProjection$.MODULE$.create(type);
-    return row -> projection.apply((InternalRow) converter.apply(row)).copy().getBytes(); // it fills one row again
+    return row -> projection.apply((InternalRow) converter.apply(row)).copy().getBytes(); // reused row
   }
 
   /** Always null. */
@@ -127,7 +127,7 @@ public final class Expressions {
       if (projection == null) {
         projection = UnsafeProjection$.MODULE$.create(type);
       }
-      return projection.apply(row).copy().getBytes(); // it fills one row again
+      return projection.apply(row).copy().getBytes(); // projections reuse rows
     }
 
     @Override

@@ -11,13 +11,13 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Base of keyed operators: rows grouped by their first columns.
+ * Groups the rows of keyed operators by their first columns.
  *
  * <p>Rule: keys are flat columns, since a struct would be sorted without a prefix; a key with nulls is a group like any
  * other.
  */
 public final class Keyed {
-  /** Last column of weighted rows: how many of the row appear, negative when they go. Never zero. */
+  /** Last column of weighted rows: how many copies of the row are added, or retracted if negative. Never zero. */
   public static final String WEIGHT = "w";
 
   private Keyed() {}

@@ -3,21 +3,21 @@ package dsdagster;
 import java.nio.ByteBuffer;
 
 /**
- * Bytes inside of one value of the state store: each with its length in front, null as a length of -1.
+ * Byte arrays inside of one value of the state store: each after its length; null is a length of -1.
  *
- * <p>Rule: the first byte of such a value is the number of its layout; an unknown one is refused.
+ * <p>Rule: the first byte of such a value is the number of its layout; an unknown number is refused.
  */
 public final class Layout {
   private static final int NULL_LENGTH = -1;
-  /** Longer arrays Java may refuse. */
+  /** Largest length of an array that every JVM allows. */
   private static final long MOST = Integer.MAX_VALUE - 8;
 
   private Layout() {}
 
   /**
-   * Opens a value after the number of its layout.
+   * A buffer over a value, positioned after the number of its layout.
    *
-   * @param what the state is of, for messages
+   * @param what owner of the state, for messages
    */
   public static ByteBuffer open(byte[] value, byte layout, String what) {
     ByteBuffer in = ByteBuffer.wrap(value);
@@ -29,10 +29,10 @@ public final class Layout {
   }
 
   /**
-   * Room for a value, the number of its layout written.
+   * A buffer for a value, with the number of its layout already written.
    *
-   * @param size of all of it
-   * @param what the state is of, for messages
+   * @param size bytes of the whole value
+   * @param what owner of the state, for messages
    */
   public static ByteBuffer create(long size, byte layout, String what) {
     if (size > MOST) {

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** Lists that come from Python sixteen elements at a time; the first {@code size} of each sixteen count. */
+/** Lists that Python builds sixteen elements per call; only the first {@code size} of a call's elements are used. */
 public final class Lists {
   private Lists() {}
 

@@ -7,8 +7,8 @@ import java.util.Map;
 /**
  * A failure of an operator that Python maps back to a named condition.
  *
- * <p>Rule: the text always begins with its envelope, {@code [ds:CONDITION] {"parameter": …}}, whatever Spark wraps
- * around it, so that the classifier needs no exception classes and reads back no sentence.
+ * <p>Rule: the text always begins with its envelope, {@code [ds:CONDITION] {"parameter": …}}, whatever Spark puts
+ * around it, so that the classifier needs neither exception classes nor the wording of messages.
  */
 public final class OperatorFault extends RuntimeException {
   private static final long serialVersionUID = 1L;

@@ -19,15 +19,16 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The columns of a projection over a relation, as Spark's optimizer has them: often one projection, but a value that is
- * used twice ({@code NULLIF}) is a column of a projection below.
+ * The columns of a projection over a relation, after Spark's optimizer: often one projection, but a value that is used
+ * twice ({@code NULLIF}) becomes a column of a second projection below.
  *
- * <p>Rule: the one place that takes expressions out of a plan; what is neither projection nor relation is refused.
+ * <p>Rule: only this class takes expressions out of a plan. A plan with other nodes than projections and a relation is
+ * refused.
  */
 public final class Projections implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** Expressions and the fields they read. */
+  /** Expressions of one projection, and the fields that they read. */
   private record Step(List<Expression> expressions, List<Attribute> fields) implements Serializable {
     Seq<Expression> sequence() {
       return CollectionConverters.asScala(expressions.iterator()).toSeq();
@@ -38,7 +39,7 @@ public final class Projections implements Serializable {
     }
   }
 
-  /** Expressions of Spark that keep what they build of a map when they fail, for the row behind. */
+  /** Expressions of Spark that keep a partly built map when they fail, and would use it for the next row. */
   private static final Set<String> BUILDERS =
       Set.of("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "TransformKeys", "StringToMap");
 
@@ -70,7 +71,7 @@ public final class Projections implements Serializable {
     return new Projections(steps, top);
   }
 
-  /** Whether a row that fails leaves something behind: these have to be compiled again, from a copy. */
+  /** Whether a row that fails leaves state in an expression: these have to be compiled again, from a copy. */
   public boolean keepsFailures() {
     List<Step> all = new ArrayList<>(below);
     all.add(top);
@@ -87,17 +88,17 @@ public final class Projections implements Serializable {
     return top.expressions();
   }
 
-  /** What the expressions read: a row that {@link #input} makes. */
+  /** Fields of the rows that the expressions read, see {@link #input}. */
   public Seq<Attribute> fields() {
     return top.input();
   }
 
-  /** What computes the expressions from a row of {@link #input}; for one task. */
+  /** Computes the expressions from a row of {@link #input}; for one task. */
   public UnsafeProjection compiled(int partition) {
     return compiled(top, partition);
   }
 
-  /** From a row of the relation one the expressions read; the next call fills it again. */
+  /** Turns a row of the relation into a row that the expressions read. The next call reuses it. */
   public InternalRow input(InternalRow row, int partition) {
     if (compiled == null) {
       List<UnsafeProjection> projections = new ArrayList<>(below.size());

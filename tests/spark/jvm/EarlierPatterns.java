@@ -12,7 +12,7 @@ import java.util.Map;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** State of patterns as earlier versions wrote it is read on and written as it is now. */
+/** State of patterns in layouts of earlier versions is read, and written in the present layout. */
 public final class EarlierPatterns {
   private static final int ROWS = 50;
   private static final short[][] WAYS = {{0, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 0, 1}, {}};
@@ -56,7 +56,7 @@ public final class EarlierPatterns {
     return Arrays.copyOf(out.array(), out.position());
   }
 
-  /** The third layout: without the list behind the others, which is empty here. */
+  /** The third layout, without the last list, which is empty here. */
   private static byte[] withoutChunks(byte[] state) {
     byte[] earlier = Arrays.copyOf(state, state.length - Integer.BYTES);
     earlier[0] = 3;

@@ -14,7 +14,7 @@ import java.util.Random;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** Random operations on rows in buckets, beside a plain sorted list: {@code TimedRowsModel FIRST_SEED COUNT}. */
+/** Random operations on rows in buckets, compared with a plain sorted list: {@code TimedRowsModel FIRST_SEED COUNT}. */
 public final class TimedRowsModel {
   private static final int VISITS = 60;
   private static final List<Integer> LIMITS = List.of(40, 150, 400, 2_000, 32_768);

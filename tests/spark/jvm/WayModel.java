@@ -13,7 +13,7 @@ import java.util.Random;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 
-/** Random ways of searches through random automata, beside a plain list of steps: {@code WayModel FIRST_SEED COUNT}. */
+/** Random paths through random automata, compared with a plain list of steps: {@code WayModel FIRST_SEED COUNT}. */
 public final class WayModel {
   private static final int STEPS = 3_000;
   private static final int VARIABLES = 3;
@@ -130,7 +130,7 @@ public final class WayModel {
     }
   }
 
-  /** As between two batches. */
+  /** Stores and reads the path, as between two batches. */
   private void storeAndRead() {
     byte[] written = way.written();
     if (isChunked) {

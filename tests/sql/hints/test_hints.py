@@ -25,17 +25,17 @@ SLIPS = {
     "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t, SIZ 1 DAY) GROUP BY n": "did you mean SIZE instead of "
     "SIZ?",
     "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t SIZE 1 DAY) GROUP BY n": "write a comma before SIZE",
-    "CREATE STREAM s AS SELECT CONCAT(k, (k FROM t": "write ) in front of FROM",
-    "CREATE STREAM s AS SELECT k, FROM t": "remove the comma in front of FROM",
-    "CREATE STREAM s AS SELECT order FROM t": 'a column of that name stands in quotes: "order"',
+    "CREATE STREAM s AS SELECT CONCAT(k, (k FROM t": "write ) before FROM",
+    "CREATE STREAM s AS SELECT k, FROM t": "remove the comma before FROM",
+    "CREATE STREAM s AS SELECT order FROM t": 'quote the name if it is a column: "order"',
     "CREATE STREAM s AS SELECT k FROM t WHERE k == 'a'": "write = once",
     "CREATE CHANGELOG s AS SELECT k, COUNT() AS n FROM t GROUP BY k": "write COUNT(*)",
     "CREATE STREAM s (a VARCHAR) WITH ('topic' = 'd' 'value.format' = 'json')": "write a comma before it",
-    "CREATE STREAM s (a VARCHAR) ('topic' = 'd')": "write WITH in front of it",
-    "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t, 1 MINUTE) GROUP BY n": "write SIZE in front of it",
-    "CREATE STREAM s AS SELECT j->>'a' AS x FROM t": "of a JSON text write JSON_VALUE(text, '$.name')",
-    "CREATE STREAM s AS SELECT j:a AS x FROM t": "of a JSON text write JSON_VALUE(text, '$.name'); "
-    "of a STRUCT value->name",
+    "CREATE STREAM s (a VARCHAR) ('topic' = 'd')": "write WITH before it",
+    "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t, 1 MINUTE) GROUP BY n": "write SIZE before it",
+    "CREATE STREAM s AS SELECT j->>'a' AS x FROM t": "for a JSON text write JSON_VALUE(text, '$.name')",
+    "CREATE STREAM s AS SELECT j:a AS x FROM t": "for a JSON text write JSON_VALUE(text, '$.name'); "
+    "for a STRUCT write value->name",
     "CREATE STREAM s AS SELECT k FROM t WHERE k = 'it's'": "close it with ', and write '' for one inside the text",
 }
 

@@ -12,11 +12,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * An operator that looks at a key when rows of it come, and again at moments of event time that it names itself.
+ * Base of operators that visit a key when rows of the key arrive, and again at times for which they set an alarm.
  *
- * <p>A timer of Spark's for each key costs nine reads and writes of the state store from its begin to its end: two
- * fifths of all time of a temporal join of 10,000 keys. Here one timer serves all keys of a partition, see
- * {@link Alarms}.
+ * <p>One of Spark's timers per key costs nine reads and writes of the state store during its life: two fifths of the
+ * time of a temporal join of 10,000 keys. Here one timer serves all keys of a partition, see {@link Alarms}.
  */
 public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -27,7 +26,7 @@ public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> 
   private transient Row key;
 
   /**
-   * @param keyType of the grouping key, as Spark decodes it
+   * @param keyType type of the grouping key, as Spark decodes it
    * @param timed whether the operator runs in event time; without it no alarm may be set
    */
   protected AlarmedProcessor(StructType keyType, boolean timed) {
@@ -35,24 +34,24 @@ public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> 
     this.timed = timed;
   }
 
-  /** Asks the handle for the operator's own state. */
+  /** Gets the operator's own state from the handle. */
   protected abstract void open();
 
   /**
-   * Looks at a key. State may be read and written while the result is read: it is read to its end before the next key
-   * is looked at.
+   * Visits a key. State may be read and written while the result is iterated: it is iterated to its end before the next
+   * key is visited.
    *
-   * @param rows that came; none at an alarm
+   * @param rows new rows of the key; none at an alarm
    * @param watermark milliseconds
    */
   protected abstract Iterator<Row> look(Row key, Iterator<Row> rows, long watermark);
 
-  /** The key is visited when the watermark reaches the time, after all rows of that batch. */
+  /** Sets an alarm: the key is visited when the watermark reaches the time, after all rows of that batch. */
   protected final void alarm(long millis) {
     alarms.set(key, millis);
   }
 
-  /** Drops the key's alarm that is due in this batch: its work is done. */
+  /** Drops the key's alarm that is due in this batch, if its work is done already. */
   protected final void silence() {
     alarms.silence(key);
   }

@@ -18,18 +18,18 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The alarms of all keys of a partition, on one timer of Spark's.
+ * The alarms of all keys of a partition, on one timer of Spark.
  *
- * <p>They are state of one key of their own, whose columns are all null; a group with that key has state under other
- * names. The first rows of a batch set the timer to the moment it is already, so that it fires behind the last rows: only
- * then those that are due ring, also those that the batch itself has set, and the others are written. A row that rang
- * one batch later would be late for the operators above.
+ * <p>They are the state of one key whose columns are all null; a group with that key has its state under other names.
+ * The first rows of a batch set the timer to the present time, so that it fires after the last rows. Only then the due
+ * alarms ring, also those that the batch itself has set, and the others are written. If an alarm rang one batch later,
+ * its rows would be late for the operators above.
  *
- * <p>Rules, of Spark 4.2: a timer that is not later than the watermark fires in the batch that sets it; the state that a
- * processor reads and writes is that of the key in {@link ImplicitGroupingKeyTracker}.
+ * <p>Rules, of Spark 4.2: a timer that is not later than the watermark fires in the batch that sets it; the state that
+ * a processor reads and writes is that of the key in {@link ImplicitGroupingKeyTracker}.
  */
 final class Alarms {
-  /** Silenced keys of a batch that are known; more than that are looked at for nothing. */
+  /** Largest number of silenced keys that a batch remembers; further ones are visited without effect. */
   private static final int MOST_SILENCED = 200_000;
 
   private final StatefulProcessorHandle handle;
@@ -51,7 +51,7 @@ final class Alarms {
     this.reader = Expressions.reader(keyType);
   }
 
-  /** Rows are about to come. */
+  /** Called before the rows of a batch. */
   void begin(long now) {
     if (begun) {
       return;
@@ -81,7 +81,7 @@ final class Alarms {
     }
   }
 
-  /** The rows of the keys whose alarms are due, one key after the other; then the alarms are stored. */
+  /** The result rows of the keys whose alarms are due, one key after the other; then the alarms are stored. */
   Iterator<Row> ring(long now, Function<Row, Iterator<Row>> look) {
     if (rung) {
       return Collections.emptyIterator();
@@ -135,7 +135,7 @@ final class Alarms {
     }
   }
 
-  /** Rows of the keys whose alarms are due, computed lazily, each with the state of its own key. */
+  /** Result rows of the keys whose alarms are due, computed lazily, each with the state of its own key. */
   private final class Ringing implements Iterator<Row> {
     private final Deque<Supplier<ByteBuffer>> taken;
     private final Function<Row, Iterator<Row>> look;

@@ -18,21 +18,22 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
 
 /**
- * Alarms in the state store: cut by time into slices, the nearer the finer, each a list of chunks of (moment, key).
+ * Alarms in the state store: divided by time into slices (finer ones for nearer times), each a list of chunks of
+ * (moment, key).
  *
- * <p>A batch adds one chunk to each slice it has alarms for; chunks of a like size become one, so that there are few and
- * none is written often. What takes alarms out reads whole slices: what is not due yet is added again, to a finer slice
- * then. The list of slices is one value.
+ * <p>A batch adds one chunk to each slice it has alarms for. Chunks of similar size are merged, so that there are few
+ * chunks and none is written often. Due alarms are taken out by whole slices; alarms that are not due yet are added
+ * again, to a finer slice. The list of slices is one value.
  */
 final class Slices {
   static final long NONE = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
   private static final String WHAT = "alarms";
-  /** Milliseconds of the finest slices; those of each level above are {@link #FACTOR} times as long. */
+  /** Milliseconds of the finest slices; slices of each higher level are {@link #FACTOR} times as long. */
   private static final long FINEST = 1000;
   private static final long FACTOR = 32;
   private static final int LEVELS = 7;
-  /** Bytes after which a chunk is not added to. */
+  /** Bytes from which on a chunk is not merged any more. */
   private static final int LARGE = 1 << 20;
   private static final int SLICE = 1 + Long.BYTES + Long.BYTES + Integer.BYTES;
   private static final int CHUNK = Long.BYTES + Integer.BYTES;
@@ -47,7 +48,7 @@ final class Slices {
     private long first = NONE;
   }
 
-  /** The moment of the partition's timer. */
+  /** Time of the partition's timer. */
   long timer = NONE;
   private final ValueState<byte[]> listed;
   private final MapState<Long, byte[]> chunks;
@@ -98,7 +99,7 @@ final class Slices {
     listed.update(out.array());
   }
 
-  /** Adds an alarm, in memory. Returns whether so many are there that they have to be written: {@link #spill}. */
+  /** Adds an alarm in memory. Returns whether the slice is full and has to be written by {@link #spill}. */
   boolean add(long due, byte[] key, long now) {
     Place place = place(due, now);
     ByteArrayOutputStream buffer = unwritten.computeIfAbsent(place, unused -> new ByteArrayOutputStream());
@@ -130,7 +131,7 @@ final class Slices {
     write(full, unwritten.remove(full).toByteArray());
   }
 
-  /** Writes what was added. */
+  /** Writes the added alarms. */
   void write() {
     unwritten.forEach((place, buffer) -> write(place, buffer.toByteArray()));
     unwritten.clear();
@@ -154,8 +155,8 @@ final class Slices {
   }
 
   /**
-   * Takes the slices in which an alarm is due off the list, with the alarms that this batch has set. Each gives alarms
-   * when it is asked: those of a stored chunk, which is deleted then, or those that were not written yet.
+   * Removes the slices with due alarms from the list, also alarms that this batch has set. Each supplier gives the
+   * alarms of one stored chunk, which it deletes, or the alarms that were not written yet.
    */
   Deque<Supplier<ByteBuffer>> takeDue(long now) {
     Deque<Supplier<ByteBuffer>> due = new ArrayDeque<>();
@@ -183,7 +184,7 @@ final class Slices {
     return ByteBuffer.wrap(alarms);
   }
 
-  /** The first moment of all; {@link #NONE} without an alarm. */
+  /** Time of the earliest alarm; {@link #NONE} without one. */
   long nextDue() {
     return slices.values().stream().mapToLong(slice -> slice.first).min().orElse(NONE);
   }

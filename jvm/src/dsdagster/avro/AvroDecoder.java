@@ -49,15 +49,16 @@ public final class AvroDecoder implements Serializable {
   }
 
   /**
-   * A struct of the columns and, as its last field, why the record cannot be read (null for a good one); null for null.
+   * A struct of the columns and, as its last field, the reason why the record cannot be read (null for a good record);
+   * null for null.
    *
-   * @param bytes the part of the record
-   * @param headers of the record, or a null of their type
+   * @param bytes key or value of the record
+   * @param headers headers of the record, or a null of their type
    * @param settings JSON, see {@link RegistrySettings#of}
-   * @param known id of the reader's schema, negative without
+   * @param known id of the reader's schema; negative without one
    * @param columns JSON of a struct type; a field that is not nullable has to be there
    * @param reason name of the last field
-   * @param part what the part is called in reasons: value or key
+   * @param part value or key, for reasons
    */
   public static Column column(
       Column bytes, Column headers, String settings, int known, String columns, String reason, String part) {

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** Encodes structs as Avro in Confluent's wire format, all by one registered schema. One instance per task. */
+/** Encodes structs as Avro in Confluent's wire format, with one registered schema. One instance per task. */
 public final class AvroEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
   private final String schema;
@@ -39,10 +39,10 @@ public final class AvroEncoder implements Serializable {
    * The bytes of a struct; null for null.
    *
    * @param struct has a column for every field of the schema
-   * @param schema the registered one, as JSON
-   * @param id under which it is registered
-   * @param type of the struct, as JSON
-   * @param subject for messages
+   * @param schema registered schema, as JSON
+   * @param id id of the schema in the registry
+   * @param type type of the struct, as JSON
+   * @param subject subject of the schema, for messages
    */
   public static Column column(Column struct, String schema, int id, String type, String subject) {
     AvroEncoder made = new AvroEncoder(schema, id, (StructType) DataType.fromJson(type), subject);

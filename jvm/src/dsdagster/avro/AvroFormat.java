@@ -39,7 +39,7 @@ final class AvroFormat implements Schemas.Format<Schema> {
     }
   }
 
-  /** Schemas that others are made of come first, each once. */
+  /** Adds the referenced schemas before the schemas that use them, each once. */
   private void addReferences(JsonNode answer, Schema.Parser parser, RegistryClient client, Set<String> added) {
     for (JsonNode reference : answer.path("references")) {
       String path = RegistryClient.pathOf(reference);

@@ -13,7 +13,7 @@ import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryDecoder;
 import org.apache.spark.sql.types.StructType;
 
-/** How records of each schema id become the declared columns; shared by all tasks of a run in this JVM. */
+/** Plans that read records of each schema id as the declared columns; shared by all tasks of a run in this JVM. */
 final class Plans {
   private static final Kept<Object, Plans> ALL = new Kept<>();
 
@@ -28,7 +28,7 @@ final class Plans {
     this.columns = columns;
   }
 
-  /** The plans of a reader's schema (an id, negative without) and columns. */
+  /** The plans for a reader's schema (its id; negative without one) and columns. */
   static Plans of(RegistrySettings settings, int known, StructType columns) {
     return ALL.of(
         List.of(settings, known, columns),
@@ -38,7 +38,7 @@ final class Plans {
         });
   }
 
-  /** One schema id; {@code reason}: why no record of it can be read. */
+  /** Plan for one schema id; {@code reason}: why its records cannot be read. */
   static final class Plan {
     final RecordReader record;
     final ValueReader only;

@@ -16,17 +16,17 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A writer's schema and the declared type → what reads the one as the other, made once per schema. */
+/** Makes readers of a value from the writer's schema and the declared type, once per schema. */
 final class Readers {
   private Readers() {}
 
   /**
    * The reader of a value.
    *
-   * @param written the writer's schema of it
-   * @param known the reader's schema of it, which gives defaults and aliases; null without
-   * @param wanted its declared type
-   * @throws Unreadable it is of another type
+   * @param written writer's schema of the value
+   * @param known reader's schema of the value, for defaults and aliases; null without one
+   * @param wanted declared type
+   * @throws Unreadable the schema cannot be read as the type
    */
   static ValueReader of(Schema written, Schema known, DataType wanted) {
     if (written.getType() == Schema.Type.UNION) {
@@ -61,7 +61,7 @@ final class Readers {
     return ScalarReaders.of(written, wanted);
   }
 
-  /** The part of a reader's schema that is of a type; null where it has none. */
+  /** The schema of a type in a reader's schema (itself, or a member of its union); null if there is none. */
   static Schema branch(Schema known, Schema.Type type) {
     if (known == null || known.getType() == type) {
       return known;
@@ -132,14 +132,14 @@ final class Readers {
     };
   }
 
-  /** An element takes a byte at least, so a count beyond what is left is damage, found before it fills the memory. */
+  /** Refuses a count above the remaining bytes: an element takes at least one byte, so such a record is damaged. */
   private static void bounded(BinaryDecoder in, long count) throws IOException {
     if (count < 0 || count > in.inputStream().available()) {
       throw new Unreadable("the record ends too early");
     }
   }
 
-  /** A schema's type as people write it. */
+  /** Name of a schema's type for messages. */
   static String shown(Schema schema) {
     String name = schema.getType().getName();
     return schema.getLogicalType() == null ? name : schema.getLogicalType().getName() + " (" + name + ")";

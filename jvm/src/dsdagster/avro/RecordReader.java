@@ -17,10 +17,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads a writer's record into declared columns, field by field, without a record in between.
+ * Reads a writer's record into declared columns, field by field, without an intermediate record.
  *
- * <p>A column is the writer's field of its name, else of an alias the reader's schema gives it, else the reader's
- * default, else null. Fields without a column are skipped.
+ * <p>A column is the writer's field of its name; else the writer's field of an alias in the reader's schema; else the
+ * reader's default; else null. Fields without a column are skipped.
  */
 final class RecordReader {
   private final String[] names;
@@ -73,7 +73,7 @@ final class RecordReader {
     return field;
   }
 
-  /** The default as a record would carry it, read like one. */
+  /** The default of a field, encoded and then read like a value of a record. */
   private static Object defaultOf(Schema.Field known, StructField wanted) {
     try {
       ByteArrayOutputStream bytes = new ByteArrayOutputStream();
@@ -92,7 +92,7 @@ final class RecordReader {
     return names.length;
   }
 
-  /** Whether a column is neither in the writer's schema nor, with a default, in the reader's. */
+  /** Whether the writer's schema lacks the column and the reader's schema has no default for it. */
   boolean isMissing(int column) {
     return missing[column];
   }

@@ -23,8 +23,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Avro's primitive and logical types as Spark holds them.
  *
  * <p>Rules: Avro's own promotions (int to long, float, double; long to float, double; float to double; bytes to string
- * and back), an enum or UUID as text, a whole number as DECIMAL. Unlike Avro's resolution the logical types of both
- * sides count: milliseconds and microseconds are never taken for one another.
+ * and back), an enum or UUID as text, a whole number as DECIMAL. Unlike in Avro's resolution, the logical types of both
+ * sides count: milliseconds are never read as microseconds.
  */
 final class ScalarReaders {
   private static final long NANOS_PER_MICRO = 1_000L;
@@ -48,7 +48,7 @@ final class ScalarReaders {
 
   private ScalarReaders() {}
 
-  /** The reader of a type, null where it is not written so. */
+  /** The reader of a type; null if the written schema cannot be read as it. */
   static ValueReader of(Schema written, DataType wanted) {
     if (wanted instanceof DecimalType) {
       return decimal(written, (DecimalType) wanted);
@@ -60,7 +60,7 @@ final class ScalarReaders {
     return found == null ? null : found.apply(written);
   }
 
-  /** The bytes of a value, checked against what is left before anything is allocated. */
+  /** The bytes of a value. Their length is checked against the remaining bytes before memory is allocated. */
   static byte[] bytes(BinaryDecoder in) throws IOException {
     return fixed(in, in.readLong());
   }

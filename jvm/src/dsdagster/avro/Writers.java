@@ -27,7 +27,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimeType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column's type and the registered schema of it → what writes the one as the other, made once per task. */
+/** Makes writers of a column from its type and its registered schema, once per task. */
 final class Writers {
   private static final long MICROS_PER_MILLI = 1_000L;
   private static final long NANOS_PER_MICRO = 1_000L;
@@ -35,7 +35,7 @@ final class Writers {
 
   private Writers() {}
 
-  /** The writer of a value; the schema was made for the type, so one that does not fit is a fault of ours. */
+  /** The writer of a value. The schema was made for the type, so a schema that does not fit is our bug. */
   static ValueWriter of(Schema schema, DataType type) {
     if (schema.getType() == Schema.Type.UNION) {
       return union(schema, type);
@@ -95,7 +95,7 @@ final class Writers {
       case DOUBLE:
         return (value, out) -> out.writeDouble((Double) value);
       case STRING:
-        return (value, out) -> out.writeBytes(((UTF8String) value).getBytes()); // on the wire a text is its bytes
+        return (value, out) -> out.writeBytes(((UTF8String) value).getBytes()); // a text is its UTF-8 bytes
       case ENUM:
         return symbol(schema);
       case BYTES:
@@ -143,7 +143,7 @@ final class Writers {
     };
   }
 
-  /** A UUID's text as its sixteen bytes: all 36 characters, since Java's reader fills up shorter parts. */
+  /** A UUID's text as its sixteen bytes. All 36 characters are required, since Java's parser accepts shorter parts. */
   private static ValueWriter uuid() {
     return (value, out) -> {
       String text = value.toString().toLowerCase(Locale.ROOT);
@@ -188,7 +188,7 @@ final class Writers {
     return made;
   }
 
-  /** A struct by the fields of a record, each found by its name. */
+  /** The writer of a struct as a record; fields are matched by name. */
   static ValueWriter record(Schema schema, StructType type) {
     List<Schema.Field> fields = schema.getFields();
     int[] places = new int[fields.size()];

@@ -18,8 +18,8 @@ import org.apache.spark.sql.SparkSession;
 /**
  * The offset log and the commit log of a checkpoint, as Spark writes them, on any file system Hadoop knows.
  *
- * <p>Rule: Spark plans one batch ahead of the finished ones. Logs that say anything else are unreadable: Spark itself
- * would run such a checkpoint on.
+ * <p>Rule: Spark plans at most one batch more than it has finished. Other logs are refused as unreadable; Spark itself
+ * would continue from such a checkpoint.
  */
 public final class BatchLog {
   private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -38,7 +38,10 @@ public final class BatchLog {
     return new BatchLog(checkpoint, session.sessionState().newHadoopConf());
   }
 
-  /** JSON of {@code committed} and {@code planned}, each null or a batch with its {@code batch}, {@code offsets} (digest) and {@code ends}. */
+  /**
+   * JSON of {@code committed} and {@code planned}, each null or a batch with its {@code batch}, {@code offsets}
+   * (digest) and {@code ends}.
+   */
   public static String tip(SparkSession session, String checkpoint) {
     BatchLog log = of(session, checkpoint);
     long planned = newest(log.offsets, log.hadoop);
@@ -66,12 +69,12 @@ public final class BatchLog {
     return found;
   }
 
-  /** Number of the newest planned batch, -1 without one. */
+  /** Number of the newest planned batch; -1 without one. */
   public long newestPlanned() {
     return newest(offsets, hadoop);
   }
 
-  /** Where a planned batch ends. */
+  /** End offsets of a planned batch. */
   public EndOffsets endOffsets(long batch) {
     return EndOffsets.of(text(batch));
   }

@@ -11,11 +11,11 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$;
 
-/** Small texts of ours next to Spark's own files in a checkpoint, on any file system Hadoop knows. */
+/** Our own small text files next to Spark's files in a checkpoint, on any file system Hadoop knows. */
 public final class CheckpointText {
   private CheckpointText() {}
 
-  /** The text, null without one. */
+  /** The text; null if there is no such file. */
   public static String read(SparkSession session, String checkpoint, String name) {
     Path path = new Path(checkpoint, name);
     try (InputStream in = path.getFileSystem(session.sessionState().newHadoopConf()).open(path)) {
@@ -27,7 +27,7 @@ public final class CheckpointText {
     }
   }
 
-  /** Replaces the text as a whole; the folder is made if need be. */
+  /** Replaces the whole text; creates the folder if it is missing. */
   public static void write(SparkSession session, String checkpoint, String name, String text) {
     Configuration hadoop = session.sessionState().newHadoopConf();
     Path folder = new Path(checkpoint);

@@ -14,12 +14,12 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Where every source of a batch ends, read from the batch's entry in the offset log.
+ * End offsets of all sources of a batch, read from the batch's entry in the offset log.
  *
  * <p>Rules: {@code json} is canonical, so that equal offsets have equal texts: an array in the order of the log
- * ({@code v1}), or an object by the name of the source ({@code v2}); keys are sorted and nothing stands between tokens. A
- * source that has no offset yet is null. The entry's second line (time of the batch, watermark, settings) is left out: it
- * may differ where the offsets are the same.
+ * ({@code v1}), or an object by the name of the source ({@code v2}), with sorted keys and without blanks. A source
+ * that has no offset yet is null. The entry's second line (time of the batch, watermark, settings) is left out: it may
+ * differ where the offsets are equal.
  */
 public record EndOffsets(String json, String digest) {
   private static final ObjectMapper MAPPER =
@@ -70,7 +70,7 @@ public record EndOffsets(String json, String digest) {
     return found;
   }
 
-  /** Sources write JSON; any other text is kept as a string. */
+  /** The offset of a source as JSON; a text that is not JSON is kept as a string. */
   private static Object offset(String text) {
     if (text.equals(VOID)) {
       return null;

@@ -19,22 +19,22 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * State stores of runs that have ended.
  *
- * <p>Rule, of Spark 4.2: they stay open until the next run of the query, or up to a minute, and write the snapshots that
- * are due then. By that time the checkpoint may have been taken back to an earlier batch: a snapshot of a batch that it
- * has no longer would be read as the state of the batch that gets its number next.
+ * <p>Rule, of Spark 4.2: they stay open until the next run of the query, or up to a minute, and then write snapshots
+ * that are due. By that time the checkpoint may have been taken back to an earlier batch: a snapshot of a removed
+ * batch would be read as the state of the next batch with its number.
  */
 public final class EndedStores {
   private EndedStores() {}
 
   /**
-   * What was closed.
+   * Result of closing stores.
    *
-   * @param stores how many
-   * @param silent executors that did not answer, and may still have some open
+   * @param stores number of closed stores
+   * @param silent executors that did not answer and may still have open stores
    */
   public record Closed(int stores, List<String> silent) {}
 
-  /** Writes what is due of each and closes it, in the driver or in the executors of a cluster. */
+  /** Writes the due snapshots of each store and closes it, in the driver or in the executors of a cluster. */
   public static Closed close(SparkSession session) {
     SparkContext context = session.sparkContext();
     EveryExecutor.Answers<HashSet<UUID>> open = EveryExecutor.run(context, EndedStores::runs);

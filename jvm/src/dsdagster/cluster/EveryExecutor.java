@@ -22,10 +22,11 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
- * Work for the JVM of every executor; with a local master, for this JVM.
+ * Runs work in the JVM of every executor; with a local master, in this JVM.
  *
- * <p>Rule, of Spark 4.2: a task is sent to the executor it prefers, and to another one when that has had no free core for
- * {@code spark.locality.wait}. So each task says where it ran, and the executors that are left are asked again.
+ * <p>Rule, of Spark 4.2: a task is sent to the executor it prefers, and to another executor when that one has had no
+ * free core for {@code spark.locality.wait}. So each task reports where it ran, and further tasks are sent for the
+ * executors that have not reported.
  */
 public final class EveryExecutor {
   private static final String LOCATION = "executor_";
@@ -34,19 +35,19 @@ public final class EveryExecutor {
 
   private EveryExecutor() {}
 
-  /** What an executor does; runs there once or more often. */
+  /** Work for an executor; may run there several times. */
   public interface Work<T> extends Serializable {
     T run();
   }
 
   /**
-   * What executors answered, by their ids.
+   * Results by executor id.
    *
-   * @param silent host and id of executors that live and did not answer within half a minute
+   * @param silent host and id of live executors that did not answer within half a minute
    */
   public record Answers<T>(Map<String, T> byExecutor, List<String> silent) {}
 
-  /** Runs {@code work} in every executor that lives. */
+  /** Runs {@code work} in every live executor. */
   public static <T extends Serializable> Answers<T> run(SparkContext context, Work<T> work) {
     if (context.isLocal()) {
       return new Answers<>(Map.of(DRIVER, work.run()), List.of());
@@ -74,7 +75,7 @@ public final class EveryExecutor {
         .map(asked -> new Tuple2<>(SparkEnv.get().executorId(), work.run()));
   }
 
-  /** Nothing when that takes longer: executors are busy, or went and none has come in their place. */
+  /** The rows; empty after {@code nanos}: executors are busy, or are gone without a replacement. */
   private static <T> List<T> collected(JavaRDD<T> rows, long nanos) {
     JavaFutureAction<List<T>> action = rows.collectAsync();
     try {
@@ -95,7 +96,7 @@ public final class EveryExecutor {
     return CollectionConverters.asScala(items.iterator()).toSeq();
   }
 
-  /** Id of each executor that lives and is not in {@code without} → its host. */
+  /** Id → host of each live executor that is not in {@code without}. */
   private static Map<String, String> left(Set<String> without) {
     Map<String, String> hosts = new TreeMap<>();
     for (BlockManagerId place :

@@ -15,7 +15,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.package$;
 
-/** What the hosts of a cluster's executors have: versions, files of the driver, a Python. */
+/** Checks the hosts of a cluster's executors: versions, access to the driver's files, Python. */
 public final class Probe {
   private static final String KEY = "Ds-Source-Key";
   private static final int PYTHON_SECONDS = 60;
@@ -23,24 +23,24 @@ public final class Probe {
   private Probe() {}
 
   /**
-   * What one executor has.
+   * Report of one executor.
    *
-   * @param host as Spark names it, with the executor's id
+   * @param host host in Spark's spelling, with the executor's id
    * @param spark version of Spark
-   * @param jar key of the sources of the operator jar that is loaded; empty without one
+   * @param jar key of the sources of the loaded operator jar; empty without one
    * @param seesFile whether it sees the driver's file
-   * @param python first line that Python wrote, empty when none was asked for
-   * @param problem why there is no such line
+   * @param python first line that Python wrote; empty if Python was not run
+   * @param problem reason why Python wrote no line
    */
   public record Report(
       String host, String spark, String jar, boolean seesFile, String python, String problem)
       implements Serializable {}
 
   /**
-   * A report of every executor; those that did not answer have none.
+   * A report of every executor that answered.
    *
-   * @param file that the driver has made
-   * @param command Python and its arguments; empty: none is run
+   * @param file a file that the driver has made
+   * @param command Python and its arguments; empty: Python is not run
    */
   public static List<Report> executors(SparkContext context, String file, List<String> command) {
     ArrayList<String> copied = new ArrayList<>(command);
@@ -81,7 +81,10 @@ public final class Probe {
     }
   }
 
-  /** Of a class that every version has: a host's own jar comes before the one that the driver sends. */
+  /**
+   * Key of the jar that a class of every version is loaded from: a jar of the host itself comes before the jar that the
+   * driver sends.
+   */
   private static String jarKey() {
     try {
       Path place = Path.of(OperatorFault.class.getProtectionDomain().getCodeSource().getLocation().toURI());

@@ -19,8 +19,8 @@ import scala.collection.Iterator;
 /**
  * Each row once, whatever its weight: added with its first copy, retracted with its last.
  *
- * <p>Input columns: the row's, then {@code w} long. Output: the same; {@code w} is 1 or -1. State: how many copies of a
- * row there are.
+ * <p>Input columns: the row's, then {@code w} long. Output: the same; {@code w} is 1 or -1. State: the number of copies
+ * of each row.
  */
 public final class Distinct {
   private Distinct() {}
@@ -28,8 +28,8 @@ public final class Distinct {
   /**
    * Applies the operator.
    *
-   * @param appendOnly no weight is below zero, so that a row that is known needs no count
-   * @param ttl milliseconds after which a row that no change touches is forgotten; 0: never
+   * @param appendOnly no weight is below zero, so copies need not be counted
+   * @param ttl milliseconds without a change after which a row is forgotten; 0: never
    */
   public static Dataset<Row> apply(Dataset<Row> input, boolean appendOnly, long ttl) {
     Expiry expiry = new Expiry(ttl);

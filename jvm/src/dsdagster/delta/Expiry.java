@@ -6,11 +6,11 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 
 /**
- * How long an operator keeps what no change touches.
+ * Time to live of an operator's state that does not change.
  *
- * <p>Rules: without one ({@code millis} 0) state is kept for ever and a row that goes without having come is a fault.
- * With one such a row is one whose state was forgotten, and is left out. Spark forgets by the time of a batch, which
- * stands in the checkpoint, so that a replayed batch sees the same state.
+ * <p>Rules: if {@code millis} is 0, state is kept forever and the retraction of an unknown row is a fault. Otherwise
+ * such a retraction is ignored, since the row's state may have been forgotten. Spark forgets by the time of a batch,
+ * which is in the checkpoint, so that a replayed batch sees the same state.
  */
 public record Expiry(long millis) implements Serializable {
   public boolean isSet() {
@@ -21,7 +21,7 @@ public record Expiry(long millis) implements Serializable {
     return isSet() ? new TTLConfig(Duration.ofMillis(millis)) : TTLConfig.NONE();
   }
 
-  /** Only an operator in processing time may forget. */
+  /** Spark allows a time to live only in processing time. */
   public TimeMode timeMode() {
     return isSet() ? TimeMode.ProcessingTime() : TimeMode.None();
   }

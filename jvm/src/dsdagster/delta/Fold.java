@@ -21,11 +21,11 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Weighted rows → at most one upsert or delete per key and batch. Keeps nothing: what a batch adds to and takes from a
- * key is enough when the key tells its rows apart.
+ * Weighted rows → at most one upsert or delete per key and batch. Keeps no state: if the key is unique, the additions
+ * and retractions of one batch are enough.
  *
  * <p>Input columns: the key's, then {@code row} struct, {@code w} long. Output: {@code row} struct, {@code deleted}
- * boolean; a delete carries the row that went.
+ * boolean; a delete carries the retracted row.
  */
 public final class Fold {
   private Fold() {}

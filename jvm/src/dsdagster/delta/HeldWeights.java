@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.function.Function;
 
 /**
- * Few weights, in memory while their key is looked at and else part of the key's own value: one read and one write of
- * the state store for all of them.
+ * A few weights: in memory while their key is visited, stored as a part of the key's own value. One read and one write
+ * of the state store serve all of them.
  */
 public final class HeldWeights<K> implements Weights<K> {
   private static final class Held {
@@ -30,12 +30,12 @@ public final class HeldWeights<K> implements Weights<K> {
   private final Function<K, byte[]> pack;
   private long size = Integer.BYTES;
 
-  /** Without any. */
+  /** No weights. */
   public HeldWeights(Function<K, byte[]> pack) {
     this.pack = pack;
   }
 
-  /** Reads what {@link #put} wrote; {@code unpack} is the inverse of {@code pack}. */
+  /** Reads the bytes of {@link #put}; {@code unpack} is the inverse of {@code pack}. */
   public static <K> HeldWeights<K> get(ByteBuffer in, Function<K, byte[]> pack, Function<byte[], K> unpack) {
     HeldWeights<K> found = new HeldWeights<>(pack);
     for (int left = in.getInt(); left > 0; left--) {
@@ -45,7 +45,7 @@ public final class HeldWeights<K> implements Weights<K> {
     return found;
   }
 
-  /** Bytes that {@link #put} takes. */
+  /** Number of bytes that {@link #put} writes. */
   public long encodedSize() {
     return size;
   }
@@ -98,7 +98,7 @@ public final class HeldWeights<K> implements Weights<K> {
     };
   }
 
-  /** Moves all of them to others. */
+  /** Moves all weights into {@code others}. */
   public void moveTo(Weights<K> others) {
     held.forEach((thing, one) -> others.set(thing, one.weight));
     held.clear();

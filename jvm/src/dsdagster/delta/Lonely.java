@@ -15,16 +15,16 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Rows of one side of a join without partner, if only the result of the join shows which pairs count.
+ * Outer rows of one side of a join, if a condition over both sides decides which pairs match.
  *
- * <p>Input columns: {@code l} struct, {@code r} struct, {@code w} long: all pairs that count, and the side's own rows, each
- * with null for the other side. Output: the same columns: the pairs, and own rows while no pair holds them. Rows that do
- * not hold the side pass.
+ * <p>Input columns: {@code l} struct, {@code r} struct, {@code w} long: all matching pairs, and the side's own rows,
+ * each with null for the other side. Output: the same columns: the pairs, and own rows while they are in no pair. Rows
+ * without a row of the side are passed through.
  */
 public final class Lonely {
   private Lonely() {}
 
-  /** @param isLeft which side's rows are meant */
+  /** @param isLeft whether the outer side is the left one */
   public static Dataset<Row> apply(Dataset<Row> input, boolean isLeft) {
     StructType left = (StructType) input.schema().apply("l").dataType();
     StructType right = (StructType) input.schema().apply("r").dataType();

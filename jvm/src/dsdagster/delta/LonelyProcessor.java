@@ -18,8 +18,9 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * One row of a side at a time. Rows come packed: whether the row is of that side, the row, the other one of a pair (null:
- * the row itself comes or goes), the weight. State: how often the row is there and how many pairs hold it.
+ * One row of a side at a time. Rows arrive packed: whether the row is of that side, the row, the other row of a pair
+ * (null: the row itself is added or retracted), the weight. State: the number of copies of the row, and of pairs with
+ * it.
  */
 final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -67,7 +68,7 @@ final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
     return Keyed.iterator(output);
   }
 
-  /** How many more of the row are shown by itself than before. */
+  /** Change of the number of copies that are emitted without a partner. */
   private long change(long moreOwn, long morePairs) {
     if (moreOwn == 0 && morePairs == 0) {
       return 0;

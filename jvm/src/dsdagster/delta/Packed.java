@@ -5,8 +5,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Packed rows of one batch with the sum of their weights, in the order they came. Equal rows have equal bytes, so the
- * bytes stand for the row.
+ * Packed rows of one batch with the sum of their weights, in the order of arrival. Equal rows have equal bytes, so the
+ * bytes identify the row.
  */
 public final class Packed {
   private final Map<ByteBuffer, Long> weights = new LinkedHashMap<>();
@@ -15,7 +15,7 @@ public final class Packed {
     weights.merge(ByteBuffer.wrap(row), weight, Long::sum);
   }
 
-  /** Rows whose weights do not cancel; nothing is added after. */
+  /** Rows whose sum of weights is not zero. No row may be added afterwards. */
   public Map<ByteBuffer, Long> net() {
     weights.values().removeIf(weight -> weight == 0);
     return weights;

@@ -7,15 +7,15 @@ import org.apache.spark.sql.streaming.MapState;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Weights that are each a value of the state store. */
+/** Weights, each a value of its own in the state store. */
 public final class StoredWeights<K, S> implements Weights<K> {
   private final MapState<S, Long> stored;
   private final Function<K, S> write;
   private final Function<S, K> read;
 
   /**
-   * @param write what stands for a thing in the state store
-   * @param read the inverse
+   * @param write turns a thing into its key in the state store
+   * @param read the inverse of {@code write}
    */
   public StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read) {
     this.stored = stored;

@@ -23,15 +23,15 @@ import scala.collection.Iterator;
 /**
  * Upserts and deletes by key → weighted rows: the old row is retracted (-1), the new one added (+1).
  *
- * <p>Input columns: the key's, then {@code ord} binary (position in the source; the last of a batch counts),
+ * <p>Input columns: the key's, then {@code ord} binary (position in the source; the last row of a batch counts),
  * {@code deleted} boolean, {@code row} struct. Output: {@code row} struct, {@code w} long. State: the last row of each
- * key, as long as the {@link Expiry} says since its last upsert. A delete of an unknown key and an upsert that changes
- * nothing give no row.
+ * key, kept for the {@link Expiry} after its last upsert. A delete of an unknown key and an upsert that changes nothing
+ * give no row.
  */
 public final class UpsertToDelta {
   private UpsertToDelta() {}
 
-  /** @param ttl milliseconds after which a key is forgotten; 0: never */
+  /** @param ttl milliseconds without an upsert after which a key is forgotten; 0: never */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, long ttl) {
     Expiry expiry = new Expiry(ttl);
     StructType rowType = (StructType) input.schema().apply("row").dataType();

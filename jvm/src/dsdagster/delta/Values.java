@@ -9,11 +9,11 @@ import org.apache.spark.sql.RowFactory;
 import scala.collection.Iterator;
 import scala.collection.Seq;
 
-/** Values as Spark hands them to operators: a total order, and keys of hash maps. */
+/** Values as Spark gives them to operators: their total order, and keys for hash maps. */
 public final class Values {
   private Values() {}
 
-  /** Something equal exactly when the values are; {@link #value} is its inverse. */
+  /** A key for hash maps: keys are equal exactly if the values are. {@link #value} is the inverse. */
   public static Object key(Object value) {
     if (value instanceof Row row) {
       return new Parts(keys(row.toSeq()), row);
@@ -40,7 +40,7 @@ public final class Values {
     return parts;
   }
 
-  /** A row or an array by its parts: their own hashes do not look into bytes, and take two NaN for different. */
+  /** A row or an array by its parts: its own equality ignores the content of byte arrays, and two NaN differ for it. */
   private record Parts(List<Object> parts, Object whole) {
     @Override
     public boolean equals(Object other) {
@@ -57,7 +57,7 @@ public final class Values {
     return RowFactory.create(value(key));
   }
 
-  /** Nulls first, texts by code point, bytes unsigned, arrays and structs by their parts, as Spark orders them. */
+  /** Compares as Spark does: nulls first, texts by code point, bytes unsigned, arrays and structs by their parts. */
   @SuppressWarnings({"unchecked", "rawtypes"})
   public static int compare(Object left, Object right) {
     if (left == null || right == null) {
@@ -90,7 +90,7 @@ public final class Values {
     return Boolean.compare(ours.hasNext(), theirs.hasNext());
   }
 
-  /** UTF-16 puts characters beyond the first plane before some of the first; Spark's UTF-8 order does not. */
+  /** Order of code points, as in UTF-8. UTF-16 puts characters of higher planes before some of the first plane. */
   private static int byCodePoint(String left, String right) {
     int shorter = Math.min(left.length(), right.length());
     for (int i = 0; i < shorter; i++) {

@@ -4,17 +4,17 @@ import java.util.Iterator;
 import java.util.Map;
 
 /**
- * Things of one key of an operator with how often each is there; nothing is there zero times.
+ * Counted things of one key of an operator; a thing with the count zero is not stored.
  *
- * @param <K> what is counted, with an identity of its own
+ * @param <K> type of the counted things, with their own equality
  */
 public interface Weights<K> {
-  /** Zero for what is not there. */
+  /** The count of a thing; zero if it is not stored. */
   long get(K thing);
 
-  /** Zero removes it. */
+  /** Sets the count of a thing; zero removes it. */
   void set(K thing, long weight);
 
-  /** All of them; meanwhile none is set. */
+  /** All things with their counts; no count may be set during the iteration. */
   Iterator<Map.Entry<K, Long>> iterator();
 }

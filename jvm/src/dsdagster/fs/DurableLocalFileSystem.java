@@ -11,22 +11,23 @@ import org.apache.hadoop.fs.Syncable;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * The local file system as {@link NioLocalFileSystem}, whose files survive a power failure once they are closed and have
- * their names: a file is forced to disk when it is closed, a folder when a name appears in it.
+ * A {@link NioLocalFileSystem} whose files survive a power failure once they are closed and have their final names: a
+ * file is forced to disk when it is closed, a folder when a name appears in it.
  *
- * <p>What relies on what, in a batch N:
+ * <p>What a batch N relies on:
  *
  * <ol>
  *   <li>the plan of N (offset log) is durable before its rows are read, hence before a sink commits N: after a power
  *       failure N is replayed with the same offsets, and a sink that has it recognises it;
- *   <li>the state that N makes is durable before N is noted as done (commit log), so that no finished batch lacks its
+ *   <li>the state of N is durable before N is recorded as done (commit log), so that no finished batch lacks its
  *       state;
- *   <li>the note is durable before N+1 is planned, so that the state which N+1 starts from is there when a sink has N+1.
+ *   <li>this record is durable before N+1 is planned, so that the state which N+1 starts from exists when a sink has
+ *       N+1.
  * </ol>
  *
  * <p>Spark writes these files one after the other and waits for each, so forcing every file as it is closed keeps that
- * order. Files under a temporary name are forced, their names are not: they are renamed. Checksum files are not written:
- * one that is torn would make a whole file unreadable, and to force it costs as much as the file.
+ * order. Files under temporary names are forced, their names are not, since they are renamed. Checksum files are not
+ * written: a torn one would make a whole file unreadable, and forcing it costs as much as forcing the file.
  */
 public class DurableLocalFileSystem extends NioLocalFileSystem {
   private static final String TEMPORARY = ".tmp";
@@ -68,12 +69,12 @@ public class DurableLocalFileSystem extends NioLocalFileSystem {
       return made;
     }
 
-    /** The content of a file is on disk when this returns; called before closing it. */
+    /** Forces the content of a file to disk; called before the file is closed. */
     protected void forceFile(File file, Syncable open) throws IOException {
       open.hsync();
     }
 
-    /** The names in a folder are on disk when this returns. */
+    /** Forces the names in a folder to disk. */
     protected void forceFolder(File folder) throws IOException {
       try (FileChannel names = FileChannel.open(folder.toPath(), StandardOpenOption.READ)) {
         names.force(true);

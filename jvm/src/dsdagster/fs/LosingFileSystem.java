@@ -16,11 +16,12 @@ import org.apache.hadoop.fs.Syncable;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Test hook: a disk whose power fails. It is {@link DurableLocalFileSystem} under the scheme {@code losing}, which notes
- * what is forced instead of forcing it, fails from an armed step on, and then keeps only what was forced.
+ * Test hook: a disk whose power fails. It is {@link DurableLocalFileSystem} under the scheme {@code losing}. It
+ * records what is forced instead of forcing it, fails from an armed step on, and then keeps only what was forced.
  *
- * <p>Rule: POSIX and no more. Content is kept by the file, names by the folder, each as they were when they were last
- * forced; a file whose name was kept and whose content was not is empty. All of one process share one disk.
+ * <p>Rule: only what POSIX guarantees. Forcing a file keeps its content, forcing a folder keeps the names in it, each
+ * as of the last time; a file with a kept name and without kept content is empty. All instances of one process share
+ * one disk.
  */
 public final class LosingFileSystem extends DurableLocalFileSystem {
   private static final Map<Object, byte[]> CONTENTS = new HashMap<>();
@@ -43,19 +44,19 @@ public final class LosingFileSystem extends DurableLocalFileSystem {
     // local files are copied into it by their own URL
   }
 
-  /** From now on the first so many steps succeed and no other; {@code forced}: whether forcing has any effect. */
+  /** From now on {@code allowed} steps succeed, all later ones fail; {@code forced}: whether forcing has an effect. */
   public static synchronized void arm(long allowed, boolean forced) {
     steps = 0;
     last = allowed;
     forces = forced;
   }
 
-  /** Whether there were more steps than allowed. */
+  /** Whether the power has failed: there were more steps than allowed. */
   public static synchronized boolean isOff() {
     return steps > last;
   }
 
-  /** The power fails: of a folder only what was forced is there afterwards; {@code names}: names are there in any case. */
+  /** Reduces a folder to what was forced; {@code names}: all names are kept. */
   public static synchronized void lose(String folder, boolean names) throws IOException {
     Path root = Path.of(folder);
     Map<Path, byte[]> kept = new TreeMap<>();

@@ -12,8 +12,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * Hadoop's checksummed local file system without child processes: permissions are set through java.nio where Hadoop
  * forks {@code chmod} several times per checkpoint file. Set as {@code spark.hadoop.fs.file.impl}.
  *
- * <p>Rule: nothing but the way permissions and owners are set differs from {@link LocalFileSystem}. The raw class must
- * not be set itself: Hadoop casts the local file system to {@link LocalFileSystem}.
+ * <p>Rule: only the way of setting permissions and owners differs from {@link LocalFileSystem}. The raw class must not
+ * be configured itself: Hadoop casts the local file system to {@link LocalFileSystem}.
  */
 public class NioLocalFileSystem extends LocalFileSystem {
   private static final int PERMISSION_LETTERS = 9;
@@ -30,7 +30,7 @@ public class NioLocalFileSystem extends LocalFileSystem {
   public static class Raw extends RawLocalFileSystem {
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
-      // The sticky bit has no name in java.nio; it says nothing about the files of one owner.
+      // java.nio has no sticky bit; it has no effect on the files of one owner.
       String letters = permission.toString().replace('t', 'x').replace('T', '-');
       String last = letters.substring(letters.length() - PERMISSION_LETTERS);
       Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(last));
@@ -38,7 +38,7 @@ public class NioLocalFileSystem extends LocalFileSystem {
 
     @Override
     public void setOwner(Path path, String user, String group) {
-      // Files belong to who writes them; Hadoop's way forks chown.
+      // Files belong to the user who writes them; Hadoop's method forks chown.
     }
   }
 }

@@ -18,15 +18,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Join of two streams: rows of one key whose times are not further from one another than so much.
+ * Interval join of two streams: pairs of rows of one key whose times are at most WITHIN apart.
  *
- * <p>Input columns: the key's, then {@code side} int (0 left, 1 right), {@code l} struct, {@code r} struct (the one of
- * the other side null), {@code et}, the row's time with the watermark metadata. Output: {@code l}, {@code r}; a row
- * without partner has null for the other side. Rows travel and are kept as packed bytes.
+ * <p>Input columns: the key's, then {@code side} int (0 left, 1 right), {@code l} struct, {@code r} struct (null for
+ * the other side), {@code et}, the row's time with the watermark metadata. Output: {@code l}, {@code r}; a row without
+ * a partner has null for the other side. Rows are sent and stored as packed bytes.
  *
- * <p>Rules: Spark drops rows behind time, by {@code et}. A pair leaves as soon as both are there; a row without partner
- * when time has passed all that could still join it, then it is forgotten. A key with a null in it matches nothing. What
- * leaves may be older than the watermark by the bound: nothing above may take its time from it.
+ * <p>Rules: Spark drops late rows, by {@code et}. A pair is emitted as soon as both rows are there. A row without a
+ * partner is emitted and forgotten when the watermark has passed all rows that could join it. A key with a null in it
+ * matches nothing. Results may be older than the watermark by the bound, so no later step may use their time.
  */
 public final class IntervalJoin {
   private IntervalJoin() {}
@@ -48,7 +48,7 @@ public final class IntervalJoin {
         Expressions.unpack(joined.col("l"), left).as("l"), Expressions.unpack(joined.col("r"), right).as("r"));
   }
 
-  /** The keys, the side, the time in microseconds, the row as bytes, the time; only rows that can leave. */
+  /** The keys, the side, the time in microseconds, the row as bytes, the time; only rows that can be emitted. */
   private static Dataset<Row> packed(
       Dataset<Row> input, int keys, StructType left, StructType right, boolean lonelyLeft, boolean lonelyRight) {
     List<Column> columns = new ArrayList<>();

@@ -16,11 +16,11 @@ import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One key at a time. Rows come packed: the key's columns, then {@code side}, {@code ts}, {@code payload}.
+ * One key at a time. Rows arrive packed: the key's columns, then {@code side}, {@code ts}, {@code payload}.
  *
- * <p>Rules: a row meets all of the other side that are kept, and is kept itself, so that each pair leaves once. Time
- * that has reached a moment has passed the rows stamped with it: Spark drops what comes for it later. Whether a row has
- * met another is written down only where rows without partner leave.
+ * <p>Rules: a row is joined with all stored rows of the other side and then stored, so that each pair is emitted once.
+ * A watermark has passed the rows with exactly its time: Spark drops later ones. Whether a row had a partner is stored
+ * only if rows without a partner are emitted.
  */
 final class IntervalJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
@@ -58,7 +58,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     if (state.alarm <= watermark) {
       state.alarm = IntervalState.NO_ALARM;
       if (!isAlarm) {
-        silence(); // it would be due after these rows, in this batch
+        silence(); // otherwise the alarm would be due after these rows, in this batch
       }
     }
     Visit visit = new Visit(state, rows, isMatchable(key), watermark * MICROS_PER_MILLI - within, before != null);
@@ -74,7 +74,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     return true;
   }
 
-  /** A key while its rows leave: pairs row by row, then rows that nothing can join any more, then it is stored. */
+  /** Emits the rows of a key: pairs row by row, then rows that nothing can join any more; then stores the key. */
   private final class Visit {
     private final IntervalState state;
     private final Iterator<Row> rows;
@@ -136,7 +136,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     return new TimedRow(row.ts(), IntervalState.MATCHED, row.payload());
   }
 
-  /** A row with each of its partners. */
+  /** The pairs of a row. */
   private final class Pairs implements Iterator<Row> {
     private final byte[] payload;
     private final int side;
@@ -163,7 +163,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  /** The rows without a partner among those that leave. */
+  /** The rows without a partner among the forgotten rows. */
   private static final class Alone implements Iterator<Row> {
     private final Iterator<TimedRow> rows;
     private final int side;
@@ -194,7 +194,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  /** One alarm for the first row that is forgotten; an earlier one that is set already does no harm. */
+  /** Sets one alarm, for the first row to be forgotten; an earlier alarm that is set already does no harm. */
   private void setAlarm(IntervalState state) {
     long first = state.firstTime();
     if (first == TimedRows.NO_TIME) {

@@ -8,17 +8,17 @@ import java.nio.ByteBuffer;
 import java.util.List;
 
 /**
- * State of one key: the rows of both sides that something can still join, in the order of their times, and the alarm
- * that is set. A row that has met another carries {@link #MATCHED} where that matters.
+ * State of one key: the rows of both sides that can still be joined, in the order of their times, and the alarm that
+ * is set. In outer joins a row that had a partner has the flag {@link #MATCHED}.
  *
- * <p>Rule: all of it is one value in the state store while it is small, so a touched key costs one read and one write. The
- * layout carries a number; an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store while it is small, so a visited key costs one read and one write.
+ * Its layout has a number; an unknown number is refused.
  */
 final class IntervalState {
   static final long NO_ALARM = Long.MAX_VALUE;
   static final byte[] MATCHED = new byte[0];
   private static final byte LAYOUT = 2;
-  /** Rows with a byte that says whether they had a partner, all of them in one value. */
+  /** Earlier layout: all rows in one value, each with a byte for whether it had a partner. */
   private static final byte FLAGGED = 1;
   private static final String WHAT = "state of an interval join";
 
@@ -57,7 +57,7 @@ final class IntervalState {
     return found;
   }
 
-  /** Writes the buckets too. */
+  /** The state as bytes; also writes the buckets. */
   byte[] encode() {
     long size = 1 + Long.BYTES;
     for (TimedRows side : sides) {

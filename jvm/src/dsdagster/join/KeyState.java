@@ -8,18 +8,18 @@ import java.nio.ByteBuffer;
 import java.util.List;
 
 /**
- * State of one key: its versions (at most one per time; without a row where one is a delete) and the stream rows that wait
- * for time, both in the order of time and position, and the alarm that is set.
+ * State of one key: its versions (at most one per time; a delete has no row) and the stream rows that wait for the
+ * watermark, both in the order of time and position, and the alarm that is set.
  *
- * <p>Rule: all of it is one value in the state store while it is small, so a touched key costs one read and one write. The
- * layout carries a number; an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store while it is small, so a visited key costs one read and one write.
+ * Its layout has a number; an unknown number is refused.
  */
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
   private static final int VERSIONS = 0;
   private static final int WAITING = 1;
   private static final byte LAYOUT = 2;
-  /** All rows in one value. */
+  /** Earlier layout: all rows in one value. */
   private static final byte WITHOUT_BUCKETS = 1;
   private static final String WHAT = "state of a temporal join";
 
@@ -49,7 +49,7 @@ final class KeyState {
     return found;
   }
 
-  /** Writes the buckets too. */
+  /** The state as bytes; also writes the buckets. */
   byte[] encode() {
     long size = 1 + Long.BYTES + versions.encodedSize() + waiting.encodedSize();
     ByteBuffer out = Layout.create(size, LAYOUT, WHAT).putLong(alarm);
@@ -62,7 +62,7 @@ final class KeyState {
     return version.payload() == null;
   }
 
-  /** Adds a version in its place; of two with one time the later position stays. */
+  /** Adds a version in its place; of two versions with equal times, the one with the later position is kept. */
   void addVersion(TimedRow version) {
     TimedRow before = versions.lastUntil(version.ts());
     if (before == null || before.ts() != version.ts()) {
@@ -72,21 +72,22 @@ final class KeyState {
     }
   }
 
-  /** The version valid at {@code ts}, null when there is none or it is a delete. */
+  /** The version valid at {@code ts}; null if there is none or it is a delete. */
   TimedRow versionAt(long ts) {
     TimedRow version = versions.lastUntil(ts);
     return version == null || isDelete(version) ? null : version;
   }
 
-  /** Adds rows that have just come; sorts them. */
+  /** Sorts new stream rows and adds them to the waiting rows. */
   void await(List<TimedRow> rows) {
     rows.sort(TimedRow.BY_ORDER);
     rows.forEach(waiting::add);
   }
 
   /**
-   * Forgets versions that ended before {@code horizon - retention}, and of the final ones (before {@code horizon}) all
-   * but the newest {@code most}; the newest final one stays, unless it is a delete that old. Returns whether any went.
+   * Forgets versions that ended before {@code horizon - retention}, and of the final versions (before {@code horizon})
+   * all but the newest {@code most}. The newest final version is kept, unless it is a delete of that age. Returns
+   * whether any version was forgotten.
    */
   boolean prune(long horizon, long retention, int most) {
     long last = versions.countBefore(horizon) - 1;

@@ -14,12 +14,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Drops rows that cannot be a window's greatest since a greater one came before them in the same task: of a million rows
- * of one window a handful travels to its operator. One instance per task.
+ * Drops rows that cannot have a window's greatest value, since the same task has seen a greater one before: of a
+ * million rows of one window only a few are sent to its operator. One instance per task.
  */
 public final class Leaders implements Serializable {
   private static final long serialVersionUID = 1L;
-  /** Windows and keys of a task that are remembered; beyond that all are forgotten, and more rows travel. */
+  /** Largest number of windows and keys that a task remembers; above it all are forgotten, and more rows are sent. */
   private static final int MOST = 10_000;
 
   private transient Map<Object, Long> greatest;

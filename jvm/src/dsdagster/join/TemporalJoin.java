@@ -25,11 +25,11 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Input columns: {@code k} struct of key columns, {@code side} int (0 stream, 1 changelog), {@code ts} long
  * (microseconds), {@code ord} string (source position, sorts as text), {@code deleted} boolean, {@code l} struct,
- * {@code r} struct, and {@code et}, which only carries time from the ticks and must hold no watermark metadata. Output:
- * {@code l}, {@code r}. Rows travel and are stored as packed bytes; the join never looks into them.
+ * {@code r} struct, and {@code et}, which only has the time of ticks and must have no watermark metadata. Output:
+ * {@code l}, {@code r}. Rows are sent and stored as packed bytes; the join does not read them.
  *
- * <p>Rules: nothing is dropped here. A version that comes late is taken in, a stream row that comes late is joined at
- * once to the version valid for it among those kept; both are counted. A key with a null in it matches nothing.
+ * <p>Rules: no row is dropped here. A late version is added, a late stream row is joined at once with the valid version
+ * among the kept ones; both are counted. A key with a null in it matches nothing.
  */
 public final class TemporalJoin {
   private static final int MOST_VERSIONS = 256;
@@ -39,9 +39,10 @@ public final class TemporalJoin {
   /**
    * Applies the join.
    *
-   * @param edgeMillis how far the watermark trails event time
-   * @param lateRows whether stream rows older than event time are late; rows that a join below has held back are not
-   * @param job whose clock shows the late counts; null for none
+   * @param edgeMillis difference between event time and the watermark
+   * @param lateRows whether stream rows older than event time count as late; rows that a join below has held back do
+   *     not
+   * @param job job whose clock shows the late counts; null: they are not shown
    */
   public static Dataset<Row> apply(
       Dataset<Row> input,

@@ -19,15 +19,16 @@ import org.apache.spark.util.LongAccumulator;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One key at a time. Rows come packed: the key's columns, then {@code side}, {@code ts}, {@code ord}, {@code payload}.
+ * One key at a time. Rows arrive packed: the key's columns, then {@code side}, {@code ts}, {@code ord}, {@code
+ * payload}.
  *
- * <p>Rules: a stream row leaves as soon as time has passed it (at once when late or in immediate mode), joined to the
- * version valid at its time; versions of a batch are taken in before its stream rows; output of a key is ordered by time
- * and position. Time stands strictly after everything it has passed: a row at the watermark still waits.
+ * <p>Rules: a stream row is emitted as soon as the watermark has passed it (at once if it is late or in immediate
+ * mode), joined with the version valid at its time. Versions of a batch are added before its stream rows are joined.
+ * The output of a key is ordered by time and position. A row with exactly the time of the watermark still waits.
  */
 final class TemporalJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
-  /** Sides as the packing writes them. */
+  /** Values of {@code side} in packed rows. */
   static final int STREAM = 0;
   static final int VERSION = 1;
   static final int DELETE = 2;
@@ -89,7 +90,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     return new Parts(visit::next);
   }
 
-  /** An alarm that would be due after these rows, in this batch, is not needed: due rows are emitted with them. */
+  /** Takes the alarm if it is due; returns whether it was. With new rows it is silenced: they emit the due rows too. */
   private boolean takeAlarm(KeyState state, long watermark, boolean isAlarm) {
     if (settings.immediate() || state.alarm > watermark) {
       return false;
@@ -117,7 +118,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  /** Late is what time had passed before this batch, not what it passes with it. */
+  /** Counts rows as late if event time had passed them before this batch. */
   private void countLate(List<TimedRow> arrived, List<TimedRow> versions) {
     if (settings.immediate() || passed.micros() <= 0) {
       return;
@@ -128,8 +129,8 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   }
 
   /**
-   * One alarm for the first moment something happens; an earlier one that is set already does no harm. It rings when
-   * time has reached it, so it stands in the millisecond after the moment.
+   * Sets one alarm for the first moment at which a row is emitted or a version forgotten; an earlier alarm that is set
+   * already does no harm. It rings when the watermark reaches it, so it is set to the millisecond after the moment.
    */
   private boolean setAlarm(KeyState state) {
     if (settings.immediate()) {
@@ -153,7 +154,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     return true;
   }
 
-  /** A key while its rows leave: those without key, those that are due; then what has ended is forgotten. */
+  /** Emits the rows of a key: rows with a null in their key, then due rows; then forgets ended versions. */
   private final class Visit {
     private final KeyState state;
     private final Iterator<Iterator<Row>> parts;
@@ -208,7 +209,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     }
   }
 
-  /** Rows with the version valid at their time; without one only those of outer joins. */
+  /** Rows with the version valid at their time; rows without a version only in outer joins. */
   private final class Joined implements Iterator<Row> {
     private final KeyState state;
     private final Iterator<TimedRow> rows;

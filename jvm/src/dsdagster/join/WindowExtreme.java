@@ -17,14 +17,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of each window, and of each key in it, whose value is the greatest: they leave when time passes the end, once
- * and for good.
+ * The rows with the greatest value of each window, or of each key in it. They are emitted once, when the watermark
+ * passes the window's end.
  *
  * <p>Input columns: the key's, the first of them {@code end} timestamp, then {@code value} bigint, {@code row} struct,
  * {@code et}, the end with the watermark metadata. Output: {@code end}, {@code row}.
  *
- * <p>Rules: as those of {@link WindowJoin}, which this is instead of where a window meets its own maximum. A row without
- * a value, or with a null in its key, is none of them. Most rows are dropped where they are read ({@link Leaders}).
+ * <p>Rules: as for {@link WindowJoin}, which this operator replaces if a window is joined with its own maximum. A row
+ * without a value, or with a null in its key, is left out. Most rows are dropped where they are read ({@link
+ * Leaders}).
  */
 public final class WindowExtreme {
   private WindowExtreme() {}

@@ -17,16 +17,16 @@ import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One window and key at a time. Rows come packed: the key's columns, then {@code value}, {@code payload}.
+ * One window and key at a time. Rows arrive packed: the key's columns, then {@code value}, {@code payload}.
  *
- * <p>Rule: only the rows with the greatest value so far are kept, in one value of the state store while they are few; the
- * layout carries a number, an unknown one is refused.
+ * <p>Rule: only the rows with the greatest value so far are kept, in one value of the state store while they are few.
+ * Its layout has a number; an unknown number is refused.
  */
 final class WindowExtremeProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final byte LAYOUT = 1;
   private static final String WHAT = "state of a window's greatest rows";
-  /** Rows are in the order of arrival. */
+  /** Time of all kept rows, which are in the order of arrival. */
   private static final long NO_TIME = 0;
 
   private final int valueColumn;
@@ -66,7 +66,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
     return Collections.emptyIterator();
   }
 
-  /** The next rows, taken out; null after the last. */
+  /** Removes and returns the next rows to emit; null after the last. */
   private Iterator<Row> leaving(Row key, Greatest greatest, boolean existed) {
     if (greatest.rows.isEmpty()) {
       if (existed) {
@@ -92,7 +92,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
       rows = TimedRows.get(in, buckets, 0, TimedRow.BY_TIME);
     }
 
-    /** Whether the row is one of them now. */
+    /** Adds the row if its value is the greatest so far; returns whether it was added. */
     boolean add(long given, byte[] payload) {
       if (!rows.isEmpty() && given < value) {
         return false;
@@ -105,7 +105,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
       return true;
     }
 
-    /** Writes the buckets too. */
+    /** The state as bytes; also writes the buckets. */
     byte[] encode() {
       ByteBuffer out = Layout.create(1 + Long.BYTES + rows.encodedSize(), LAYOUT, WHAT);
       out.putLong(value);

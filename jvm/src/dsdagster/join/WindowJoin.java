@@ -22,21 +22,21 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Join of rows that are in the same window: they leave when time passes its end, once and for good.
+ * Join of rows in the same window. Results are emitted once, when the watermark passes the window's end.
  *
  * <p>Input columns: the key's, the first of them {@code end} timestamp, then {@code side} int (0 left, 1 right),
- * {@code l} struct, {@code r} struct (the one of the other side null), {@code et}, the end with the watermark metadata.
- * Output: {@code end}, {@code l}, {@code r}; a row without partner has null for the other side. Rows travel and are kept
- * as packed bytes.
+ * {@code l} struct, {@code r} struct (null for the other side), {@code et}, the end with the watermark metadata.
+ * Output: {@code end}, {@code l}, {@code r}; a row without a partner has null for the other side. Rows are sent and
+ * stored as packed bytes.
  *
- * <p>A key has few rows in a window, so the state is not kept by keys: rows are grouped by the end and a share of the keys,
- * and only when the window is over by the keys themselves, in memory.
+ * <p>A key has few rows in a window, so state is not kept by key: rows are grouped by the window's end and a share of
+ * the keys. They are grouped by key in memory when the window is over.
  *
- * <p>Rules: Spark drops rows of windows that have closed, by {@code et}; the operator drops none, since a closing step
- * below sends its rows when time has passed their end already. A key with a null in it matches nothing.
+ * <p>Rules: Spark drops rows of closed windows, by {@code et}. The operator drops none, since a window step below
+ * emits its rows after the watermark has passed their end. A key with a null in it matches nothing.
  */
 public final class WindowJoin {
-  /** Shares of the keys of a window: what is in memory at once when it is over, and the state's partitions, ask for some. */
+  /** Number of shares of a window's keys: more shares need less memory at its end, and use more state partitions. */
   private static final int SHARES = 64;
 
   private WindowJoin() {}
@@ -64,7 +64,10 @@ public final class WindowJoin {
         Expressions.unpack(joined.col("r"), right).as("r"));
   }
 
-  /** The end in microseconds, the share, the side, key and row as bytes, the end as time; only rows that can leave. */
+  /**
+   * The end in microseconds, the share, the side, key and row as bytes, the end as time; only rows that can be
+   * emitted.
+   */
   private static Dataset<Row> packed(Dataset<Row> input, int keys, StructType left, StructType right, boolean outer) {
     Column matchable = lit(true);
     List<Column> others = new ArrayList<>();

@@ -8,11 +8,11 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A share of one window at a time: all rows of a key are in the same one. Rows come packed: {@code end} microseconds,
- * {@code share}, {@code side}, {@code key} (null for one that meets none), {@code payload}.
+ * A share of one window at a time; all rows of a key are in the same share. Rows arrive packed: {@code end}
+ * microseconds, {@code share}, {@code side}, {@code key} (null for a key that matches nothing), {@code payload}.
  *
- * <p>Rules: while time has not passed the end the rows of both sides wait in state; when it has, all pairs leave and the
- * state is gone. Rows may come in that very batch, as those of a closing step below do.
+ * <p>Rules: the rows of both sides wait in state until the watermark passes the end; then all pairs are emitted and
+ * the state is deleted. Rows may arrive in that same batch, for example from a window step below.
  */
 final class WindowJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
@@ -51,7 +51,7 @@ final class WindowJoinProcessor extends AlarmedProcessor {
     return Collections.emptyIterator();
   }
 
-  /** Time has passed a window when it is at its end: the end is not in it. */
+  /** End of a window. A watermark with exactly this time has passed the window, since the end is not part of it. */
   static long endMillis(Row key) {
     return -Math.floorDiv(-key.getLong(0), MICROS_PER_MILLI);
   }

@@ -14,13 +14,13 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
 /**
- * The rows of a window while they leave, part by part: so many of the left side as fit into memory meet all of the right
- * side, then the next ones; what has met none leaves by itself where the join shows it.
+ * Emits the rows of a window in parts: as many left rows as fit into memory are joined with all right rows, then the
+ * next left rows. Rows without a partner are emitted alone if the join is an outer join.
  */
 final class WindowPairs {
   static final int LEFT = 0;
   static final int RIGHT = 1;
-  /** How many usual buckets of left rows are in memory. */
+  /** Left rows in memory at once, in buckets of the usual size. */
   private static final int HELD = 128;
 
   /** Left rows of one key. */
@@ -36,7 +36,7 @@ final class WindowPairs {
   private final long limit = (long) HELD * Buckets.usualLimit();
   private final Map<ByteBuffer, Same> held = new HashMap<>();
   private final List<byte[]> unmatchable = new ArrayList<>();
-  /** By the place of a right row. */
+  /** Right rows with a partner, by their place. */
   private final BitSet met = new BitSet();
   private boolean isHeld;
   private boolean isOver;
@@ -50,7 +50,7 @@ final class WindowPairs {
     this.lefts = state.rows(LEFT);
   }
 
-  /** The next part, null after the last. */
+  /** The next part; null after the last. */
   Iterator<Row> next() {
     if (isHeld) {
       isHeld = false;
@@ -99,7 +99,7 @@ final class WindowPairs {
     return rows.stream().map(row -> RowFactory.create(end, row, null)).iterator();
   }
 
-  /** Every right row with the left rows of its key. */
+  /** Pairs of every right row with the left rows of its key in this part. */
   private final class Meeting implements Iterator<Row> {
     private final WindowRows.Cursor rights = state.rows(RIGHT);
     private Iterator<byte[]> same = Collections.emptyIterator();

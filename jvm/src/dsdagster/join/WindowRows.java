@@ -13,19 +13,20 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
 
 /**
- * The rows of one window, or a share of them, in the order in which they came: written in chunks, read once and at its
+ * The rows of one window, or a share of them, in the order of arrival: written in chunks, read once, at the window's
  * end.
  *
- * <p>Rules: a batch adds one chunk; chunks of a like size become one, so that there are few and none is written often. The
- * list of chunks is one value in the state store; its layout carries a number, an unknown one is refused.
+ * <p>Rules: a batch adds one chunk. Chunks of similar size are merged, so that there are few chunks and none is
+ * written often. The list of chunks is one value in the state store. Its layout has a number; an unknown number is
+ * refused.
  */
 final class WindowRows {
   private static final byte LAYOUT = 1;
   private static final String WHAT = "state of a window join";
   private static final int CHUNK = Long.BYTES + Integer.BYTES;
-  /** A row: its side, and the lengths of its key and of itself. */
+  /** Bytes before a row: its side, and the lengths of its key and of the row. */
   private static final int ROW = 1 + 2 * Integer.BYTES;
-  /** How many usual buckets a chunk has that is not added to. */
+  /** Size, in buckets of the usual size, from which on a chunk is not merged any more. */
   private static final int LARGE = 32;
 
   private record Chunk(long id, int size) {}
@@ -43,7 +44,7 @@ final class WindowRows {
     stored = handle.getMapState("chunks", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
-  /** Begins with the state of Spark's present key; whether there is any. */
+  /** Reads the state of Spark's current key; returns whether there is any. */
   boolean open() {
     chunks.clear();
     added.clear();
@@ -60,7 +61,7 @@ final class WindowRows {
     return isKnown;
   }
 
-  /** @param key null for a row that has no partner */
+  /** @param key null for a row that matches nothing */
   void add(int side, byte[] key, byte[] row) {
     long size = ROW + (key == null ? 0 : key.length) + (long) row.length;
     if (added.position() > 0 && added.position() + size > large) {
@@ -99,7 +100,7 @@ final class WindowRows {
     return before <= 2 * more && (long) before + more <= large;
   }
 
-  /** Writes down what was added. */
+  /** Writes the added rows. */
   void store() {
     if (added.position() > 0) {
       write();
@@ -110,7 +111,7 @@ final class WindowRows {
     listed.update(out.array());
   }
 
-  /** Forgets all of them. */
+  /** Deletes all rows. */
   void clear() {
     chunks.forEach(chunk -> stored.removeKey(chunk.id));
     chunks.clear();
@@ -120,7 +121,7 @@ final class WindowRows {
     }
   }
 
-  /** A way through the rows of a side; meanwhile none is added. */
+  /** A cursor over the rows of a side; no row may be added while it is used. */
   Cursor rows(int side) {
     return new Cursor(side);
   }
@@ -136,7 +137,7 @@ final class WindowRows {
       this.side = side;
     }
 
-    /** Goes to the next row; false after the last one. */
+    /** Moves to the next row; false after the last one. */
     boolean next() {
       while (in.hasRemaining() || chunk <= chunks.size()) {
         if (!in.hasRemaining()) {
@@ -163,7 +164,7 @@ final class WindowRows {
       in.position(in.position() + Math.max(0, length));
     }
 
-    /** Null for a row that has no partner. */
+    /** Key of the row; null for a row that matches nothing. */
     byte[] key() {
       return key;
     }

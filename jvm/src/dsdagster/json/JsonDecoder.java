@@ -18,16 +18,16 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decodes records of JSON, one object each, as Jackson and Flink read it: strict JSON, values by their text ({@link
- * JsonReaders}). Of equal fields the last counts; what no column names is passed over, but has to be JSON. One instance
- * per task.
+ * Decodes JSON records, one object each, as Jackson and Flink read them: strict JSON, values by their text ({@link
+ * JsonReaders}). If a field occurs several times, the last one is used; fields without a column are skipped, but have
+ * to be valid JSON. One instance per task.
  */
 public final class JsonDecoder implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final JsonFactory FACTORY =
       JsonFactory.builder()
           .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
-          .enable(StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION) // a VARCHAR takes the characters of an object
+          .enable(StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION) // to read an object's characters into a VARCHAR
           .build();
 
   private final StructType columns;
@@ -42,13 +42,14 @@ public final class JsonDecoder implements Serializable {
   }
 
   /**
-   * A struct of the columns and, as its last field, why the record cannot be read (null for a good one); null for null.
+   * A struct of the columns and, as its last field, the reason why the record cannot be read (null for a good record);
+   * null for null.
    *
-   * @param bytes the part of the record
+   * @param bytes key or value of the record
    * @param columns JSON of a struct type; a field that is not nullable has to be there
-   * @param types of the columns as people write them
+   * @param types types of the columns in SQL, for reasons
    * @param reason name of the last field
-   * @param part what the part is called in reasons: value or key
+   * @param part value or key, for reasons
    */
   public static Column column(Column bytes, String columns, List<String> types, String reason, String part) {
     StructType wanted = (StructType) DataType.fromJson(columns);
@@ -87,7 +88,7 @@ public final class JsonDecoder implements Serializable {
     }
   }
 
-  /** Names the columns whose JSON is of another type; never a value. */
+  /** The reason, with the names of columns whose JSON has another type; it contains no values. */
   private String judged(Object[] values) {
     StringBuilder wrong = new StringBuilder();
     String missing = null;

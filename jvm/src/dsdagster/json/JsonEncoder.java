@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Encodes values with parts as the text of JSON, NULL as {@code null} ({@link JsonWriters}). One instance per task. */
+/** Encodes structs, arrays and maps as JSON text, NULL as {@code null} ({@link JsonWriters}). One instance per task. */
 public final class JsonEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int AS_NEEDED = 0;
@@ -43,12 +43,12 @@ public final class JsonEncoder implements Serializable {
   }
 
   /**
-   * The JSON text of a struct, an array or a map, null for null.
+   * The JSON text of a struct, an array or a map; null for null.
    *
-   * @param value what to write
-   * @param type JSON of its type
+   * @param value value to write
+   * @param type JSON of the value's type
    * @param separator between date and time of day in times
-   * @param digits of a second's fraction in times: 3 or 6; 0: 3, or 6 where a time has them
+   * @param digits digits of a second's fraction in times: 3 or 6; 0: 6 if a time has microseconds, otherwise 3
    */
   public static Column column(Column value, String type, String separator, int digits) {
     JsonEncoder encoder = new JsonEncoder(DataType.fromJson(type), separator, digits);
@@ -83,7 +83,7 @@ public final class JsonEncoder implements Serializable {
       out.flush();
       return UTF8String.fromBytes(bytes.toByteArray());
     } catch (IOException | RuntimeException failed) {
-      writer = null; // the next value begins with a generator of its own
+      writer = null; // the next value gets a new generator
       throw failed;
     } finally {
       bytes.reset();

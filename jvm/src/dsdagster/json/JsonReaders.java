@@ -21,9 +21,9 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** JSON values as Spark holds them, by the type that is declared; nested values by the same rules. */
+/** Readers that turn JSON values into Spark's values of a declared type, also nested values. */
 final class JsonReaders {
-  /** A reader's result for a value of another type, which it has read to its end. */
+  /** A reader's result for a value of another type; the reader has consumed the value. */
   static final Object WRONG = new Object();
 
   private static final char ASCII = 127;
@@ -32,7 +32,7 @@ final class JsonReaders {
 
   private JsonReaders() {}
 
-  /** Reads the parser's present value, to its last token. */
+  /** Reads the parser's current value, to its last token. */
   interface Reader {
     Object read(JsonParser in) throws IOException;
   }
@@ -50,7 +50,7 @@ final class JsonReaders {
     return type instanceof StringType ? JsonReaders::text : JsonValues.of(type, JsonScalars.of(type));
   }
 
-  /** Any value as text: a string's, and the very characters of everything else. */
+  /** Any value as text: the content of a string, the original characters of every other value. */
   private static Object text(JsonParser in) throws IOException {
     if (in.currentToken() == JsonToken.VALUE_NULL) {
       return null;
@@ -135,7 +135,7 @@ final class JsonReaders {
     }
   }
 
-  /** An object by the names of its fields. For one task: it remembers the order of the fields it last saw. */
+  /** Reads an object by the names of its fields. For one task: it remembers the order of the last object's fields. */
   static final class Struct implements Reader {
     private final Reader[] readers;
     private final Map<String, Integer> places = new HashMap<>();
@@ -168,7 +168,7 @@ final class JsonReaders {
       return new GenericInternalRow(values);
     }
 
-    /** The fields of the parser's present object, to its end; {@link #WRONG} where one is of another type. */
+    /** Reads the fields of the parser's current object, to its end; {@link #WRONG} for a field of another type. */
     void fill(JsonParser in, Object[] values) throws IOException {
       int position = 0;
       for (Field field = next(in, position); field != null; field = next(in, ++position)) {
@@ -181,8 +181,8 @@ final class JsonReaders {
       }
     }
 
-    /** The next field, null at the object's end. Records of a topic mostly have the same fields in the same order, and
-     * comparing bytes with a name is much cheaper than making the name. */
+    /** The next field; null at the object's end. Records of a topic mostly have the same fields in the same order, and
+     * comparing bytes with a known name is much cheaper than decoding the name. */
     private Field next(JsonParser in, int position) throws IOException {
       Field expected = position < REMEMBERED ? order[position] : null;
       if (expected != null && in.nextFieldName(expected.name)) {

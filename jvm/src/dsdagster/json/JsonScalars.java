@@ -19,9 +19,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 
 /**
- * Values of JSON without parts. A number is read by its text, in quotes or not; a whole number may be written with a
- * fraction of zeros or an exponent. What would lose digits before the point, or any digit of a whole number, is of
- * another type.
+ * Scalar JSON values. A number is read by its text, with or without quotes; a whole number may have a fraction of
+ * zeros or an exponent. A number that would lose digits before the point, or any digit of a whole number, counts as a
+ * value of another type.
  */
 final class JsonScalars {
   private static final int LONG_DIGITS = 19;
@@ -44,7 +44,7 @@ final class JsonScalars {
 
   private JsonScalars() {}
 
-  /** A truth value, a number's text and a string's text as a value of the type. */
+  /** How a type reads a truth value, the text of a number, and the text of a string. */
   record Scalar(
       Function<Boolean, Object> truths, Function<String, Object> numbers, Function<String, Object> texts) {
     Object ofTruth(boolean value) {
@@ -104,7 +104,7 @@ final class JsonScalars {
     Function<String, Object> read = text -> {
       BigDecimal number = new BigDecimal(text.trim());
       if (number.signum() != 0 && number.precision() - (long) number.scale() > LONG_DIGITS) {
-        return JsonReaders.WRONG; // before it is written out: 1e999999999
+        return JsonReaders.WRONG; // before its digits are computed: 1e999999999
       }
       long value = number.signum() == 0 ? 0 : number.longValueExact();
       return value < least || value > most ? JsonReaders.WRONG : narrowed.apply(value);
@@ -114,7 +114,7 @@ final class JsonScalars {
 
   private static Scalar floating(Function<String, Number> parse) {
     Function<String, Object> number = text -> {
-      new BigDecimal(text); // Java's own reader takes 1f and 0x1p3 too
+      new BigDecimal(text); // Double.parseDouble accepts 1f and 0x1p3 too
       Number value = parse.apply(text);
       return Double.isInfinite(value.doubleValue()) ? JsonReaders.WRONG : value;
     };

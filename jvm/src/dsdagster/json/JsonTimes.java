@@ -16,7 +16,7 @@ final class JsonTimes {
 
   private JsonTimes() {}
 
-  /** Microseconds since 1970 of the current token's text as UTC, null for every other way to write a time. */
+  /** Microseconds since 1970 of the current token's text as UTC; null for a time in any other form. */
   static Long micros(JsonParser in) throws IOException {
     int length = in.getTextLength();
     if (length < WITHOUT_FRACTION) {
@@ -48,7 +48,7 @@ final class JsonTimes {
     return (LocalDate.of(year, month, day).toEpochDay() * SECONDS + second) * MICROS + fraction;
   }
 
-  /** Second of the day of {@code 12:34:56}, negative when it is not a valid time. */
+  /** Second of the day of {@code 12:34:56}; negative if it is not a valid time. */
   private static int second(char[] text, int at) {
     int hour = number(text, at, 2);
     int minute = number(text, at + 3, 2);

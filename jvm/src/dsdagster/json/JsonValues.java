@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * Readers of values without parts. The shapes that nearly all records have are read without making a text; every other
- * one by the rules of {@link JsonScalars}, which give the same answer for these shapes too.
+ * Readers of scalar values. Common forms are read without creating a text, all others by the rules of {@link
+ * JsonScalars}, which give the same result for the common forms.
  */
 final class JsonValues {
   private static final long EXACT_DOUBLE = 1L << 53;
@@ -26,7 +26,7 @@ final class JsonValues {
 
   private JsonValues() {}
 
-  /** Reads the parser's present token, or gives null if the full rules have to decide. */
+  /** Reads the parser's current token; null if the full rules have to read it. */
   private interface Quick {
     Object read(JsonParser in, JsonToken token) throws IOException;
   }
@@ -63,7 +63,7 @@ final class JsonValues {
     return fits ? (Object) in.getIntValue() : null;
   }
 
-  /** Zero may be negative, or a number that is too small: the full rules decide. */
+  /** Zero is left to the full rules: it may be negative, or a number that is too small. */
   private static Object floating(JsonParser in, JsonToken token) throws IOException {
     if (isLong(in, token)) {
       long value = in.getLongValue();
@@ -88,7 +88,7 @@ final class JsonValues {
     return fits ? Decimal.apply(value * POWERS[type.scale()], type.precision(), type.scale()) : null;
   }
 
-  /** Digits with a point among them, no more after it than the type keeps; null for other numbers. */
+  /** A number with a decimal point and no more digits after it than the type keeps; null for other numbers. */
   private static Object fraction(JsonParser in, DecimalType type) throws IOException {
     int length = in.getTextLength();
     if (length > LONG_DIGITS) {

@@ -29,7 +29,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimeType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Spark's values as JSON, by their type; nested values by the same rules. Not for several threads. */
+/** Writers that turn Spark's values into JSON, also nested values. Not thread-safe. */
 final class JsonWriters {
   private static final Map<DataType, Writer> BY_TYPE = new HashMap<>();
 
@@ -48,7 +48,7 @@ final class JsonWriters {
 
   private JsonWriters() {}
 
-  /** Writes the value at a place, which is not null. */
+  /** Writes the value at a place; the value is not null. */
   interface Writer {
     void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException;
   }
@@ -85,7 +85,7 @@ final class JsonWriters {
     return known;
   }
 
-  /** A key of a map: the text that its type has as a value. */
+  /** Turns a key of a map into the text that the key would have as a value. */
   private interface Name {
     String of(ArrayData keys, int at);
   }
@@ -118,7 +118,7 @@ final class JsonWriters {
     }
   }
 
-  /** Times of a relation: {@code 2026-01-31 12:34:56.789}, times with a zone in UTC with a trailing Z. */
+  /** Format of a relation's times: {@code 2026-01-31 12:34:56.789}; times with a zone are in UTC with a trailing Z. */
   static final class Times {
     private static final DateTimeFormatter DATE = DateTimeFormatter.ofPattern("uuuu-MM-dd", Locale.US);
     private static final long MICROS = 1_000_000;
@@ -146,7 +146,7 @@ final class JsonWriters {
       text = new byte[WITHOUT_FRACTION + digits + 1];
     }
 
-    /** Milliseconds, or microseconds where a time has them. */
+    /** Milliseconds, or microseconds if a time has them. */
     static Times asNeeded(String separator) {
       return new Times(separator, 3, new Times(separator, 6, null));
     }

@@ -12,9 +12,9 @@ import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
 /**
- * One batch on the driver: rows are sent into the job's transaction, {@link #commit} commits it with the marker. Tasks in
- * the driver's process send by themselves ({@link TaskWriter}); those of a cluster hand their records to the driver
- * ({@link PackingWriter}), which sends them when all have ended, partition after partition.
+ * One batch on the driver: rows are sent into the job's transaction, {@link #commit} commits it with the marker. Tasks
+ * in the driver's process send their rows directly ({@link TaskWriter}). Tasks on a cluster return their records to
+ * the driver ({@link PackingWriter}), which sends them when all tasks have ended, partition after partition.
  */
 final class BatchWrite implements StreamingWrite {
   static final String MEGABYTES = "spark.dsdagster.batchMegabytes";
@@ -57,7 +57,7 @@ final class BatchWrite implements StreamingWrite {
     }
   }
 
-  /** What tasks of a cluster have packed; nothing where tasks have sent. */
+  /** Sends the records that tasks of a cluster have packed; does nothing if tasks have sent them. */
   private void send(long epoch, WriterCommitMessage[] messages) {
     long bytes = 0;
     for (WriterCommitMessage message : messages) {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 
-/** One batch of a query with several sinks: written like a stream's batch, under the number the query gives it. */
+/** One batch of a query with several sinks: written like a batch of a stream, with the batch number from the query. */
 final class EpochWrite implements org.apache.spark.sql.connector.write.BatchWrite {
   private final BatchWrite inner;
   private final long epoch;

@@ -10,7 +10,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/** Why Kafka failed, as conditions: a missing grant or a wrong password is not cured by trying again. */
+/** Maps failures of Kafka to conditions: retries do not help against a missing grant or a wrong password. */
 final class Failures {
   private static final Map<Class<? extends Throwable>, String> CONDITIONS = new LinkedHashMap<>();
 
@@ -25,7 +25,7 @@ final class Failures {
 
   private Failures() {}
 
-  /** The fault of a cause that is known anywhere in its chain, else of {@code otherwise}. */
+  /** The fault for the first known exception in the chain of causes; else the condition {@code otherwise}. */
   static OperatorFault of(String otherwise, String what, Throwable cause) {
     for (Throwable one = cause; one != null; one = one.getCause()) {
       for (Map.Entry<Class<? extends Throwable>, String> known : CONDITIONS.entrySet()) {

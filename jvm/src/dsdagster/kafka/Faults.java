@@ -2,7 +2,7 @@ package dsdagster.kafka;
 
 import java.util.concurrent.atomic.AtomicReference;
 
-/** Test hook: fails once at a named point of a batch, {@code before-commit@3}; {@code *} means any batch. */
+/** Test hook: fails once at a named point of a batch, for example {@code before-commit@3}; {@code *}: any batch. */
 public final class Faults {
   private static final AtomicReference<String> NEXT = new AtomicReference<>(System.getProperty("dsdagster.fault", ""));
 

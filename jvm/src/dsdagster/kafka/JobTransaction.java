@@ -25,9 +25,9 @@ import org.apache.spark.sql.SparkSession;
 /**
  * The transactional producer of one job and the last batch it committed.
  *
- * <p>Rules: used until the first failure and never after it (the outcome of a failed commit is unknown; only a new
- * producer together with the marker can tell); every writer of an older owner is told apart by {@link #incarnation}.
- * The marker is written with every batch, even an empty one, so that a marker behind the checkpoint means a lost batch.
+ * <p>Rules: it is never used after its first failure (the outcome of a failed commit is unknown; only a new producer
+ * and the marker can tell). Writers of an older owner are recognized by {@link #incarnation}. The marker is written
+ * with every batch, even an empty one, so a marker older than the checkpoint means a lost batch.
  */
 final class JobTransaction {
   private static final long NONE = -1;
@@ -63,7 +63,7 @@ final class JobTransaction {
     }
   }
 
-  /** A producer after {@code initTransactions}: any other owner is fenced, its open transaction is aborted. */
+  /** A producer after {@code initTransactions}: all other owners are fenced, their open transaction is aborted. */
   static KafkaProducer<byte[], byte[]> initialised(String transactionalId, Map<String, Object> kafka) {
     for (int timeout : TIMEOUTS_MILLIS) {
       HashMap<String, Object> options = new HashMap<>(DEFAULTS);
@@ -93,7 +93,7 @@ final class JobTransaction {
     throw new OperatorFault("KAFKA_TRANSACTION_TIMEOUT", "the broker allows no transaction of one minute");
   }
 
-  /** Last committed batch. Stable, since nothing of ours is pending after initTransactions. */
+  /** The last committed batch. It cannot change, since no transaction of the job is open after initTransactions. */
   private Marker readMarker() {
     try (Admin admin = Admin.create(new HashMap<>(settings.kafka))) {
       return Marker.read(
@@ -121,8 +121,8 @@ final class JobTransaction {
   }
 
   /**
-   * Whether the topic has the batch, so that it is run for its state alone. That may be said of the one batch which the
-   * checkpoint began and did not finish before this run.
+   * Whether the topic has the batch already, so that it is run only for its state. This is possible only for the one
+   * batch that the checkpoint had begun and not finished before this run.
    */
   boolean isWritten(long epoch, long replayEpoch) {
     if (epoch > done.batch()) {
@@ -136,7 +136,7 @@ final class JobTransaction {
     return true;
   }
 
-  /** Where the batch ends, null where no checkpoint is known. */
+  /** End offsets of the batch; null if no checkpoint is known. */
   private EndOffsets endOffsets(long epoch) {
     return log == null ? null : log.endOffsets(epoch);
   }
@@ -160,7 +160,7 @@ final class JobTransaction {
     }
   }
 
-  /** Time of {@link #begin} in epoch milliseconds: the timestamp of every row of the batch. */
+  /** Time of {@link #begin} in epoch milliseconds; it is the timestamp of the batch's rows. */
   long beganMillis() {
     return began;
   }
@@ -175,7 +175,7 @@ final class JobTransaction {
         });
   }
 
-  /** Refuses work for an owner that is over, or after a failed send. */
+  /** Refuses work if another owner has taken over, or after a failed send. */
   void checkAlive() {
     if (dead) {
       throw new OperatorFault(
@@ -194,7 +194,7 @@ final class JobTransaction {
     note(epoch);
   }
 
-  /** Commits what was sent, and the batch as the last one in the topic. */
+  /** Commits the sent records together with the batch as the last one in the topic. */
   synchronized void note(long epoch) {
     begin(epoch);
     OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch), settings.sources);

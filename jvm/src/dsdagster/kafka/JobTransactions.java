@@ -8,7 +8,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * All open transactional producers of this JVM, by transactional id. Spark makes a new writer for every batch and never
- * closes a sink, so they live here; the engine calls {@link #release} when a job ends.
+ * closes a sink, so producers are kept here; the engine calls {@link #release} when a job ends.
  */
 public final class JobTransactions {
   private static final ConcurrentHashMap<String, JobTransaction> OPEN = new ConcurrentHashMap<>();
@@ -16,7 +16,9 @@ public final class JobTransactions {
 
   private JobTransactions() {}
 
-  /** The job's transaction; a new one (which fences all others) when there is none or it belongs to another version. */
+  /**
+   * The job's transaction. A new one, which fences all others, if there is none or if it belongs to another version.
+   */
   static JobTransaction of(SinkSettings settings) {
     return OPEN.compute(
         settings.transactionalId,
@@ -35,19 +37,19 @@ public final class JobTransactions {
   }
 
   /**
-   * Opens the job's transaction before its first batch and gives JSON of the marker, see {@link Marker#json}.
+   * Opens the job's transaction before its first batch; returns the marker as JSON, see {@link Marker#json}.
    *
-   * @param options those of {@link SinkSettings}
+   * @param options options of {@link SinkSettings}
    */
   public static String open(Map<String, String> options) {
     return of(SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS)).marker().json();
   }
 
   /**
-   * Notes a batch that the checkpoint has planned as the last one in the topic, whatever was noted before: another job
-   * has written its rows. No query of the job runs.
+   * Writes the marker for a planned batch of the checkpoint, whatever the marker was before: another job has written
+   * the rows. No query of the job may be running.
    *
-   * @param options those of {@link SinkSettings}
+   * @param options options of {@link SinkSettings}
    */
   public static void noteWritten(Map<String, String> options, long epoch) {
     SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS);
@@ -63,7 +65,7 @@ public final class JobTransactions {
     return found != null && found.incarnation.equals(incarnation) ? found : null;
   }
 
-  /** Gives a transaction up for good. Closing happens elsewhere: a stopped query aborts on an interrupted thread. */
+  /** Discards a transaction. It is closed on another thread, since a stopped query aborts on an interrupted thread. */
   static void drop(JobTransaction transaction) {
     transaction.kill();
     OPEN.remove(transaction.settings.transactionalId, transaction);
@@ -72,7 +74,7 @@ public final class JobTransactions {
     closer.start();
   }
 
-  /** Ends the producer of a job whose query has ended; does nothing when it has none. */
+  /** Closes the producer of a job whose query has ended; does nothing if it has none. */
   public static void release(String transactionalId) {
     JobTransaction found = OPEN.remove(transactionalId);
     if (found != null) {
@@ -81,7 +83,7 @@ public final class JobTransactions {
     }
   }
 
-  /** Aborts what a dead job left open and fences it. {@code kafka}: client options, without a prefix. */
+  /** Fences a dead job and aborts its open transaction. {@code kafka}: client options, without a prefix. */
   public static void fence(String transactionalId, Map<String, String> kafka) {
     release(transactionalId);
     JobTransaction.initialised(transactionalId, new HashMap<>(kafka)).close(CLOSE_TIMEOUT);

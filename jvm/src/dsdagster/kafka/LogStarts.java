@@ -18,7 +18,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** First offset that each partition still has: one small request per batch. */
+/** First available offset of each partition; one small request per batch. */
 final class LogStarts implements AutoCloseable {
   private static final String PREFIX = "kafka.";
   private static final long TIMEOUT_SECONDS = 30;
@@ -34,7 +34,7 @@ final class LogStarts implements AutoCloseable {
     });
   }
 
-  /** Partitions that do not exist any more are left out: the source itself says what becomes of them. */
+  /** First offsets by partition. Partitions that no longer exist are left out; the source itself reports them. */
   Map<TopicPartition, Long> of(Set<TopicPartition> partitions) {
     if (admin == null) {
       admin = Admin.create(client);

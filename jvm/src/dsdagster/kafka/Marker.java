@@ -11,16 +11,16 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 
 /**
- * The last batch in a topic, as the offset of a consumer group: its number, and as the offset's metadata which offsets it
- * ends at.
+ * The last batch in a topic, stored as the offset of a consumer group: the offset is the batch's number, the offset's
+ * metadata describes its end offsets.
  *
- * <p>The metadata is JSON: {@code digest} of the end offsets, and, while all fits into what a broker takes
- * ({@code offset.metadata.max.bytes}, 4 kB unless changed), the {@code offsets} themselves and the {@code sources} they
- * are of: a job can go on from them when its checkpoint is lost. It is empty where the batch has no checkpoint, and in
- * markers of earlier versions of the package.
+ * <p>The metadata is JSON: {@code digest} of the end offsets, and, if all of it is below the broker's limit ({@code
+ * offset.metadata.max.bytes}, 4 kB by default), the {@code offsets} themselves and their {@code sources}, from which a
+ * job can continue when its checkpoint is lost. It is empty if the batch has no checkpoint, and in markers of earlier
+ * versions of the package.
  *
- * @param batch its number, -1 for none
- * @param digest of its end offsets, empty if unknown
+ * @param batch number of the batch; -1 if there is none
+ * @param digest digest of its end offsets; empty if unknown
  */
 record Marker(long batch, String digest) {
   static final Marker NONE = new Marker(-1, "");
@@ -47,10 +47,10 @@ record Marker(long batch, String digest) {
   }
 
   /**
-   * The marker that is committed for a batch.
+   * The marker to commit for a batch.
    *
-   * @param offsets null where it has no checkpoint
-   * @param sources JSON object, what tells each source from a later one of its name
+   * @param offsets end offsets; null if the batch has no checkpoint
+   * @param sources JSON object: source → its identity, which differs from that of a later source of the same name
    */
   static OffsetAndMetadata of(long batch, EndOffsets offsets, String sources) {
     if (offsets == null) {
@@ -64,12 +64,12 @@ record Marker(long batch, String digest) {
     return new OffsetAndMetadata(batch, fits ? all : digest);
   }
 
-  /** Whether it is the marker of this batch; an unknown digest is not compared. */
+  /** Whether it is the marker of this batch. An unknown digest is not compared. */
   boolean isOf(long epoch, EndOffsets offsets) {
     return batch == epoch && (digest.isEmpty() || offsets == null || digest.equals(offsets.digest()));
   }
 
-  /** JSON, null for none: {@code batch} and {@code offsets}. */
+  /** JSON with {@code batch} and {@code offsets}; null if there is no batch. */
   String json() {
     return batch < 0 ? "null" : MAPPER.createObjectNode().put("batch", batch).put("offsets", digest).toString();
   }

@@ -15,15 +15,15 @@ import org.apache.kafka.common.header.Header;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * The records of one task on their way to the driver, in the order of its rows.
+ * The records of one task, packed to be sent to the driver, in the order of the task's rows.
  *
- * @param topic of all records
+ * @param topic topic of all records
  * @param bytes the records one after the other, see {@link Packing#add}
  */
 record PackedRecords(String topic, byte[] bytes) implements WriterCommitMessage {
   private static final int NO_BYTES = -1;
 
-  /** Gives every record to {@code taker}; a record without a timestamp gets {@code millis}. */
+  /** Passes every record to {@code taker}; a record without a timestamp gets {@code millis}. */
   void unpack(long millis, Consumer<ProducerRecord<byte[], byte[]>> taker) {
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       while (in.available() > 0) {
@@ -46,12 +46,12 @@ record PackedRecords(String topic, byte[] bytes) implements WriterCommitMessage 
     return length == NO_BYTES ? null : in.readNBytes(length);
   }
 
-  /** More bytes of a batch than the driver is to hold. */
+  /** Fault: a batch has more bytes than the driver may hold. */
   static OperatorFault tooLarge(String topic, long mostBytes) {
     return OperatorFault.of("CLUSTER_BATCH_TOO_LARGE", Map.of("topic", topic, "megabytes", mostBytes >> 20));
   }
 
-  /** Records of a running task; at most {@code mostBytes} of them. */
+  /** Packs the records of a running task; at most {@code mostBytes} bytes. */
   static final class Packing {
     private final String topic;
     private final long mostBytes;

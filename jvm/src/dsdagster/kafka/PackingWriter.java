@@ -6,9 +6,8 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 
 /**
- * One task of one batch in another process than the driver: it sends nothing, its records travel to the driver with the
- * message that it has ended. Spark takes one message of every partition, so whatever other attempts of the task did
- * leaves no trace.
+ * One task of one batch outside of the driver's process. It sends nothing to Kafka; its records go to the driver with
+ * the message of its end. Spark uses one message per partition, so other attempts of the task have no effect.
  */
 final class PackingWriter implements DataWriter<InternalRow> {
   private final RecordColumns columns;
@@ -38,7 +37,7 @@ final class PackingWriter implements DataWriter<InternalRow> {
 
   @Override
   public void abort() {
-    // The driver has nothing of it.
+    // The driver has no record of this task.
   }
 
   @Override
@@ -47,10 +46,11 @@ final class PackingWriter implements DataWriter<InternalRow> {
   }
 
   /**
-   * What travels to executors.
+   * The settings that are sent to executors.
    *
-   * @param written the last batch in the topic: a batch up to it is computed for its state alone, or refused by the driver
-   * @param mostBytes of one batch
+   * @param written the last batch in the topic: a batch up to it is computed only for its state, or refused by the
+   *     driver
+   * @param mostBytes largest number of bytes of one batch
    */
   record Factory(RecordColumns columns, long written, long mostBytes) implements StreamingDataWriterFactory {
     @Override

@@ -12,8 +12,8 @@ import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Which columns of a row are the parts of a record; all that a task needs to know of a sink, so that no password of a
- * broker travels with it. A column that the rows lack is -1.
+ * Indexes of the columns that are the parts of a record; -1 for a part without a column. Tasks get only this from the
+ * sink's settings, so that no password of a broker is sent with them.
  */
 record RecordColumns(String topic, int key, int value, int headers, int partition, int timestamp)
     implements Serializable {
@@ -46,7 +46,7 @@ record RecordColumns(String topic, int key, int value, int headers, int partitio
   /**
    * The record of a row.
    *
-   * @param millis timestamp of a record whose row has none; null leaves it out
+   * @param millis timestamp for a row that has none; null: the record gets no timestamp
    */
   ProducerRecord<byte[], byte[]> record(InternalRow row, Long millis) {
     Integer place = partition < 0 || row.isNullAt(partition) ? null : row.getInt(partition);

@@ -8,18 +8,18 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Writes the rows of a log as values of a topic: one transaction per batch with the batch's number as its marker, apart
- * from the transaction of the job's sink, so that either may be in another cluster.
+ * Writes the rows of a log as values of a topic, in one transaction per batch with the batch's number as its marker.
+ * The transaction is separate from that of the job's sink, so that sink and log may be in different clusters.
  *
- * <p>Rule: only batches with rows open a transaction, so a marker that is behind the checkpoint or missing tells nothing. A
- * log whose marker was lost may hold the rows of one batch twice.
+ * <p>Rule: only batches with rows open a transaction, so a missing marker, or one older than the checkpoint, is not an
+ * error. A log whose marker was lost may have the rows of one batch twice.
  */
 public final class RowLogTopic {
   static final StructType COLUMNS = new StructType().add("value", DataTypes.BinaryType);
 
   private RowLogTopic() {}
 
-  /** {@code options}: those of {@link SinkSettings}. */
+  /** Writes the rows of a batch; {@code options}: options of {@link SinkSettings}. */
   public static void write(Map<String, String> options, long epoch, List<byte[]> rows) {
     SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), COLUMNS);
     JobTransaction transaction = JobTransactions.of(settings);

@@ -12,14 +12,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Settings of the sink.
  *
  * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
- * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
- * {@code replay.epoch} (the one batch that may be in the topic already and is skipped then, -1 or left out for none);
- * {@code checkpoint} (where the batches' offsets are looked up for the marker; left out: the marker holds none);
- * {@code sources} (JSON object for the marker, source to what tells it from a later one of its name);
- * {@code epoch} (the batch's number, where the sink is written inside a function called with every batch);
- * {@code row.log.job} (job whose row logs are written with each batch, none when left out); {@code kafka.*} for
- * producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary, {@code headers} array of
- * (key string, value binary), {@code partition} int, {@code timestamp} timestamp.
+ * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint has no old marker);
+ * {@code replay.epoch} (the one batch that may be in the topic already and is then skipped; -1 or absent: no batch);
+ * {@code checkpoint} (source of the batches' offsets for the marker; absent: the marker has no offsets);
+ * {@code sources} (for the marker, JSON object: source → its identity, see {@link Marker#of});
+ * {@code epoch} (the batch's number, if the sink is written inside a function called with every batch);
+ * {@code row.log.job} (job whose row logs are written with each batch; absent: no logs); {@code kafka.*} for producer
+ * and admin client. Columns: {@code value} binary, and optionally {@code key} binary, {@code headers} array of (key
+ * string, value binary), {@code partition} int, {@code timestamp} timestamp.
  */
 final class SinkSettings implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -51,7 +51,7 @@ final class SinkSettings implements Serializable {
     columns = RecordColumns.of(topic, schema);
   }
 
-  /** The number of the batch, where Spark does not know that it is one of a stream. */
+  /** The number of the batch from the options, for batches that Spark does not write as part of a stream. */
   long epoch() {
     if (epoch == EPOCH_UNKNOWN) {
       throw new OperatorFault("KAFKA_SINK_OPTION", "a batch for the Kafka sink needs the option epoch");

@@ -6,8 +6,8 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Spark's Kafka source for queries that go on past records that are gone: it skips them by itself ({@code
- * failOnDataLoss=false}) but tells nobody how many. Options are those of the Kafka source, with {@code subscribe}.
+ * Spark's Kafka source for queries that skip lost records, with a count of them: Spark itself skips them ({@code
+ * failOnDataLoss=false}) without counting. Options are those of the Kafka source, with {@code subscribe}.
  */
 public final class SkippingSource extends WrappedSource {
   @Override

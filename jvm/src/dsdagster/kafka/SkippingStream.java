@@ -18,8 +18,8 @@ import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /**
- * The stream of a {@link SkippingSource}. When a batch is planned, the parts of its ranges that lie before the log's
- * start are counted. What is deleted between then and the reading of the batch is skipped without being counted.
+ * The stream of a {@link SkippingSource}. When a batch is planned, its offsets before the log's start are counted.
+ * Records that are deleted between the planning and the reading of the batch are skipped without being counted.
  */
 final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -49,7 +49,7 @@ final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailable
     return inner.planInputPartitions(start, end);
   }
 
-  /** A batch may be planned more than once: what was counted is remembered. */
+  /** Counts lost offsets once: a batch may be planned more than once, so counted offsets are remembered. */
   private synchronized void count(TopicPartition partition, long begin, long gone) {
     counted.put(partition, gone);
     lost += gone - begin;

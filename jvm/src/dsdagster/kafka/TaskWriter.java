@@ -5,9 +5,10 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * One task of one batch, in the only attempt that may send: what an attempt has sent is in the job's transaction, so one
- * that fails after a row takes the transaction with it, and the batch is replayed as a whole instead of its task. Rows of a batch that is already committed are pulled and not written: operators below need
- * the pass to rebuild their state.
+ * One task of one batch; only one attempt may send. The records of an attempt are in the job's transaction, so an
+ * attempt that fails after a row makes the transaction fail, and the whole batch is replayed. If the batch is
+ * committed already, its rows are read and not written: operators below need the rows to be read to rebuild their
+ * state.
  */
 final class TaskWriter implements DataWriter<InternalRow> {
   private final SinkSettings settings;
@@ -31,7 +32,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
     transaction.checkAlive();
     transaction.begin(epoch);
     hasSent = true;
-    // One time for all rows of a batch, so that a reader that sees the commit of one partition first is not led ahead.
+    // All rows of a batch have one time: a reader may see one partition's commit before another one.
     transaction.send(settings.columns.record(row, transaction.beganMillis()));
   }
 

@@ -18,8 +18,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.math.Ordering;
 
 /**
- * An aggregate that is carried from row to row. States are immutable, so that a search that goes back finds the one it
- * had; null is the state without a value.
+ * An aggregate that is carried from row to row. States are immutable, so that a search that backtracks finds its former
+ * state; null is the state without a value.
  *
  * <p>Rule: values that are null do not count; values are Spark's internal ones.
  */
@@ -63,7 +63,7 @@ final class Aggregate implements Serializable {
     return new GenericInternalRow(new Object[] {sum.count(), sum.whole(), sum.floating(), sum.exact().scale(), digits});
   }
 
-  /** The state of which {@link #packed} made a value. */
+  /** The inverse of {@link #packed}. */
   Object unpacked(Object packed) {
     if (stateType() != SUM) {
       return packed;
@@ -102,7 +102,7 @@ final class Aggregate implements Serializable {
     }
   }
 
-  /** The value of a state. */
+  /** The result of a state. */
   Object result(Object state) {
     return switch (value.function()) {
       case COUNT -> state == null ? 0L : state;

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.StructType;
 
-/** The aggregates that conditions look at: their states go from row to row. */
+/** The aggregates that conditions use; their states are carried from row to row. */
 final class Carried implements Way.Carrier {
   /** Reads a field of a row of the path. */
   interface Fields {
@@ -17,7 +17,7 @@ final class Carried implements Way.Carrier {
   private final List<Value> values;
   private final Aggregate[] aggregates;
   private final Fields fields;
-  /** Place among the states by value; negative for values that are not carried. */
+  /** By value: index of its state; negative for values that are not carried. */
   private final int[] places;
   private final StructType types;
   private final UnsafeProjection packing;
@@ -31,7 +31,7 @@ final class Carried implements Way.Carrier {
     packing = UnsafeProjection$.MODULE$.create(types);
   }
 
-  /** Null if there is none. */
+  /** The carried aggregates of the values; null if there are none. */
   static Carried of(List<Value> values, Aggregate[] aggregates, Fields fields) {
     int[] places = new int[aggregates.length];
     StructType types = new StructType();
@@ -73,7 +73,7 @@ final class Carried implements Way.Carrier {
         states.update(places[i], aggregates[i].packed(state(carried, i)));
       }
     }
-    return packing.apply(states).copy().getBytes(); // the projection fills the same row again
+    return packing.apply(states).copy().getBytes(); // the projection reuses its row
   }
 
   @Override

@@ -9,20 +9,20 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * State of one key: rows that wait for time, rows in order that a match may still need, the searches that wait for more
- * rows, and the alarm that is set.
+ * State of one key: rows that wait for the watermark, rows in order that a match may still need, the searches that
+ * wait for more rows, and the alarm that is set.
  *
- * <p>Rule: all of it is one value in the state store while it is small, so a touched key costs one read and one write. The
- * layout carries a number; an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store while it is small, so a visited key costs one read and one write.
+ * Its layout has a number; an unknown number is refused.
  */
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 4;
-  /** All rows in one value. */
+  /** Earlier layout: all rows in one value. */
   private static final byte WITHOUT_BUCKETS = 1;
-  /** Rows that wait for time in buckets, all else in one value. */
+  /** Earlier layout: waiting rows in buckets, the rest in one value. */
   private static final byte WAITING_IN_BUCKETS = 2;
-  /** The way of a search in one value. */
+  /** Earlier layout: the whole path of a search in one value. */
   private static final byte WITHOUT_CHUNKS = 3;
   private static final String WHAT = "state of a pattern";
   private static final int WAITING = 0;
@@ -30,13 +30,15 @@ final class KeyState {
   private static final int SEARCHES = 2;
   private static final int CHUNKS = 3;
 
-  /** In the order in which they will be looked at; with their position in the source. */
+  /**
+   * Rows that wait for the watermark, in the order in which they will be searched, with their position in the source.
+   */
   final TimedRows waiting;
-  /** From the first row on that a search needs. */
+  /** Rows from the first one that a search needs. */
   final MatchRows rows;
-  /** By the number of the row they begin at, which stands for their time; the payload is {@link Way#written}. */
+  /** Open searches, by the number of their first row instead of a time; the payload is {@link Way#written}. */
   final TimedRows searches;
-  /** The older part of the way of the one search, where searches do not overlap; see {@link Way}. */
+  /** The older part of the path of the only search, if searches do not overlap; see {@link Way}. */
   final TimedRows chunks;
   long alarm;
 
@@ -52,19 +54,19 @@ final class KeyState {
     return waiting.isEmpty() && rows.isEmpty() && searches.isEmpty() && alarm == NO_ALARM;
   }
 
-  /** Adds rows that have just come; sorts them. */
+  /** Sorts new rows and adds them to the waiting rows. */
   void await(List<TimedRow> arrived, Comparator<TimedRow> order) {
     arrived.sort(order);
     arrived.forEach(waiting::add);
   }
 
-  /** The next row that has waited is now among those that are searched. */
+  /** Moves the next waiting row to the rows that are searched. */
   void takeNext() {
     TimedRow row = waiting.removeFirst();
     rows.add(row.ts(), row.payload());
   }
 
-  /** Forgets all searches with their rows. */
+  /** Deletes all searches with their rows. */
   void forget() {
     endSearches();
     trim();
@@ -75,12 +77,12 @@ final class KeyState {
     chunks.clear();
   }
 
-  /** Forgets the rows before the first search. */
+  /** Deletes the rows before the first search. */
   void trim() {
     rows.forgetBefore(searches.isEmpty() ? rows.end() : searches.firstTime());
   }
 
-  /** @param order of the rows that wait */
+  /** @param order order of the waiting rows */
   static KeyState decode(byte[] bytes, Buckets buckets, Comparator<TimedRow> order) {
     if (bytes == null) {
       TimedRows waiting = new TimedRows(buckets, WAITING, order);
@@ -125,7 +127,7 @@ final class KeyState {
     return found;
   }
 
-  /** Writes the buckets too. */
+  /** The state as bytes; also writes the buckets. */
   byte[] encode() {
     long lists = waiting.encodedSize() + rows.list().encodedSize() + searches.encodedSize() + chunks.encodedSize();
     ByteBuffer out = Layout.create(1 + 2 * Long.BYTES + lists, LAYOUT, WHAT).putLong(alarm);

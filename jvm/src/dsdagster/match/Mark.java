@@ -4,14 +4,14 @@ import dsdagster.Layout;
 import java.nio.ByteBuffer;
 
 /**
- * What a search knows of the rows before a place of its way, so that it can go on from there without them.
+ * Summary of the rows before a place of a search's path, so that the search can continue from there without them.
  *
- * @param state of the automaton
+ * @param state state of the automaton
  * @param length number of the rows
- * @param counts of rows, by variable
- * @param firsts by variable, places of its first rows: as many as are asked for, and no more than there are
+ * @param counts number of rows by variable
+ * @param firsts by variable, places of its first rows: as many as are used, at most as many as there are
  * @param lasts by variable, places of its last rows, the last one first
- * @param carried states of the aggregates that conditions look at, packed; null without one
+ * @param carried packed states of the aggregates that conditions use; null if there are none
  */
 record Mark(int state, int length, int[] counts, int[][] firsts, int[][] lasts, byte[] carried) {
   /** Before the first row. */

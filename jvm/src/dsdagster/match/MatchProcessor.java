@@ -26,12 +26,13 @@ import org.apache.spark.sql.types.StructType;
 import scala.math.Ordering;
 
 /**
- * One key at a time. Rows come packed: the key's columns, then {@code ts}, {@code ord}, {@code row}, {@code et}.
+ * One key at a time. Rows arrive packed: the key's columns, then {@code ts}, {@code ord}, {@code row}, {@code et}.
  *
- * <p>Rules: a row is looked at when time has passed it, in the order of time, then of the further columns, then of its
- * position. A match leaves as soon as it is decided, at the latest when time reaches the end of WITHIN behind its first
- * row. A key without a row for the time to live is forgotten, with the searches that wait: so no match spans such a
- * silence, whenever it was noticed. Rows stamped at the watermark itself are passed: Spark drops what comes for them later.
+ * <p>Rules: a row is searched when the watermark has passed it, in the order of time, then of the further columns of
+ * ORDER BY, then of its position. A match is emitted as soon as it is decided, at the latest when the watermark
+ * reaches the end of WITHIN after its first row. A key without a row for the time to live is forgotten with its open
+ * searches, so no match spans such a silence, whenever it is noticed. The watermark has passed rows with exactly its
+ * time: Spark drops later ones.
  */
 final class MatchProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
@@ -101,7 +102,7 @@ final class MatchProcessor extends AlarmedProcessor {
     if (state.alarm <= watermark) {
       state.alarm = KeyState.NO_ALARM;
       if (!arrived.isEmpty()) {
-        silence(); // it would be due after these rows, in this batch
+        silence(); // otherwise the alarm would be due after these rows, in this batch
       }
     }
     state.await(arrived, order);
@@ -109,17 +110,17 @@ final class MatchProcessor extends AlarmedProcessor {
     return new Parts(visit::next);
   }
 
-  /** All rows before it are there. */
+  /** Time before which all rows have arrived, for a watermark. */
   private static long time(long watermark) {
     return watermark <= 0 ? NO_TIME : watermark * MICROS_PER_MILLI + 1;
   }
 
-  /** The watermark at which {@link #time} has passed a moment. */
+  /** The lowest watermark whose {@link #time} has passed a moment. */
   private static long millisBehind(long micros) {
     return Math.max(1, Math.floorDiv(micros + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
   }
 
-  /** A key while its matches leave, from one silence after which it is forgotten to the next; then it is stored. */
+  /** Emits the matches of a key, from one silence after which it is forgotten to the next; then stores the key. */
   private final class Visit {
     private final Row key;
     private final KeyState state;
@@ -129,7 +130,7 @@ final class MatchProcessor extends AlarmedProcessor {
     private boolean isForgotten;
     private boolean isLast;
 
-    /** @param time rows before it are looked at */
+    /** @param time rows before this time are searched */
     Visit(Row key, KeyState state, long time, boolean existed) {
       this.key = key;
       this.state = state;
@@ -152,7 +153,7 @@ final class MatchProcessor extends AlarmedProcessor {
       return null;
     }
 
-    /** Takes the rows up to the next silence and begins to search them; whether there is anything left to look at. */
+    /** Takes the rows up to the next silence and begins to search them; returns whether there is anything to search. */
     private boolean goOn() {
       if (isLast) {
         return false;
@@ -175,13 +176,13 @@ final class MatchProcessor extends AlarmedProcessor {
     }
   }
 
-  /** When a key is forgotten without another row. */
+  /** Time at which a key is forgotten if no row arrives. */
   private long forgottenAt(KeyState state) {
     boolean never = state.rows.isEmpty() || !settings.forgets();
     return never ? Long.MAX_VALUE : state.rows.lastTime() + settings.ttlMicros();
   }
 
-  /** When WITHIN of the first search ends. */
+  /** End of WITHIN of the first search. */
   private long end(KeyState state) {
     return settings.isLimited() ? state.rows.firstTime() + settings.withinMicros() : Long.MAX_VALUE;
   }
@@ -195,13 +196,14 @@ final class MatchProcessor extends AlarmedProcessor {
     for (int i = 0; i < keys; i++) {
       found[i] = key.get(i);
     }
-    found[keys] = packing.apply(values).copy().getBytes(); // the projection fills the same row again
+    found[keys] = packing.apply(values).copy().getBytes(); // the projection reuses its row
     found[keys + 1] = path.time();
     return RowFactory.create(found);
   }
 
   /**
-   * One alarm for the first moment something happens; an earlier one that is set already does no harm.
+   * Sets one alarm, for the first moment at which a row is due, a search ends or the key is forgotten; an earlier
+   * alarm that is set already does no harm.
    */
   private void setAlarm(KeyState state) {
     long next = KeyState.NO_ALARM;

@@ -20,8 +20,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Input columns: key columns, then {@code ts} long (microseconds), {@code ord} string (source position, sorts as
  * text), {@code row} struct, {@code et} timestamp: event time with the watermark metadata of the ticks, so that Spark
- * drops and counts late rows. Output: the key columns, {@code m} struct of the values of a match, {@code ts} of its last
- * row. Rows travel and are stored as packed bytes.
+ * drops and counts late rows. Output: the key columns, {@code m} struct of the values of a match, {@code ts} of its
+ * last row. Rows are sent and stored as packed bytes.
  */
 public final class MatchRecognize {
   private MatchRecognize() {}
@@ -30,8 +30,8 @@ public final class MatchRecognize {
    * Applies the operator.
    *
    * @param keys number of key columns
-   * @param conditions a projection whose columns are the conditions that look at rows of the match, over a relation of
-   *     the fields of {@code row} and then the values; never run
+   * @param conditions a projection whose columns are the conditions over rows of the match. Its relation has the
+   *     fields of {@code row} and then the values. The projection never runs
    * @param settings JSON, see {@link MatchSettings}
    */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, Dataset<Row> conditions, String settings) {

@@ -2,7 +2,7 @@ package dsdagster.match;
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** A row of one key: its number, event time in microseconds and its packed fields. */
+/** A row of one key: its number, its event time in microseconds, and its packed fields. */
 final class MatchRow {
   final long number;
   final long ts;
@@ -15,7 +15,7 @@ final class MatchRow {
     this.payload = payload;
   }
 
-  /** Its fields, read in place; values taken out of it stay valid, the bytes never change. */
+  /** The fields, read from the packed bytes. Values stay valid, since the bytes never change. */
   UnsafeRow fields(int count) {
     if (fields == null) {
       fields = new UnsafeRow(count);

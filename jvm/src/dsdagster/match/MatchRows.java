@@ -4,11 +4,11 @@ import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
 
 /**
- * Rows of one key by number, counted since the key came: those that a search may still need. Some of those that were
- * asked for last are at hand.
+ * The rows of one key that a search may still need, by number, counted from the key's first row. The most recently used
+ * rows are cached.
  */
 final class MatchRows {
-  /** A power of two. */
+  /** Largest number of cached rows, a power of two. */
   private static final int MOST_NEAR = 1024;
 
   private final TimedRows rows;
@@ -21,7 +21,7 @@ final class MatchRows {
     this.first = first;
   }
 
-  /** Its stored form, without {@link #first}. */
+  /** The rows for storing, without {@link #first}. */
   TimedRows list() {
     return rows;
   }
@@ -49,7 +49,7 @@ final class MatchRows {
     return rows.lastTime();
   }
 
-  /** Time of a row; that of the first one is known without reading it. */
+  /** Time of a row; the time of the first row is known without reading it. */
   long time(long number) {
     return number == first ? rows.firstTime() : get(number).ts;
   }

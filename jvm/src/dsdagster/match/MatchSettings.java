@@ -12,13 +12,14 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The pattern and its settings.
  *
- * @param steps by state, by preference: pairs of a variable and the next state; variable {@link #ACCEPT} ends a match
- * @param tests by variable
- * @param values what a match gives, and what conditions look at
- * @param order fields of a row that order rows of one time
- * @param skip where the search goes on
- * @param skipVariable for the last two of them
- * @param withinMicros the last row is less than that later than the first; {@link #NO_LIMIT}: any time
+ * @param steps by state, in the order of preference: pairs of a variable and the next state; variable {@link #ACCEPT}
+ *     ends a match
+ * @param tests conditions by variable
+ * @param values results of a match, and values that conditions use
+ * @param order fields that order rows with equal times
+ * @param skip place where the search continues after a match
+ * @param skipVariable variable of the last two kinds of {@code skip}
+ * @param withinMicros WITHIN: the last row is less than this later than the first; {@link #NO_LIMIT}: no WITHIN
  * @param ttlMicros event time without a row of the key after which it is forgotten; {@link #NO_LIMIT}: never
  */
 record MatchSettings(
@@ -45,13 +46,13 @@ record MatchSettings(
   /**
    * A condition on a row.
    *
-   * @param field boolean field of the row; negative for none
-   * @param condition index of a condition over row and values; negative for none
-   * @param needs the values it looks at
+   * @param field boolean field of the row; negative: no field
+   * @param condition index of a condition over row and values; negative: no condition
+   * @param needs values that the condition uses
    */
   record Test(int field, int condition, int[] needs) implements Serializable {}
 
-  /** A field that orders rows of one time, nulls before all others (after them when descending). */
+  /** A field that orders rows with equal times, nulls first (last if descending). */
   record RowOrder(int field, boolean descending) implements Serializable {}
 
   /** Settings of a JSON object with these names in snake_case. */
@@ -103,7 +104,7 @@ record MatchSettings(
     return found;
   }
 
-  /** How many of the first or last rows of each variable values and {@link #skip} ask for. */
+  /** By variable: the number of its first or last rows that values and {@link #skip} use. */
   int[] kept(Value.Function end) {
     int[] most = new int[tests.size()];
     for (Value value : values) {
@@ -125,7 +126,7 @@ record MatchSettings(
     return ttlMicros != NO_LIMIT;
   }
 
-  /** No test looks at rows of the match: whether a row fits does not depend on how it was reached. */
+  /** Whether no test uses rows of the match: whether a row fits then does not depend on the path to it. */
   boolean isPlain() {
     return tests.stream().allMatch(test -> test.condition() < 0);
   }

@@ -11,10 +11,10 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Searches the rows of a key for matches, one key at a time.
  *
- * <p>A search goes depth first through the steps of the automaton in the order of preference, so the first way to the
- * end is the match the standard prefers. Where it needs a row that has not come, it stops and keeps only the way it is
- * on: all it has tried before has failed for good, and goes on from there. Hence neither batches nor restarts change
- * what is found.
+ * <p>A search goes depth first through the steps of the automaton in the order of preference, so the first path to the
+ * end is the match that the standard prefers. If it needs a row that has not arrived, it stops, keeps only its current
+ * path (all paths tried before have failed for good), and later continues from there. So neither batches nor restarts
+ * change the matches.
  */
 final class Matcher {
   private enum Outcome {
@@ -30,14 +30,14 @@ final class Matcher {
   private final boolean isPlain;
   private final boolean isAlone;
   private final int fields;
-  /** By state, after how many rows of the path it leads nowhere; null without one. */
+  /** By state: lengths of the path from which it is known to lead to no match; null if there are none. */
   private BitSet[] failed;
   private KeyState state;
   private long time;
-  /** The searches that waited, where each row begins one; then the next row that begins one. */
+  /** The waiting searches, if every row begins a search. */
   private TimedRows.Cursor open;
   private long fresh;
-  /** The one search, where the next one begins after it. */
+  /** The only search, if the next one begins after its end. */
   private TimedRow only;
 
   Matcher(MatchSettings settings, Conditions conditions, StructType row) {
@@ -51,10 +51,10 @@ final class Matcher {
   }
 
   /**
-   * Begins with a key; {@link #next} then searches as far as the rows go.
+   * Begins with a key; {@link #next} then searches to the last row.
    *
-   * @param started number of the first row that no search has begun at before; only matters where matches overlap
-   * @param time all rows before it are there
+   * @param started number of the first row at which no search has begun yet; only used if matches overlap
+   * @param time all rows before this time have arrived
    */
   void begin(KeyState state, long started, long time) {
     this.state = state;
@@ -66,7 +66,7 @@ final class Matcher {
     }
   }
 
-  /** Goes on to the next match, whose path is valid until the next call; null when no more is found. */
+  /** Finds the next match; its path is valid until the next call. Null if there are no more matches. */
   Path next() {
     boolean isFound = isAlone ? nextAlone() : nextTogether();
     if (!isFound) {
@@ -75,7 +75,7 @@ final class Matcher {
     return isFound ? path : null;
   }
 
-  /** Every row begins a search, none depends on another. */
+  /** Finds the next match if every row begins a search that is independent of others. */
   private boolean nextTogether() {
     while (open.hasNext()) {
       TimedRow known = open.next();
@@ -102,7 +102,7 @@ final class Matcher {
     return false;
   }
 
-  /** Where the next search begins depends on what this one finds. */
+  /** Finds the next match if the beginning of a search depends on the previous match. */
   private boolean nextAlone() {
     while (only.ts() < state.rows.end()) {
       state.rows.forgetBefore(only.ts());
@@ -133,7 +133,7 @@ final class Matcher {
     return new TimedRow(start, null, new byte[0]);
   }
 
-  /** The search with the way that the path has. */
+  /** The search with the present path, for storing. */
   private TimedRow written(TimedRow search) {
     return new TimedRow(search.ts(), null, path.written());
   }
@@ -142,7 +142,7 @@ final class Matcher {
     return Arrays.equals(known.payload(), path.written());
   }
 
-  /** How many rows of the match are passed over; never none, patterns that could are refused. */
+  /** Number of rows of the match to skip; never zero, since patterns for which it could be zero are refused. */
   private int skipped() {
     return switch (settings.skip()) {
       case TO_FIRST -> path.first(settings.skipVariable());
@@ -151,7 +151,7 @@ final class Matcher {
     };
   }
 
-  /** Goes on with a search; on MATCH the path holds its rows, on WAITS the way it is on. */
+  /** Continues a search. On MATCH the path has the rows of the match, on WAITS the rows so far. */
   private Outcome search(TimedRow search) {
     MatchRows rows = state.rows;
     path.begin(rows, search.ts(), search.payload(), isAlone ? state.chunks : null);
@@ -182,7 +182,7 @@ final class Matcher {
     }
   }
 
-  /** Takes the row if it fits the step; that leads to a state from which this search has not failed. */
+  /** Takes the row if it fits the step and the step leads to a state from which this search has not failed. */
   private boolean take(MatchRow row, int choice, long end) {
     int[] steps = settings.steps()[path.state()];
     if (row.ts >= end || hasFailed(steps[2 * choice + 1], path.length() + 1)) {
@@ -207,7 +207,9 @@ final class Matcher {
     return conditions.holds(test.condition(), path.fields(), tested);
   }
 
-  /** No way leads from here to the end. Only where tests look at their row alone that holds however one came here. */
+  /**
+   * Remembers that no path leads from here to a match. Valid for all paths to here only if tests use their row alone.
+   */
   private void remember() {
     if (isPlain) {
       failed = failed == null ? new BitSet[settings.steps().length] : failed;

@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows a search has taken so far, with the variable each is mapped to, and what they give. Grows and shrinks by one
+ * The rows that a search has taken so far, the variable of each, and the values over them. Grows and shrinks by one
  * row.
  */
 final class Path {
@@ -36,19 +36,19 @@ final class Path {
     way = new Way(settings.steps(), settings.kept(Value.Function.FIRST), settings.kept(Value.Function.LAST), carried);
   }
 
-  /** Goes on with a search; {@code written} and {@code chunks} as of {@link Way#begin}. */
+  /** Continues a search; {@code written} and {@code chunks} as for {@link Way#begin}. */
   void begin(MatchRows known, long first, byte[] written, TimedRows chunks) {
     rows = known;
     start = first;
     way.begin(written, chunks);
   }
 
-  /** What {@link #begin} goes on from. */
+  /** The path as bytes, from which {@link #begin} continues. */
   byte[] written() {
     return way.written();
   }
 
-  /** Of the automaton. */
+  /** State of the automaton. */
   int state() {
     return way.state();
   }
@@ -57,7 +57,7 @@ final class Path {
     return way.length();
   }
 
-  /** Number of the row that comes next. */
+  /** Number of the next row. */
   long next() {
     return start + way.length();
   }
@@ -81,7 +81,7 @@ final class Path {
     way.push(choice);
   }
 
-  /** Gives the last row back; by which step it was taken. */
+  /** Removes the last row; returns the step by which it was taken. */
   int pop() {
     return way.pop();
   }
@@ -91,7 +91,7 @@ final class Path {
     return fields.isNullAt(field) ? null : fields.get(field, types[field]);
   }
 
-  /** Place in the match of the first or last row of a variable; negative without one. */
+  /** Place in the match of the first row of a variable; negative if it has no rows. */
   int first(int variable) {
     return way.count(variable) == 0 ? -1 : way.first(variable, 0);
   }

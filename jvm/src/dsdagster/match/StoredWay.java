@@ -4,8 +4,8 @@ import java.nio.ByteBuffer;
 import java.util.List;
 
 /**
- * The bytes of a way or of a chunk of it: what is known of the rows before it, then how often which step comes in a row; a
- * short way without a mark is written step by step where that is shorter.
+ * The bytes of a path or of a chunk of it: a {@link Mark} of the rows before it, then runs of equal steps. A short path
+ * without a mark is written step by step if that is shorter.
  */
 final class StoredWay {
   private static final byte RUNS = 0;
@@ -17,7 +17,7 @@ final class StoredWay {
   private final ByteBuffer in;
   private final boolean areRuns;
 
-  /** @param bytes of {@link #write}; none for the begin of a way */
+  /** @param bytes bytes of {@link #write}; empty for the beginning of a path */
   StoredWay(byte[] bytes, int variables) {
     in = ByteBuffer.wrap(bytes);
     byte form = in.hasRemaining() ? in.get() : STEPS;
@@ -32,17 +32,17 @@ final class StoredWay {
     return in.hasRemaining();
   }
 
-  /** The next step, by its place among those of its state. */
+  /** The next step, as its index among the steps of its state. */
   int choice() {
     return in.getShort();
   }
 
-  /** How often it comes; to be asked for after each {@link #choice}. */
+  /** Length of the step's run; to be called after each {@link #choice}. */
   int times() {
     return areRuns ? in.getInt() : 1;
   }
 
-  /** So many steps, as they were written before there were runs. */
+  /** Reads {@code count} steps in the layout of earlier versions, which had no runs. */
   static byte[] ofSteps(ByteBuffer in, int count) {
     byte[] bytes = new byte[1 + count * Short.BYTES];
     bytes[0] = STEPS;

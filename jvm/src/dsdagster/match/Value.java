@@ -5,14 +5,14 @@ import java.io.Serializable;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * Something the rows of a match so far give.
+ * A value over the rows of a match so far.
  *
- * @param function FIRST and LAST take {@code field} of the row that is {@code offset} behind the variable's first or in
- *     front of its last; ROWTIME is the time of the last row, the others aggregate
- * @param variable whose rows; negative: all
- * @param field of the row; negative for COUNT(*) and ROWTIME
- * @param type of the result; the field has it already for all but COUNT and AVG
- * @param isTested whether a condition looks at it, so that it is needed for every row that is tried
+ * @param function FIRST and LAST: {@code field} of the row that is {@code offset} after the variable's first or before
+ *     its last row; ROWTIME: the time of the last row; others: aggregates
+ * @param variable variable of the rows; negative: all rows
+ * @param field field of the row; negative for COUNT(*) and ROWTIME
+ * @param type type of the result; equal to the field's type except for COUNT and AVG
+ * @param isTested whether a condition uses it, so that it is needed for every row that is tried
  */
 record Value(Function function, int variable, int field, int offset, DataType type, boolean isTested)
     implements Serializable {

@@ -8,14 +8,15 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The steps a search has taken, one per row. A step that comes again and again, since it leads back to its state, is one
- * run with a count. A long way is cut into chunks of runs: those before the last two are rows of a list of the key, which
- * a search that goes back reads again. So a search goes on at the cost of the rows that came, however long its way is.
+ * The path of a search: the steps it has taken, one per row. Repeated steps that lead back to their state are one run
+ * with a count. A long path is divided into chunks of runs; all chunks but the last two are in a list of the key, and
+ * a search that backtracks reads them again. So the cost of continuing a search depends on the new rows, not on its
+ * length.
  *
- * <p>Rule: the bytes of a way without chunks are as they were before there were chunks.
+ * <p>Rule: a path without chunks has the same bytes as in earlier versions, which had no chunks.
  */
 final class Way {
-  /** A chunk is a share of a bucket. */
+  /** Number of chunks in a bucket. */
   private static final int CHUNKS_OF_BUCKET = 128;
 
   /** Rows that took the same step of the same state. */
@@ -25,9 +26,9 @@ final class Way {
     final int variable;
     private final int first;
     int count;
-    /** The run before it that has the variable, by its place among those in memory; negative without one. */
+    /** Index of the previous run of the variable among the runs in memory; negative if there is none. */
     private int earlier;
-    /** After its row, see {@link Carrier}. */
+    /** Carried states after its row, see {@link Carrier}. */
     private final Object[] carried;
 
     private Run(int state, int choice, int variable, int first, Object[] carried) {
@@ -39,9 +40,9 @@ final class Way {
     }
   }
 
-  /** What is computed from row to row: a run then has one row. */
+  /** Computes states from row to row; with a carrier each run has one row. */
   interface Carrier {
-    /** @param before null before the first row */
+    /** @param before states before the row; null for the first row */
     Object[] after(Object[] before, int place, int variable);
 
     byte[] pack(Object[] carried);
@@ -49,7 +50,7 @@ final class Way {
     Object[] unpack(byte[] packed);
   }
 
-  /** Reads the runs of a way. */
+  /** Receives the runs of a path. */
   interface Reader {
     void read(int variable, int first, int count);
   }
@@ -64,16 +65,16 @@ final class Way {
   private final int[][] firsts;
   private int state;
   private int length;
-  /** Before the first of the runs in memory. */
+  /** Summary of the rows before the first run in memory. */
   private Mark mark;
-  /** Before the run at {@link #chunk}. */
+  /** Summary of the rows before the run at {@link #chunk}. */
   private Mark middle;
   private TimedRows chunks;
 
   /**
    * @param steps see {@link MatchSettings#steps}
-   * @param firstsKept how many of its first rows are asked for, by variable; {@code lastsKept} likewise
-   * @param carrier null without one
+   * @param firstsKept by variable: the number of its first rows that are used; {@code lastsKept}: of its last rows
+   * @param carrier null if no state is carried
    */
   Way(int[][] steps, int[] firstsKept, int[] lastsKept, Carrier carrier) {
     this.steps = steps;
@@ -88,10 +89,10 @@ final class Way {
   }
 
   /**
-   * Goes on with a way.
+   * Continues a path.
    *
-   * @param written as {@link #written} gave it; none for a new one
-   * @param chunks of the way; null if all of it is to stay in memory
+   * @param written bytes of {@link #written}; empty for a new path
+   * @param chunks chunks of the path; null if all of it stays in memory
    */
   void begin(byte[] written, TimedRows chunks) {
     this.chunks = chunks;
@@ -123,7 +124,7 @@ final class Way {
     }
   }
 
-  /** What {@link #begin} goes on from. */
+  /** The path as bytes, from which {@link #begin} continues. */
   byte[] written() {
     return StoredWay.write(mark, runs);
   }
@@ -180,7 +181,7 @@ final class Way {
     newest[run.variable] = place;
   }
 
-  /** Gives the last row back; which step it took. */
+  /** Removes the last row; returns its step. */
   int pop() {
     if (runs.isEmpty()) {
       read(chunks.removeLast().payload());
@@ -196,7 +197,7 @@ final class Way {
     return last.choice;
   }
 
-  /** The first half of the runs goes to the chunks. */
+  /** Moves the first half of the runs to the chunks. */
   private void store() {
     List<Run> oldest = runs.subList(0, chunk);
     chunks.add(new TimedRow(mark.length(), null, StoredWay.write(mark, oldest)));
@@ -221,12 +222,12 @@ final class Way {
     return new Mark(state, length, counts.clone(), first, last, carrier == null ? null : carrier.pack(carried()));
   }
 
-  /** Place of a row of a variable, counted from its first; not for more than are kept. */
+  /** Place of a row of a variable, counted from its first row; only for kept rows. */
   int first(int variable, int number) {
     return firsts[variable][number];
   }
 
-  /** Place of a row of a variable, counted back from its last. */
+  /** Place of a row of a variable, counted back from its last row. */
   int last(int variable, int number) {
     int left = number;
     for (int i = newest[variable]; i >= 0; i = runs.get(i).earlier) {
@@ -239,7 +240,7 @@ final class Way {
     return mark.lasts()[variable][left];
   }
 
-  /** What was carried to the last row; null before the first. */
+  /** Carried states after the last row; null before the first row. */
   Object[] carried() {
     if (!runs.isEmpty()) {
       return runs.get(runs.size() - 1).carried;
@@ -247,7 +248,7 @@ final class Way {
     return mark.carried() == null ? null : carrier.unpack(mark.carried());
   }
 
-  /** All rows from the first on. */
+  /** Passes all rows, from the first on, to a reader. */
   void read(Reader reader) {
     if (chunks != null) {
       for (TimedRows.Cursor each = chunks.between(0, Long.MAX_VALUE); each.hasNext(); ) {
@@ -264,7 +265,7 @@ final class Way {
     int place = stored.mark.length();
     while (stored.hasNext()) {
       int choice = stored.choice();
-      int count = stored.times(); // more than one only where the step leads back to its state
+      int count = stored.times(); // more than one only if the step leads back to its state
       reader.read(steps[at][2 * choice], place, count);
       at = steps[at][2 * choice + 1];
       place += count;

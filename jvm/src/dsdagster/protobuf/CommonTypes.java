@@ -35,7 +35,7 @@ final class CommonTypes {
 
   private CommonTypes() {}
 
-  /** A message read as a struct, and what makes the value of it. */
+  /** A message read as a struct, and the conversion of the struct to a value. */
   static final class Common {
     final StructType read;
     final Function<Object[], Object> made;

@@ -28,9 +28,9 @@ import java.util.Set;
 /**
  * Descriptors of messages from descriptors of files.
  *
- * <p>Files everybody may import without sending them along are known here: those of Protobuf itself, and of Google's and
- * Confluent's common types the three that stand for SQL types. Any other file that is missing counts as an empty one:
- * most of them only hold options; a type that is missing with it is named.
+ * <p>Files that a schema may import without including them are built in: those of Protobuf itself, and the three of
+ * Google's and Confluent's common types that represent SQL types. Any other missing file counts as empty, since most of
+ * them have only options; a type that is missing because of it is reported by name.
  */
 final class Descriptors {
   private static final Map<String, FileDescriptor> KNOWN = new HashMap<>();
@@ -99,7 +99,7 @@ final class Descriptors {
   }
 
   /**
-   * The message of a name in a set of files.
+   * The message of a name in an encoded set of file descriptors.
    *
    * @throws Unreadable the set has no such message, or cannot be read
    */
@@ -121,7 +121,7 @@ final class Descriptors {
     throw new Unreadable("the descriptors hold no message " + name);
   }
 
-  /** The message of a full name in a file, null without. */
+  /** The message of a full name in a file; null if there is none. */
   static Descriptor message(FileDescriptor file, String name) {
     String within = file.getPackage();
     if (!within.isEmpty() && !name.startsWith(within + ".")) {
@@ -136,10 +136,10 @@ final class Descriptors {
   }
 
   /**
-   * A file with what it imports.
+   * A file linked with its imports.
    *
-   * @param files others by the name under which they are imported
-   * @throws Unreadable it lacks a type
+   * @param files other files, by the name under which they are imported
+   * @throws Unreadable a type is missing
    */
   static FileDescriptor linked(FileDescriptorProto file, Map<String, FileDescriptorProto> files) {
     return linked(file, files, new HashMap<>(), new LinkedHashSet<>());

@@ -21,11 +21,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads a message into declared columns, field by field, without a message in between.
+ * Reads a message into declared columns, field by field, without an intermediate message.
  *
- * <p>A column is the field whose number the reader's schema gives to its name; where that has none of the name, the
- * writer's field of the name. A field that is not in the record is null if Protobuf tells a missing value from a default
- * (optional, a message, in a oneof), else its default, an empty list or an empty map. Other fields are skipped.
+ * <p>A column is the field with the number that the reader's schema has for the column's name; if the reader's schema
+ * has no such field, the writer's field of that name. A field that is not in the record is null if Protobuf
+ * distinguishes a missing value from a default (optional, a message, in a oneof), else its default, an empty list or
+ * an empty map. Other fields are skipped.
  */
 final class MessageReader {
   private static final int DIRECT = 1024;
@@ -41,9 +42,9 @@ final class MessageReader {
   /**
    * The reader of a message.
    *
-   * @param written the writer's
-   * @param known the reader's, null without
-   * @throws Unreadable a field is of another type than its column
+   * @param written writer's descriptor
+   * @param known reader's descriptor; null without one
+   * @throws Unreadable a field cannot be read as the type of its column
    */
   MessageReader(Descriptor written, Descriptor known, StructType wanted) {
     columns = wanted.fields();
@@ -85,7 +86,7 @@ final class MessageReader {
     absent[column] = told == null ? null : valueOfNothing(told, columns[column].dataType());
   }
 
-  /** A member of a oneof ends the other members, whoever declared them. */
+  /** Adds slots for the members of oneofs: a member clears the other members, whichever schema declares them. */
   private void addOneofs(Descriptor written, Map<Integer, Slot> byNumber) {
     written.getRealOneofs().forEach(
         oneof -> {
@@ -128,7 +129,7 @@ final class MessageReader {
     return new MessageReader(field.getMessageType(), inside(known), entry);
   }
 
-  /** One element. */
+  /** The reader of a single value or element. */
   private static FieldReader value(FieldDescriptor field, FieldDescriptor known, DataType wanted) {
     if (field.getType() != FieldDescriptor.Type.MESSAGE) {
       return scalar(field, wanted);
@@ -167,7 +168,7 @@ final class MessageReader {
     return new Unreadable(shown(field) + " is written, " + wanted.sql() + " declared");
   }
 
-  /** A field's type as people write it. */
+  /** Name of a field's type for messages. */
   static String shown(FieldDescriptor field) {
     if (field.isMapField()) {
       List<FieldDescriptor> parts = field.getMessageType().getFields();
@@ -185,7 +186,7 @@ final class MessageReader {
     }
   }
 
-  /** Value of a column if the record lacks its field. */
+  /** Value of a column if its field is not in the record. */
   private static Object valueOfNothing(FieldDescriptor field, DataType wanted) {
     if (field.isMapField()) {
       return new ArrayBasedMapData(new GenericArrayData(new Object[0]), new GenericArrayData(new Object[0]));
@@ -222,12 +223,12 @@ final class MessageReader {
     return columns.length;
   }
 
-  /** Whether a column is neither in the writer's schema nor in the reader's. */
+  /** Whether a column has no field in the writer's schema nor in the reader's. */
   boolean isMissing(int column) {
     return missing[column];
   }
 
-  /** Reads a message with its length in front into raw values. */
+  /** Reads a message, preceded by its length, into raw values. */
   void read(CodedInputStream in, Object[] raw) throws IOException {
     int old = in.pushLimit(in.readRawVarint32());
     fill(in, raw);

@@ -18,8 +18,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Writes a struct as a message: each column as the field of its name.
  *
- * <p>NULL is a field that is not there; a list or map that is NULL is an empty one, and fields that cannot be missing
- * refuse it. Of the members of a oneof one has a value.
+ * <p>NULL is a missing field. A list or map that is NULL is written as empty; fields that cannot be missing refuse
+ * NULL. At most one member of a oneof may have a value.
  */
 final class MessageWriter {
   private static final int NONE = -1;
@@ -27,7 +27,7 @@ final class MessageWriter {
   private final DataType[] types;
   private final FieldWriter[] writers;
   private final boolean[] needed;
-  /** By column, the number of its oneof; negative for fields of none. */
+  /** By column: the number of its oneof; negative for other fields. */
   private final int[] oneofs;
   private final String[] oneofNames;
 
@@ -51,7 +51,7 @@ final class MessageWriter {
   }
 
   void write(InternalRow row, CodedOutputStream out) throws IOException {
-    int[] members = oneofNames.length == 0 ? null : new int[oneofNames.length]; // by oneof, its column, counted from 1
+    int[] members = oneofNames.length == 0 ? null : new int[oneofNames.length]; // by oneof: its column, counted from 1
     for (int column = 0; column < names.length; column++) {
       try {
         if (!row.isNullAt(column)) {
@@ -68,7 +68,7 @@ final class MessageWriter {
     }
   }
 
-  /** Readers keep the last member of a oneof alone. */
+  /** Refuses a second value in a oneof: readers would keep only the last one. */
   private void checkAlone(int[] members, int column) {
     int oneof = oneofs[column];
     if (members[oneof] != 0) {

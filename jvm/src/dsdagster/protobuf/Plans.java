@@ -12,7 +12,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.types.StructType;
 
-/** How records of each message become the declared columns; shared by all tasks of a run in this JVM. */
+/** Plans that read records of each message as the declared columns; shared by all tasks of a run in this JVM. */
 final class Plans {
   private static final Kept<Object, Plans> ALL = new Kept<>();
 
@@ -27,7 +27,7 @@ final class Plans {
     this.columns = columns;
   }
 
-  /** The plans of a reader's schema (an id, negative without) and columns. */
+  /** The plans for a reader's schema (its id; negative without one) and columns. */
   static Plans of(RegistrySettings settings, int known, StructType columns) {
     return ALL.of(
         List.of(settings, known, columns),
@@ -38,7 +38,7 @@ final class Plans {
         });
   }
 
-  /** One message of a schema; {@code reason}: why no record of it can be read. */
+  /** Plan for one message of a schema; {@code reason}: why its records cannot be read. */
   static final class Plan {
     final MessageReader reader;
     final String reason;
@@ -49,7 +49,7 @@ final class Plans {
     }
   }
 
-  /** {@code indexes}: of the message in its file, then of messages inside of it. */
+  /** {@code indexes}: index of the message in its file, then of messages nested in it. */
   Plan by(SchemaKey key, List<Integer> indexes) {
     Object place = List.of(key, indexes);
     Plan made = plans.get(place);

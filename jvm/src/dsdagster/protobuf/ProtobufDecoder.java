@@ -23,11 +23,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decodes Protobuf: in Confluent's wire formats ({@link Frame}, behind the id the place of the message in its file), or
- * bare messages of one descriptor.
+ * Decodes Protobuf: in Confluent's wire formats ({@link Frame}; after the id comes the place of the message in its
+ * file), or bare messages of one descriptor.
  *
- * <p>Records of any number of schemas may follow one another; each is read by its own writer's schema. One instance per
- * task.
+ * <p>Records of any number of schemas may follow one another; each is read by its own writer's schema. One instance
+ * per task.
  */
 public final class ProtobufDecoder implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -57,15 +57,16 @@ public final class ProtobufDecoder implements Serializable {
   }
 
   /**
-   * A struct of the columns and, as its last field, why the record cannot be read (null for a good one); null for null.
+   * A struct of the columns and, as its last field, the reason why the record cannot be read (null for a good record);
+   * null for null.
    *
-   * @param bytes the part of the record
-   * @param headers of the record, or a null of their type
+   * @param bytes key or value of the record
+   * @param headers headers of the record, or a null of their type
    * @param settings JSON, see {@link RegistrySettings#of}
-   * @param known id of the reader's schema, negative without
+   * @param known id of the reader's schema; negative without one
    * @param columns JSON of a struct type; a field that is not nullable has to be there
    * @param reason name of the last field
-   * @param part what the part is called in reasons: value or key
+   * @param part value or key, for reasons
    */
   public static Column column(
       Column bytes, Column headers, String settings, int known, String columns, String reason, String part) {
@@ -75,7 +76,7 @@ public final class ProtobufDecoder implements Serializable {
   }
 
   /**
-   * The same of bare messages.
+   * As {@link #column}, for bare messages.
    *
    * @param descriptors a set of file descriptors, in base64
    * @param message full name of the message in it
@@ -147,7 +148,7 @@ public final class ProtobufDecoder implements Serializable {
     }
   }
 
-  /** Finds the plan of a record; where the list of indexes ends. A single zero byte means the first message. */
+  /** Finds the plan of a record; returns the end of the list of indexes. A single zero byte means the first message. */
   private int choose(SchemaKey key, byte[] head, int offset) throws IOException {
     boolean isFirst = offset < head.length && head[offset] == 0;
     CodedInputStream in = CodedInputStream.newInstance(head, offset, head.length - offset);

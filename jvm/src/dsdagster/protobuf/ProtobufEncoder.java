@@ -47,9 +47,9 @@ public final class ProtobufEncoder implements Serializable {
    * @param struct has a field of the message for every column
    * @param descriptors a set of file descriptors, in base64
    * @param message full name of the message in it
-   * @param id under which the schema is registered; negative for bare messages
-   * @param type of the struct, as JSON
-   * @param subject for messages
+   * @param id id of the schema in the registry; negative for bare messages
+   * @param type type of the struct, as JSON
+   * @param subject subject of the schema, for messages
    */
   public static Column column(Column struct, String descriptors, String message, int id, String type, String subject) {
     byte[] set = Base64.getDecoder().decode(descriptors);
@@ -81,7 +81,7 @@ public final class ProtobufEncoder implements Serializable {
     return bytes.toByteArray();
   }
 
-  /** Before each record; a single zero means the first message of the file. */
+  /** The bytes before each record; a single zero means the first message of the file. */
   private byte[] head(Descriptor found) {
     Deque<Integer> indexes = new ArrayDeque<>();
     for (Descriptor one = found; one != null; one = one.getContainingType()) {

@@ -14,8 +14,8 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Protobuf schemas of a registry: files, asked for as serialized descriptors in base64 as Confluent's own clients do, so
- * that nobody has to compile their text.
+ * Protobuf schemas of a registry: files, requested as serialized descriptors in base64 as Confluent's own clients do,
+ * so that their text need not be compiled.
  */
 final class ProtobufFormat implements Schemas.Format<FileDescriptor> {
   private static final Kept<RegistrySettings, Schemas<FileDescriptor>> ALL = new Kept<>();

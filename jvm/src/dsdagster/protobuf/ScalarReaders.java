@@ -19,9 +19,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Protobuf's scalar types as Spark holds them.
  *
- * <p>Rules: a whole number as any number that holds it, checked where it may be too large; float as double; bytes and
- * string as one another; an enum as the name of its value, the number as text where it has none (as in Protobuf's JSON),
- * or as a number.
+ * <p>Rules: a whole number is read as any number type, with a check if it may be too large; float as double; bytes as
+ * string and back; an enum as the name of its value (as in Protobuf's JSON the number as text if it has no name), or
+ * as a number.
  */
 final class ScalarReaders {
   private static final Map<DataType, LongFunction<Object>> WHOLE = new HashMap<>();
@@ -41,7 +41,7 @@ final class ScalarReaders {
     long read(CodedInputStream in) throws IOException;
   }
 
-  /** The reader of a scalar field, null where it is not declared so. */
+  /** The reader of a scalar field; null if the field cannot be read as the type. */
   static FieldReader of(FieldDescriptor field, DataType wanted) {
     switch (field.getType()) {
       case BOOL:

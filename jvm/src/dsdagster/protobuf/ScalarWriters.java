@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Spark's scalar values as Protobuf's; what fits was checked when the query was compiled. */
+/** Writes Spark's scalar values as Protobuf's; whether the types fit was checked when the query was compiled. */
 final class ScalarWriters {
   private static final long MICROS = 1_000_000L;
   private static final long UNSIGNED_INT = 0xFFFF_FFFFL;
@@ -32,7 +32,7 @@ final class ScalarWriters {
       case DOUBLE:
         return (value, out) -> out.writeDouble(number, ((Number) value).doubleValue());
       case STRING:
-        return (value, out) -> out.writeByteArray(number, ((UTF8String) value).getBytes()); // on the wire, its bytes
+        return (value, out) -> out.writeByteArray(number, ((UTF8String) value).getBytes()); // encoded as its bytes
       case BYTES:
         return (value, out) -> out.writeByteArray(number, (byte[]) value);
       case ENUM:
@@ -78,7 +78,7 @@ final class ScalarWriters {
     return number;
   }
 
-  /** A whole number of up to 64 bits without a sign. */
+  /** An unsigned whole number of up to 64 bits. */
   private static long wide(Object value) {
     java.math.BigInteger number = ((Decimal) value).toJavaBigDecimal().toBigInteger();
     if (number.signum() < 0 || number.bitLength() > Long.SIZE) {
@@ -130,7 +130,7 @@ final class ScalarWriters {
     }
   }
 
-  /** The digits as a whole number, how many there are, and how many are after the point. */
+  /** Writes a decimal: its digits as a whole number, its precision, its scale. */
   private static void decimal(Object value, CodedOutputStream out) throws IOException {
     BigDecimal number = ((Decimal) value).toJavaBigDecimal();
     out.writeByteArray(1, number.unscaledValue().toByteArray());

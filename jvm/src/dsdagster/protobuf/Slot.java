@@ -12,7 +12,7 @@ import java.util.function.Function;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 
-/** What happens with a field of a record; a value is kept in a raw form until the record has ended. */
+/** Handles one field while a record is read; its value is kept in a raw form until the end of the record. */
 abstract class Slot {
   static final int NOWHERE = -1;
   private static final int[] NONE = {};
@@ -42,12 +42,12 @@ abstract class Slot {
     in.popLimit(old);
   }
 
-  /** The value of its raw form, which is not null. */
+  /** Turns a raw value, which is not null, into the value of the column. */
   Object made(Object raw) {
     return raw;
   }
 
-  /** The field of a oneof without a column: it clears the others. */
+  /** A oneof's field without a column: it clears the other members. */
   static Slot skipped(FieldDescriptor field) {
     return new Slot(field, NOWHERE) {
       @Override
@@ -57,7 +57,7 @@ abstract class Slot {
     };
   }
 
-  /** One scalar: the last one counts. */
+  /** One scalar: the last occurrence is used. */
   static Slot single(FieldDescriptor field, int column, FieldReader reader) {
     return new Slot(field, column) {
       @Override
@@ -104,7 +104,7 @@ abstract class Slot {
     };
   }
 
-  /** Entries are messages of key and value; of two with the same key the last one counts. */
+  /** A map, whose entries are messages of key and value; the last entry of a key is used. */
   static Slot map(FieldDescriptor field, int column, MessageReader entry) {
     return new Slot(field, column) {
       @Override

@@ -9,7 +9,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Fails the batch for a record that cannot be decoded; says its position and the reason, never its content. */
+/** Fails the batch for a record that cannot be decoded, with its position and the reason, never with its content. */
 public final class BadRecord implements Serializable {
   private static final long serialVersionUID = 1L;
   private final String entity;
@@ -20,7 +20,7 @@ public final class BadRecord implements Serializable {
     this.relation = relation;
   }
 
-  /** A condition that fails wherever it is evaluated; its parts are texts. */
+  /** A condition that fails whenever it is evaluated; its arguments are texts. */
   public static Column column(String entity, String relation, Column partition, Column position, Column reason) {
     BadRecord fault = new BadRecord(entity, relation);
     return Expressions.callWithNulls(fault, "fail", DataTypes.BooleanType, partition, position, reason);

@@ -14,11 +14,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The records of a batch as one run of bytes: for each record its key and its value, each behind its length (four
- * bytes, big-endian; -1 for null).
+ * The records of a batch as one byte array: for each record its key and its value, each after its length (four bytes,
+ * big-endian; -1 for null).
  *
- * <p>A query over the batch would be analysed, planned and compiled anew each time; the batch's own plan stands already,
- * and its rows are taken as they come.
+ * <p>It iterates over the rows of the batch's own plan: a query over the batch would be analysed, planned and compiled
+ * again for each batch.
  */
 public final class BatchParts implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -37,9 +37,9 @@ public final class BatchParts implements Serializable {
   /**
    * Runs the batch.
    *
-   * @param batch what foreachBatch was given
-   * @param key place of the key's column (BINARY or STRING), negative without one
-   * @param value place of the value's column
+   * @param batch DataFrame from foreachBatch
+   * @param key index of the key's column (BINARY or STRING); negative without one
+   * @param value index of the value's column
    */
   public static byte[] collect(Dataset<Row> batch, int key, int value) {
     BatchParts parts = new BatchParts(batch.schema(), key, value);

@@ -12,7 +12,7 @@ public final class Floats implements Serializable {
 
   private Floats() {}
 
-  /** Eight or four bytes to a DOUBLE or FLOAT; zero where their number is another. */
+  /** Eight or four bytes to a DOUBLE or FLOAT; zero for another number of bytes. */
   public static Column read(Column bytes, boolean wide) {
     return wide
         ? Expressions.call(new Floats(), "toDouble", DataTypes.DoubleType, true, bytes)

@@ -9,11 +9,11 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of an application's batch, computed once and kept until every sink has its own: the first column is the number
- * of a sink, the column after as many others the row for it.
+ * The rows of an application's batch, computed once and kept until every sink has its rows. The first column is the
+ * number n of a sink, column n + 1 the row for that sink.
  *
- * <p>A query over the batch for each sink would be analysed, planned and compiled anew each time, and so would the kept
- * columns of a cached one; the batch's own plan stands already, and its rows are divided as they come.
+ * <p>The rows of the batch's own plan are distributed to the sinks: a query over the batch for each sink, or over a
+ * cached batch, would be analysed, planned and compiled again for each batch.
  */
 public final class SinkRows {
   private static final int NUMBER = 0;
@@ -23,15 +23,15 @@ public final class SinkRows {
 
   private SinkRows(Dataset<Row> batch) {
     this.batch = batch;
-    // a plan hands out one row again and again
+    // a plan reuses its row
     JavaRDD<InternalRow> computed = BatchParts.rows(batch).toJavaRDD().map(InternalRow::copy);
     boolean isLocal = batch.sparkSession().sparkContext().isLocal();
     this.rows = isLocal ? kept(computed) : held(computed);
   }
 
   /**
-   * The same rows in this process, from the first job on without what they were computed from: each job takes along all
-   * that its rows depend on, the batch's whole plan otherwise.
+   * The rows kept in this process, without a reference to their plan after the first job: Spark serializes everything
+   * that a job's rows depend on, otherwise the batch's whole plan.
    */
   private static JavaRDD<InternalRow> kept(JavaRDD<InternalRow> computed) {
     computed.rdd().localCheckpoint();
@@ -39,8 +39,8 @@ public final class SinkRows {
   }
 
   /**
-   * The same rows from the driver's memory. What an executor keeps is lost with it: the rows would be computed again, on
-   * state that has the batch already, between two sinks.
+   * The rows in the driver's memory. Rows kept in an executor are lost with it: they would be computed again between
+   * two sinks, on state that has the batch already.
    */
   private static JavaRDD<InternalRow> held(JavaRDD<InternalRow> computed) {
     List<List<InternalRow>> partitions = computed.glom().collect();
@@ -48,7 +48,7 @@ public final class SinkRows {
     return context.parallelize(partitions, partitions.size()).flatMap(List::iterator);
   }
 
-  /** Nothing is computed before the first sink's rows are used, but on a cluster, where it is done here. */
+  /** Rows of a batch. On a cluster they are computed here, otherwise when the first sink's rows are used. */
   public static SinkRows of(Dataset<Row> batch) {
     return new SinkRows(batch);
   }
@@ -64,7 +64,7 @@ public final class SinkRows {
     return rows.filter(row -> row.getInt(NUMBER) == number).map(row -> row.getStruct(place, width));
   }
 
-  /** Keep the rows no longer. */
+  /** Releases the kept rows. */
   public void release() {
     rows.unpersist(false);
   }

@@ -8,7 +8,7 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
 
-/** Sockets of TLS with certificates and keys as PEM, which Kafka's client library reads as it does a store's. */
+/** TLS sockets with certificates and keys in PEM, which Kafka's client library reads as for a Kafka store. */
 final class ClientSockets {
   private static final ConfigDef DEFINITION = new ConfigDef();
 
@@ -19,8 +19,8 @@ final class ClientSockets {
   private ClientSockets() {}
 
   /**
-   * A factory that trusts {@code authorities} alone (all the machine trusts without) and shows the client's certificate
-   * if there is one.
+   * A factory that trusts only {@code authorities} (if empty, all authorities that the JVM trusts) and sends the
+   * client's certificate if there is one.
    *
    * @throws KafkaException a text is not PEM, or its key cannot be opened
    */

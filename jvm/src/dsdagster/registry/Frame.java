@@ -6,11 +6,11 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Which schema a record is of, in both of Confluent's wire formats. One instance per task.
+ * Finds the schema of a record, in both of Confluent's wire formats. One instance per task.
  *
- * <p>In front of the record: a zero byte and the id in four bytes. In a header ({@code __value_schema_id}, {@code
- * __key_schema_id}): a byte of one and the GUID in sixteen, or a zero byte and the id; the record then begins at once. A
- * header counts before the bytes of the record, as in Confluent's own deserializers. Source: {@code
+ * <p>Before the record: a zero byte and the id in four bytes. Or in a header ({@code __value_schema_id}, {@code
+ * __key_schema_id}): a byte of one and the GUID in sixteen bytes, or a zero byte and the id; the record then begins at
+ * once. A header takes precedence over the bytes of the record, as in Confluent's own deserializers. Source: {@code
  * confluent_kafka.schema_registry}, {@code dual_schema_id_deserializer}.
  */
 public final class Frame {
@@ -31,10 +31,10 @@ public final class Frame {
   }
 
   /**
-   * Looks at a record.
+   * Reads the frame of a record.
    *
-   * @param headers of the record, structs of name and bytes; null without
-   * @return why it does not say its schema, null if it does
+   * @param headers headers of the record, structs of name and bytes; null without headers
+   * @return the reason why the schema is unknown; null if it was found
    */
   public String look(byte[] bytes, ArrayData headers) {
     byte[] found = headers == null ? null : found(headers);
@@ -59,7 +59,7 @@ public final class Frame {
         : "the " + part + " does not begin with the id of a schema (a zero byte and four of the id)";
   }
 
-  /** The first header of the name counts. */
+  /** Bytes of the first header of the name; null without one. */
   private byte[] found(ArrayData headers) {
     for (int index = 0; index < headers.numElements(); index++) {
       InternalRow one = headers.getStruct(index, 2);
@@ -81,7 +81,7 @@ public final class Frame {
     return key;
   }
 
-  /** Bytes in which something may follow the id ({@link #offset}). */
+  /** The bytes with the id; further parts of the frame may follow it, at {@link #offset}. */
   public byte[] head() {
     return head;
   }
@@ -90,7 +90,7 @@ public final class Frame {
     return offset;
   }
 
-  /** Where the record itself begins if what follows the id ends at {@code end} of {@link #head}. */
+  /** Offset at which the record itself begins, if the parts after the id end at {@code end} of {@link #head}. */
   public int body(int end) {
     return inHeader ? 0 : end;
   }

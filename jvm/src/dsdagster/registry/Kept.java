@@ -4,7 +4,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Function;
 
-/** Values by key, made once; the least recently used one of too many is forgotten. */
+/** A cache of values by key, each made once; when it is full, the least recently used value is removed. */
 public final class Kept<K, V> {
   private static final int MOST = 256;
 
@@ -18,7 +18,7 @@ public final class Kept<K, V> {
         }
       };
 
-  /** The value of a key; {@code make} runs outside of the lock, and of two that were made the first is kept. */
+  /** The value of a key. {@code make} runs outside of the lock; if two threads make a value, the first is kept. */
   public V of(K key, Function<K, V> make) {
     synchronized (values) {
       V known = values.get(key);

@@ -11,7 +11,9 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Takes records that describe themselves (JSON) out of Confluent's wire formats. One instance per task. */
+/**
+ * Removes the frame of Confluent's wire formats from records that describe themselves (JSON). One instance per task.
+ */
 public final class Payload implements Serializable {
   private static final long serialVersionUID = 1L;
 
@@ -23,11 +25,11 @@ public final class Payload implements Serializable {
   }
 
   /**
-   * A struct of {@code payload} (binary) and {@code reason} (text): the record without its frame, or why it has none;
-   * null for null.
+   * A struct of {@code payload} (binary) and {@code reason} (text): the record without its frame, or the reason why it
+   * has no valid frame; null for null.
    *
-   * @param headers of the record, or a null of their type
-   * @param part what the part is called in reasons: value or key
+   * @param headers headers of the record, or a null of their type
+   * @param part value or key, for reasons
    */
   public static Column column(Column bytes, Column headers, String part) {
     StructType type =

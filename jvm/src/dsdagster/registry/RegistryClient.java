@@ -16,7 +16,7 @@ import javax.net.ssl.HttpsURLConnection;
 import javax.net.ssl.SSLSocketFactory;
 import org.apache.kafka.common.KafkaException;
 
-/** The two look-ups of a Confluent registry that decoding needs. Every call is bounded in time. */
+/** The two look-ups in a Confluent registry that decoding needs. Every call has a time limit. */
 public final class RegistryClient {
   private static final ObjectMapper MAPPER = new ObjectMapper();
   private static final String ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json";
@@ -35,7 +35,7 @@ public final class RegistryClient {
     this.settings = settings;
   }
 
-  /** The JSON under a path, null where the registry says that there is none. */
+  /** The JSON of a path; null if the registry answers that it does not exist. */
   public JsonNode get(String path) {
     String failure = "it has no address";
     for (int round = 0; round < ROUNDS; round++) {
@@ -51,7 +51,7 @@ public final class RegistryClient {
     throw fault(isRefused ? "REGISTRY_CERTIFICATE_REFUSED" : "REGISTRY_UNREACHABLE", failure);
   }
 
-  /** Address of a schema that another one refers to. */
+  /** Path of a schema that another schema refers to. */
   public static String pathOf(JsonNode reference) {
     String subject = URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8).replace("+", "%20");
     return "/subjects/" + subject + "/versions/" + reference.path("version").asInt();
@@ -82,7 +82,7 @@ public final class RegistryClient {
     HttpURLConnection call = (HttpURLConnection) url.openConnection();
     call.setConnectTimeout(CONNECT_MILLIS);
     call.setReadTimeout(READ_MILLIS);
-    call.setInstanceFollowRedirects(false); // a login is for the address it was written for
+    call.setInstanceFollowRedirects(false); // the login may only be sent to the declared address
     call.setRequestProperty("Accept", ACCEPTED);
     if (!settings.user.isEmpty()) {
       byte[] login = (settings.user + ":" + settings.password).getBytes(StandardCharsets.UTF_8);

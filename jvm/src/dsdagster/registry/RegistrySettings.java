@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 
-/** Where a schema registry is and how to log in. Travels to the tasks inside the plan and shows nothing of itself. */
+/** Addresses and login of a schema registry. Sent to tasks inside the plan; its text form shows no secrets. */
 public final class RegistrySettings implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -40,17 +40,17 @@ public final class RegistrySettings implements Serializable {
    * Settings from JSON.
    *
    * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities},
-   *     {@code certificate} and {@code key} (PEM texts), {@code key_password}, {@code run} (whose schemas are kept apart)
+   *     {@code certificate} and {@code key} (PEM texts), {@code key_password}, {@code run} (schemas are cached per run)
    */
   public static RegistrySettings of(String json) {
     try {
       return new RegistrySettings(MAPPER.readTree(json));
     } catch (JsonProcessingException failure) {
-      throw new IllegalArgumentException("settings of a schema registry that are no JSON"); // the text holds secrets
+      throw new IllegalArgumentException("settings of a schema registry that are no JSON"); // the text has secrets
     }
   }
 
-  /** Whether something else is to be trusted or shown than what the machine does by itself. */
+  /** Whether own authorities or a client certificate are set; otherwise the JVM's defaults apply. */
   boolean hasCertificates() {
     return !authorities.isEmpty() || !key.isEmpty();
   }

@@ -2,7 +2,7 @@ package dsdagster.registry;
 
 import java.util.UUID;
 
-/** Key of a schema in a registry: its id, or its GUID where a record's header carries it. */
+/** Key of a schema in a registry: its id, or its GUID if a record's header has it. */
 public final class SchemaKey {
   private final boolean isGuid;
   private final long high;
@@ -22,7 +22,7 @@ public final class SchemaKey {
     return isGuid == guid && high == first && low == second;
   }
 
-  /** Where a registry answers with the schema. */
+  /** Path of the schema in the registry. */
   String path() {
     return isGuid ? "/schemas/guids/" + new UUID(high, low) : "/schemas/ids/" + (int) low;
   }
@@ -37,7 +37,7 @@ public final class SchemaKey {
     return Long.hashCode(high * 31 + low);
   }
 
-  /** As it is called in messages: {@code schema 7}. */
+  /** Its name in messages: {@code schema 7}. */
   @Override
   public String toString() {
     return "schema " + (isGuid ? new UUID(high, low).toString() : Integer.toString((int) low));

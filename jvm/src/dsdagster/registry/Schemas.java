@@ -8,9 +8,9 @@ import java.util.concurrent.TimeUnit;
 /**
  * Schemas of one registry, shared by all tasks of a run of a job in this JVM.
  *
- * <p>Rule: an id means the same schema for ever, so it is asked for once; a new run asks again, in case the registry was
- * set up anew. An id the registry does not know is asked for
- * again after {@link #MISSING_NANOS}: it may be on its way to a replica.
+ * <p>Rule: an id always means the same schema, so it is requested once per run; a new run requests it again, since the
+ * registry may have been set up again. An id that the registry does not know is requested again after
+ * {@link #MISSING_NANOS}: a replica may not have it yet.
  */
 public final class Schemas<T> {
   static final long MISSING_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -27,7 +27,7 @@ public final class Schemas<T> {
 
   /** How the schemas of a format are requested and read. */
   public interface Format<T> {
-    /** The type as registries call it. */
+    /** Name of the type in registries. */
     String type();
 
     /** The part of the address after the path. */
@@ -38,7 +38,7 @@ public final class Schemas<T> {
     /**
      * A schema from a registry's answer.
      *
-     * @throws Unreadable why it cannot be used, to stand behind "schema 7"
+     * @throws Unreadable why it cannot be used; the reason is written after "schema 7"
      */
     T parsed(JsonNode answer, RegistryClient client);
   }

@@ -1,6 +1,6 @@
 package dsdagster.registry;
 
-/** Why a record cannot be decoded: names places and types, never a value. Costs no stack trace. */
+/** The reason why a record cannot be decoded: places and types, never a value. Has no stack trace. */
 public final class Unreadable extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
@@ -8,7 +8,7 @@ public final class Unreadable extends RuntimeException {
     super(reason, null, false, false);
   }
 
-  /** The same inside of a column or field. */
+  /** The same reason, inside of a column or field. */
   public Unreadable inside(String name) {
     return new Unreadable(name + ": " + getMessage());
   }

@@ -5,9 +5,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The watermark of a checkpoint's batches, as its offset log has it. What a window drops as late in a batch is what ends
- * at or before the watermark of the batch in front of it: that is Spark's own rule, and the offset log what it reads
- * itself when it replays.
+ * The watermarks of a checkpoint's batches, from its offset log. In a batch a window drops rows as late whose window
+ * ends at or before the watermark of the previous batch: this is Spark's own rule, and Spark itself reads the offset
+ * log when it replays.
  */
 final class BatchTimes {
   private static final Pattern WATERMARK = Pattern.compile("\"batchWatermarkMs\":\\s*(\\d+)");
@@ -22,7 +22,7 @@ final class BatchTimes {
     return batch == 0 ? 0 : watermark(batch - 1);
   }
 
-  /** The watermark of the newest batch, below all time without one. */
+  /** The watermark of the newest batch; without one a time before all others. */
   long newest() {
     long last = log.newestPlanned();
     return last < 0 ? Long.MIN_VALUE : watermark(last);

@@ -24,31 +24,31 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Computes several expressions over a row at once and says why a row has no result, instead of failing its batch.
+ * Computes several expressions over a row at once. If one fails, it returns the reason instead of failing the batch.
  *
- * <p>Rules: only what a row's own values cause is caught (casts, arithmetic, patterns that are data, functions of the
- * user); the reason names Spark's condition, never a value. The expressions are optimized and compiled as in a plan of
- * their own.
+ * <p>Rules: only failures caused by the row's own values are caught (casts, arithmetic, patterns that are data,
+ * functions of the user); the reason names Spark's condition, never a value. The expressions are optimized and
+ * compiled like a plan of their own.
  */
 public final class Guard implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper MAPPER = new ObjectMapper();
-  /** The class of SQLSTATEs that SQL keeps for data exceptions: casts, arithmetic, patterns, indexes, texts of times. */
+  /** The SQLSTATE class of data exceptions: casts, arithmetic, patterns, indexes, texts of times. */
   private static final String DATA_EXCEPTION = "22";
   /**
-   * Data exceptions that Spark has under another SQLSTATE: patterns that are data, two equal keys of a map, keys and
-   * values of other numbers, ELEMENT of several elements.
+   * Data exceptions for which Spark has another SQLSTATE: patterns that are data, two equal keys of a map, different
+   * numbers of keys and values, ELEMENT of several elements.
    */
   private static final Pattern OF_THE_ROW =
       Pattern.compile(
           "INVALID_FORMAT\\.ESC_.*|INCONSISTENT_BEHAVIOR_CROSS_VERSION\\..*|DUPLICATED_MAP_KEY|USER_RAISED_EXCEPTION"
               + "|_LEGACY_ERROR_TEMP_2128");
-  /** Spark lets some failures of a regular expression through as Java has them. */
+  /** Package of exceptions of regular expressions that Spark does not wrap. */
   private static final String REGULAR_EXPRESSIONS = "java.util.regex.";
   private static final String PATTERN = "INVALID_PARAMETER_VALUE.PATTERN";
   private static final String GROUP = "INVALID_PARAMETER_VALUE.REGEX_GROUP_INDEX";
 
-  /** Never computed itself, see {@link Projections#keepsFailures}. */
+  /** Template that is never evaluated itself, see {@link Projections#keepsFailures}. */
   private final Projections columns;
 
   private final boolean keepsFailures;
@@ -61,12 +61,12 @@ public final class Guard implements Serializable {
   }
 
   /**
-   * A struct of {@code result} (a struct of the columns' values, null without one) and {@code reason} (text, null for a
-   * good row).
+   * A struct of {@code result} (a struct of the columns' values; null if one fails) and {@code reason} (text; null for
+   * a good row).
    *
    * @param row a struct of the fields of {@code rows}, in their order
    * @param rows type of that struct
-   * @param columns over fields of those names, each named
+   * @param columns named columns over fields of these names
    */
   public static Column column(SparkSession spark, Column row, StructType rows, List<Column> columns) {
     Dataset<Row> twin = spark.createDataFrame(spark.sparkContext().emptyRDD(classTag()), rows);

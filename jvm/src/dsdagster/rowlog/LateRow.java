@@ -10,11 +10,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Remembers rows whose window may be closed: those whose window ends at or before the newest time the job has told. The
- * driver keeps those that Spark has dropped, see {@link RowLogs}.
+ * Records rows whose window may be closed: its end is at or before the newest time that the job has reported. The
+ * driver then keeps the rows that Spark has dropped, see {@link RowLogs}.
  *
- * <p>Rules: not deterministic, so that Spark neither moves nor repeats it; every row passes. Tasks and driver share one
- * JVM.
+ * <p>Rules: not deterministic, so that Spark neither moves nor repeats it; every row passes. Tasks and driver share
+ * one JVM.
  */
 public final class LateRow implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -32,7 +32,7 @@ public final class LateRow implements Serializable {
     return Expressions.call(new LateRow(job, null), "mayBeLate", DataTypes.BooleanType, false, end);
   }
 
-  /** Always true; {@code row}: the log's record without how late it is. */
+  /** A condition that is always true and records rows; {@code row}: the log's record without its lateness. */
   public static Column column(SparkSession spark, String job, String log, Column end, Column row) {
     LateRow target = new LateRow(job, RowLogs.rows(spark.sparkContext(), job, log));
     return Expressions.call(target, "keep", DataTypes.BooleanType, false, end, row);

@@ -8,9 +8,9 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Puts a row into a log of the job, where it is evaluated: the condition that leaves the row out of the query.
+ * A condition that is always false, so that the query leaves the row out, and that puts the row into a log of the job.
  *
- * <p>Rule: not deterministic, so that Spark neither moves nor repeats it; it is always false.
+ * <p>Rule: not deterministic, so that Spark neither moves nor repeats it.
  */
 public final class LogRow implements Serializable {
   private static final long serialVersionUID = 1L;

@@ -9,11 +9,11 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Rows of one batch for one log, by the task that gave them. A task fills its own copy, Spark merges the copies of tasks
- * that succeeded on the driver, so a failed attempt leaves no trace. A task that succeeded is run again when its output
- * is lost with its executor: its rows are there already.
+ * Rows of one batch for one log, by task. A task fills its own copy; on the driver Spark merges the copies of
+ * successful tasks, so a failed attempt has no effect. A successful task runs again if its output is lost with its
+ * executor; its rows are then not added twice.
  *
- * <p>Rule: at most {@link #MOST_BYTES} a batch, since the driver holds them; more fails the batch.
+ * <p>Rule: at most {@link #MOST_BYTES} a batch, since the driver holds them; more bytes fail the batch.
  */
 final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
   private static final long serialVersionUID = 1L;
@@ -95,7 +95,7 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
     return all;
   }
 
-  /** All rows; none are left. */
+  /** Removes and returns all rows. */
   synchronized List<byte[]> take() {
     check();
     List<byte[]> found = value();
@@ -109,7 +109,7 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
     }
   }
 
-  /** A running task's copy is not thread-safe and its rows do not count before it ends. */
+  /** A running task's copy is not thread-safe, and its rows do not count before the task ends. */
   @Override
   public boolean excludeFromHeartbeat() {
     return true;

@@ -15,9 +15,9 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * The logs of all running jobs: rows that a query leaves out and keeps elsewhere. They are written when the batch has
- * been computed and before Spark notes it as done; a replayed batch computes them anew, and the log's own marker tells
- * whether it has them.
+ * The row logs of all running jobs: rows that a query leaves out. They are written when the batch has been computed and
+ * before Spark records it as done. A replayed batch computes them again; the log's own marker shows whether the log has
+ * them already.
  */
 public final class RowLogs {
   private static final ConcurrentHashMap<String, Map<String, Log>> JOBS = new ConcurrentHashMap<>();
@@ -37,14 +37,14 @@ public final class RowLogs {
     TOLD
   }
 
-  /** {@code options}: of {@link RowLogTopic}; empty for a log that the caller {@link #take}s. */
+  /** Registers a log; {@code options}: options of {@link RowLogTopic}; empty if the caller uses {@link #take}. */
   public static void register(SparkContext context, String job, String log, Map<String, String> options) {
     LoggedRows rows = new LoggedRows(log);
     context.register(rows, "row_log");
     JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, new HashMap<>(options), Late.NO));
   }
 
-  /** The same for rows that are too late for their window; {@code told}: with {@code late_millis}. */
+  /** Registers a log of rows that are too late for their window; {@code told}: with {@code late_millis}. */
   public static void registerLate(
       SparkContext context, String job, String log, Map<String, String> options, boolean told) {
     LoggedRows rows = new LoggedRows(log);
@@ -54,7 +54,7 @@ public final class RowLogs {
     time(job);
   }
 
-  /** The job's checkpoint and the one batch of it that logs may have already (-1: none), before its query starts. */
+  /** Called before a job's query starts, with its checkpoint and the batch that logs may have already (-1: none). */
   public static void begin(SparkSession session, String job, String checkpoint, long replay) {
     for (Log log : JOBS.getOrDefault(job, Map.of()).values()) {
       log.options.put("checkpoint", checkpoint);
@@ -68,12 +68,12 @@ public final class RowLogs {
     }
   }
 
-  /** The newest time (microseconds) that a batch of the job may be computed with. */
+  /** Upper bound of the times (microseconds) with which batches of the job are computed. */
   static AtomicLong time(String job) {
     return TIMES.computeIfAbsent(job, name -> new AtomicLong(Long.MIN_VALUE));
   }
 
-  /** A batch with this time is about to be computed; jobs without late rows are not interested. */
+  /** Called before a batch with this time is computed; jobs without logs of late rows ignore it. */
   public static void timeMoves(String job, long micros) {
     AtomicLong time = TIMES.get(job);
     if (time != null) {
@@ -89,7 +89,7 @@ public final class RowLogs {
     return found.rows;
   }
 
-  /** The rows of the batch that has just been computed. */
+  /** The logged rows of the last computed batch. */
   public static List<byte[]> take(String job, String log, long epoch) {
     return taken(job, JOBS.getOrDefault(job, Map.of()).get(log), epoch);
   }
@@ -111,7 +111,7 @@ public final class RowLogs {
     return dropped;
   }
 
-  /** The text after the window's end, with how late it is as the last field unless that is below zero. */
+  /** The log's record from a row (the text after the window's end); its last field is the lateness unless negative. */
   private static byte[] record(byte[] row, long lateMillis) {
     String text = new String(row, Long.BYTES, row.length - Long.BYTES, StandardCharsets.UTF_8);
     if (lateMillis >= 0) {
@@ -131,7 +131,7 @@ public final class RowLogs {
     }
   }
 
-  /** Forgets the logs of a job that has ended. */
+  /** Removes the logs of a job that has ended. */
   public static void remove(String job) {
     Map<String, Log> logs = JOBS.remove(job);
     TIMES.remove(job);

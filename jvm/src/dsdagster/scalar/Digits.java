@@ -11,13 +11,13 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * ROUND and TRUNCATE to a number of digits that may be a column, which Spark's own functions do not take. Floats go by
- * their shortest text, as they are written; decimals keep their type.
+ * ROUND and TRUNCATE to a number of digits that may be a column, which Spark's own functions do not support. Floats are
+ * rounded by their shortest decimal text; decimals keep their type.
  */
 public final class Digits implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** Digits behind the point: no number is as large as a one with so many zeros. */
+  /** Lower bound of the number of digits: no number has more than 400 digits before the point. */
   private static final int FEWEST = -400;
 
   private final RoundingMode mode;
@@ -31,12 +31,12 @@ public final class Digits implements Serializable {
   }
 
   /**
-   * The value with so many digits after the point; null for a decimal that does not fit its type.
+   * The value rounded to a number of digits after the point; null for a decimal that does not fit its type.
    *
    * @param value DOUBLE, FLOAT or DECIMAL
-   * @param digits INTEGER, below zero before the point
+   * @param digits INTEGER; negative for digits before the point
    * @param mode HALF_UP or DOWN
-   * @param type of the value, as JSON
+   * @param type type of the value, as JSON
    */
   public static Column column(Column value, Column digits, String mode, String type) {
     DataType of = DataType.fromJson(type);
@@ -48,7 +48,7 @@ public final class Digits implements Serializable {
     return Expressions.call(new Digits(how, 0, 0), method, of, true, value, digits);
   }
 
-  /** A DECIMAL with the other sign. Spark's own negation goes through 34 digits. */
+  /** A DECIMAL with the opposite sign. Spark's own negation rounds to 34 digits. */
   public static Column negated(Column value, String type) {
     DecimalType of = (DecimalType) DataType.fromJson(type);
     return Expressions.call(new Digits(RoundingMode.UNNECESSARY, of.precision(), of.scale()), "negate", of, true, value);
@@ -71,7 +71,7 @@ public final class Digits implements Serializable {
     return made.precision() > precision ? null : Decimal.apply(made, precision, scale);
   }
 
-  /** More digits than there are change nothing; they would cost memory by their number. */
+  /** Rounds. More digits than the value has change nothing, and are not computed since they would only cost memory. */
   private BigDecimal digits(BigDecimal value, int digits) {
     return digits >= value.scale() ? value : value.setScale(Math.max(digits, FEWEST), mode);
   }

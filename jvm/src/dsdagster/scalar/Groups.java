@@ -16,7 +16,7 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Groups of regular expressions. One that takes no part in a match is null, where Spark's functions give an empty text. */
+/** Groups of regular expressions. A group without a part in the match is null; Spark's functions give an empty text. */
 public final class Groups implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int KEPT_PATTERNS = 64;
@@ -35,13 +35,13 @@ public final class Groups implements Serializable {
         new Groups(), "allOf", DataTypes.createArrayType(DataTypes.StringType), true, text, pattern, group);
   }
 
-  /** The group of the first match; null without a match. */
+  /** The group in the first match; null without a match. */
   public UTF8String firstOf(UTF8String text, UTF8String pattern, int group) {
     Matcher matcher = matcher(text, pattern, group);
     return matcher.find() ? UTF8String.fromString(matcher.group(group)) : null;
   }
 
-  /** The group of each match. */
+  /** The group in each match. */
   public ArrayData allOf(UTF8String text, UTF8String pattern, int group) {
     Matcher matcher = matcher(text, pattern, group);
     List<UTF8String> found = new ArrayList<>();
@@ -61,7 +61,7 @@ public final class Groups implements Serializable {
     return matcher;
   }
 
-  /** The pattern of a text. */
+  /** The compiled pattern of a text, from a cache. */
   static Pattern compiled(String text) {
     Map<String, Pattern> patterns = PATTERNS.get();
     Pattern known = patterns.get(text);
@@ -69,7 +69,7 @@ public final class Groups implements Serializable {
       return known;
     }
     if (patterns.size() >= KEPT_PATTERNS) {
-      patterns.clear(); // patterns that are data
+      patterns.clear(); // only patterns that are data fill the cache
     }
     Pattern made = made(text);
     patterns.put(text, made);

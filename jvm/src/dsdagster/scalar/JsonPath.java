@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** A path {@code $.name[0]['other'][*]} as names, places and {@link #EACH}, with or without {@code lax} in front. */
+/** A path {@code $.name[0]['other'][*]} as names, places and {@link #EACH}, with or without {@code lax} before it. */
 final class JsonPath {
   /** All elements of an array. */
   static final Object EACH = new Object();
@@ -21,14 +21,14 @@ final class JsonPath {
 
   private JsonPath() {}
 
-  /** The steps of a path, null if it is not a valid path. */
+  /** The steps of a path; null if it is not a valid path. */
   static List<Object> of(String text) {
     Map<String, List<Object>> paths = PATHS.get();
     if (paths.containsKey(text)) {
       return paths.get(text);
     }
     if (paths.size() >= KEPT_PATHS) {
-      paths.clear(); // paths that are data
+      paths.clear(); // only paths that are data fill the cache
     }
     List<Object> steps = steps(LAX.matcher(text).replaceFirst("").strip());
     paths.put(text, steps);

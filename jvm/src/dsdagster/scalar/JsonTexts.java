@@ -17,10 +17,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What is at a path of a JSON text. Unlike Spark's functions a number keeps the digits it is written with, text behind the
- * JSON makes it none, and of equal names the last counts.
+ * Values at a path of a JSON text. Differences to Spark's functions: a number keeps the digits it is written with, text
+ * after the JSON makes it invalid, and of equal names the last one is used.
  *
- * <p>A text is read once for all calls in a row over it.
+ * <p>Consecutive calls over the same text parse it once.
  */
 public final class JsonTexts implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -29,10 +29,10 @@ public final class JsonTexts implements Serializable {
   private static final Object NULL = new Object();
   private static final ThreadLocal<Last> LAST = ThreadLocal.withInitial(Last::new);
 
-  /** A number or a truth as it is written. */
+  /** A number or a truth value as it is written. */
   private record Plain(String text) {}
 
-  /** The text that was read last, and what it is. */
+  /** The text that was parsed last, with its value. */
   private static final class Last {
     private UTF8String text;
     private Object value;
@@ -69,7 +69,7 @@ public final class JsonTexts implements Serializable {
     return Expressions.call(new JsonTexts(), method, type, true, arguments);
   }
 
-  /** The scalar at a path as text; null for everything else. */
+  /** The scalar at a path as text; otherwise null. */
   public UTF8String valueAt(UTF8String text, UTF8String path) {
     Object found = at(text, JsonPath.of(path.toString()));
     if (found instanceof String string) {
@@ -78,7 +78,7 @@ public final class JsonTexts implements Serializable {
     return found instanceof Plain plain ? UTF8String.fromString(plain.text()) : null;
   }
 
-  /** The object or array at a path as JSON without blanks; null for everything else. */
+  /** The object or array at a path as JSON without blanks; otherwise null. */
   public UTF8String nestedAt(UTF8String text, UTF8String path) {
     Object found = at(text, JsonPath.of(path.toString()));
     if (!(found instanceof Map || found instanceof List)) {
@@ -89,7 +89,7 @@ public final class JsonTexts implements Serializable {
     return UTF8String.fromString(written.toString());
   }
 
-  /** Whether there is a value at a path; not at one that is not valid. */
+  /** Whether there is a value at a path; false for an invalid path. */
   public boolean existsAt(UTF8String text, UTF8String path) {
     return at(text, JsonPath.of(path.toString())) != ABSENT;
   }

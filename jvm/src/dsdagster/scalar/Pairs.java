@@ -13,13 +13,13 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Pairs of a text, cut as Flink cuts them: {@link Pattern#split}. */
+/** Key-value pairs in a text, split as in Flink: {@link Pattern#split}. */
 public final class Pairs implements Serializable {
   private static final long serialVersionUID = 1L;
 
   private Pairs() {}
 
-  /** {@link #mapOf} between commas and equals signs. */
+  /** {@link #mapOf} with commas between pairs and equals signs inside. */
   public static Column of(Column text) {
     return of(text, functions.lit(","), functions.lit("="));
   }
@@ -36,7 +36,7 @@ public final class Pairs implements Serializable {
         inside);
   }
 
-  /** Keys and values; the last of equal keys counts, a pair without a value has null. */
+  /** A map of keys and values. Of equal keys the last one is used; a pair without a value has the value null. */
   public MapData mapOf(UTF8String text, UTF8String between, UTF8String inside) {
     Map<UTF8String, UTF8String> pairs = new LinkedHashMap<>();
     Pattern separator = Groups.compiled(inside.toString());

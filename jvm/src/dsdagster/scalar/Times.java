@@ -17,7 +17,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Times of texts as the dialect reads them, which is not Spark's way. */
+/** Times in texts by the dialect's rules, which differ from Spark's. */
 public final class Times implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int KEPT_PATTERNS = 64;
@@ -34,8 +34,8 @@ public final class Times implements Serializable {
   /**
    * Milliseconds since 1970 of a text in UTC; null when it does not begin with a time of the pattern.
    *
-   * <p>As {@link SimpleDateFormat} reads, which Flink uses here: text after the pattern is ignored.
-   * Unlike there a day that does not exist (30 February) is not a valid time.
+   * <p>Parsed as by {@link SimpleDateFormat}, which Flink uses here: text after the pattern is ignored. Unlike in
+   * Flink a day that does not exist (30 February) is not a valid time.
    */
   public Long toMillis(UTF8String text, UTF8String pattern) {
     ParsePosition place = new ParsePosition(0);
@@ -49,8 +49,8 @@ public final class Times implements Serializable {
   }
 
   /**
-   * Whole months between two times (microseconds since 1970): by so many the earlier one can be moved without passing
-   * the later one, where a day that a month has not is the month's last one.
+   * Whole months between two times (microseconds since 1970): the largest number of months that can be added to the
+   * earlier time without passing the later one. A day that a month does not have is the month's last day.
    */
   public long toMonths(long begin, long end) {
     if (end < begin) {
@@ -74,7 +74,7 @@ public final class Times implements Serializable {
       return known;
     }
     if (formats.size() >= KEPT_PATTERNS) {
-      formats.clear(); // patterns that are data
+      formats.clear(); // only patterns that are data fill the cache
     }
     SimpleDateFormat made = made(pattern);
     formats.put(pattern, made);
@@ -86,7 +86,7 @@ public final class Times implements Serializable {
       SimpleDateFormat made = new SimpleDateFormat(pattern, Locale.US);
       made.setTimeZone(TimeZone.getTimeZone("UTC"));
       made.setLenient(false);
-      ((GregorianCalendar) made.getCalendar()).setGregorianChange(new Date(Long.MIN_VALUE)); // as all other times are
+      ((GregorianCalendar) made.getCalendar()).setGregorianChange(new Date(Long.MIN_VALUE)); // Gregorian throughout
       return made;
     } catch (IllegalArgumentException refused) {
       throw OperatorFault.of("PATTERN_INVALID", Map.of("reason", "a letter of it is not one of SimpleDateFormat's"));

@@ -9,15 +9,16 @@ import org.apache.spark.scheduler.SchedulingAlgorithm;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
 
 /**
- * Fair scheduling between pools, where among equals the one with the oldest Spark job is first.
+ * Fair scheduling between pools; among pools with equal shares the pool with the oldest Spark job is first.
  *
- * <p>Rule, of Spark 4.2: among pools with equal shares the first by name gets the next slot. With more busy queries than
- * slots most of them have no running task when a slot is free, and the last by name wait until the others have read all.
+ * <p>Rule, of Spark 4.2: among pools with equal shares the first by name gets the next slot. With more busy queries
+ * than slots most queries have no running task when a slot is free, so the last by name would wait until all others
+ * are done.
  */
 public final class OldestFirst implements SchedulingAlgorithm {
   private OldestFirst() {}
 
-  /** From now on the pools of a session with fair scheduling are chosen in this way; nothing happens without it. */
+  /** Replaces the scheduling of a session with fair scheduling; does nothing for other sessions. */
   public static void install(SparkContext context) {
     if (!context.getConf().get("spark.scheduler.mode", "FIFO").equalsIgnoreCase("FAIR")
         || !(context.taskScheduler() instanceof TaskSchedulerImpl scheduler)) {

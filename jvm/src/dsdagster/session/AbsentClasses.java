@@ -6,13 +6,13 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * A class loader that remembers which names its parent has no class for.
  *
- * <p>Spark compiles the code it generates for every batch. The compiler asks for a class under every name that may be one
- * ({@code java.lang.index}, {@code references}), in a loader of its own each time, and for a name without a class Java
- * looks into each of the 280 jars of the class path: a twentieth of the processor time of small batches. The class path of
- * a JVM does not change: jars that come later are in loaders below this one.
+ * <p>Spark compiles the code it generates for every batch. The compiler asks for a class for every name that may be
+ * one ({@code java.lang.index}, {@code references}), with a new loader each time, and for a name without a class Java
+ * searches each of the 280 jars of the class path: a twentieth of the processor time of small batches. The class path
+ * of a JVM does not change: jars that are added later are in loaders below this one.
  */
 public final class AbsentClasses extends ClassLoader {
-  /** Names that are kept; generated code has some hundred. */
+  /** Largest number of remembered names; generated code has some hundred. */
   private static final int MOST_NAMES = 20_000;
 
   static {
@@ -25,7 +25,7 @@ public final class AbsentClasses extends ClassLoader {
     super(parent);
   }
 
-  /** Put one before the loader of this thread, and of all threads that have the same: new ones inherit it. */
+  /** Installs one for this thread and for all threads with the same loader; new threads inherit it. */
   public static void install() {
     ClassLoader before = Thread.currentThread().getContextClassLoader();
     if (before instanceof AbsentClasses) {
@@ -54,7 +54,7 @@ public final class AbsentClasses extends ClassLoader {
     }
   }
 
-  /** Without a stack trace, which takes as long to make as a search. */
+  /** Has no stack trace, since creating one takes as long as a search. */
   private static final class Absent extends ClassNotFoundException {
     private static final long serialVersionUID = 1;
 
@@ -67,7 +67,7 @@ public final class AbsentClasses extends ClassLoader {
       return this;
     }
 
-    /** As the search itself says it. */
+    /** The message of the search itself. */
     @Override
     public String toString() {
       return ClassNotFoundException.class.getName() + ": " + getMessage();

@@ -8,17 +8,17 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapred.JobConf;
 
 /**
- * Takes the defaults of YARN and MapReduce out of a Hadoop configuration, which Spark copies and serializes for every
- * stateful step of every batch: they are two thirds of it. What a user has set stays.
+ * Removes the defaults of YARN and MapReduce from a Hadoop configuration, which Spark copies and serializes for every
+ * stateful step of every batch: they are two thirds of it. Settings of the user are kept.
  */
 public final class HadoopDefaults {
   private static final Set<String> UNUSED = Set.of("mapred-default.xml", "yarn-default.xml");
 
   private HadoopDefaults() {}
 
-  /** Remove them; how many they were. */
+  /** Removes them; returns their number. */
   public static int drop(Configuration configuration) {
-    new JobConf(); // loads the files: they come with this class, into every configuration there is
+    new JobConf(); // loads the files of defaults, which this class adds to every configuration
     List<String> unused = new ArrayList<>();
     for (Map.Entry<String, String> entry : configuration) {
       String[] sources = configuration.getPropertySources(entry.getKey());

@@ -21,18 +21,18 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Steps that stand in a plan several times and run once: of all exchanges with a column of one marked name the first
- * takes the place of the others. Spark then finds them equal and makes its rows once.
+ * Runs steps once that occur several times in a plan: the first of all exchanges with a column of the same marked name
+ * replaces the others. Spark then finds them equal and computes the rows once.
  *
- * <p>Rules: it runs after Spark has numbered the stateful steps, so those below the first exchange are the only ones that
- * ever open their state; the plan is the same in every batch, and so is which one is the first. What a marked exchange
- * gives does not depend on who reads it: other columns in one of them fail the batch.
+ * <p>Rules: it runs after Spark has numbered the stateful steps, so only those below the first exchange ever open
+ * their state. The plan is the same in every batch, and so is its first exchange. The columns of a marked exchange do
+ * not depend on its readers: different columns fail the batch.
  */
 public final class SharedSteps extends Rule<SparkPlan> {
   static final String MARK = "__shared:";
   private static final Set<SparkSessionExtensions> KNOWN = Collections.newSetFromMap(new WeakHashMap<>());
 
-  /** Sessions made of this one from now on share marked steps. */
+  /** From now on sessions that are created from this one share marked steps. */
   public static synchronized void enable(SparkSession session) {
     SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
     if (KNOWN.add(extensions)) {
@@ -40,7 +40,9 @@ public final class SharedSteps extends Rule<SparkPlan> {
     }
   }
 
-  /** What Spark asks for the rule; nothing here is columnar, but no other door leads behind the numbering. */
+  /**
+   * Adds the rule to Spark's planning. It is not about columns, but no other extension point is after the numbering.
+   */
   private static final class Shares extends ColumnarRule {
     @Override
     public Rule<SparkPlan> preColumnarTransitions() {
@@ -82,7 +84,7 @@ public final class SharedSteps extends Rule<SparkPlan> {
     return null;
   }
 
-  /** The rows of {@code first} under the identities that the readers of {@code other} know. */
+  /** The rows of {@code first} with the attribute ids of {@code other}, which its readers use. */
   private static SparkPlan as(SparkPlan first, SparkPlan other) {
     List<Attribute> given = CollectionConverters.asJava(first.output());
     List<Attribute> wanted = CollectionConverters.asJava(other.output());

@@ -4,29 +4,29 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Comparator;
 
-/** Some neighbouring rows of a list: what the list knows of them and, once they are needed, the rows. */
+/** Some neighbouring rows of a list: their summary in the list and, once they are needed, the rows. */
 final class Bucket {
   static final long UNSAVED = -1;
-  /** Bytes in the list of buckets. */
+  /** Bytes of an entry in the list of buckets. */
   static final int ENTRY = 3 * Long.BYTES + 2 * Integer.BYTES;
 
-  /** Where the rows are in the state store. */
+  /** Key of the rows in the state store. */
   long id = UNSAVED;
   private long firstTime;
   private long lastTime;
   private int count;
   private long bytes;
-  /** Null while they are in the state store alone; those in front of {@link #from} are gone. */
+  /** Rows in memory; null while they are only in the state store. Rows before {@link #from} have been removed. */
   private ArrayList<TimedRow> rows;
   private int from;
   private boolean isChanged;
 
-  /** An empty one. */
+  /** An empty bucket. */
   Bucket() {
     rows = new ArrayList<>();
   }
 
-  /** What {@link #putEntry} wrote. */
+  /** Reads the bytes of {@link #putEntry}. */
   Bucket(ByteBuffer in) {
     id = in.getLong();
     firstTime = in.getLong();
@@ -77,7 +77,7 @@ final class Bucket {
     }
   }
 
-  /** The rows are in the state store. */
+  /** Called when the rows have been written to the state store. */
   void saved() {
     isChanged = false;
   }
@@ -138,7 +138,7 @@ final class Bucket {
     }
   }
 
-  /** Takes the rows from an index on out, into a bucket of their own. */
+  /** Moves the rows from an index on into a new bucket. */
   Bucket split(int index) {
     Bucket tail = new Bucket();
     for (int i = index; i < count; i++) {
@@ -151,7 +151,7 @@ final class Bucket {
     return tail;
   }
 
-  /** Index of the first row of a time or a later one. */
+  /** Index of the first row at or after a time. */
   int first(long ts) {
     int low = 0;
     int high = count;
@@ -166,7 +166,7 @@ final class Bucket {
     return low;
   }
 
-  /** Index behind the rows that do not come after a row. */
+  /** Index after the rows that are not after a row in the order. */
   int behind(TimedRow row, Comparator<TimedRow> order) {
     int low = 0;
     int high = count;

@@ -11,14 +11,14 @@ import org.apache.spark.sql.streaming.TTLConfig;
 /**
  * The buckets of rows of an operator's keys in the state store, see {@link TimedRows}.
  *
- * <p>Rule: the key whose buckets are read and written is the one that Spark is at.
+ * <p>Rule: the buckets are those of Spark's current key.
  */
 public final class Buckets {
   /** System property for tests: bytes of rows after which a bucket is split. */
   private static final String LIMIT = "ds.state.bucket.bytes";
   private static final int USUAL_LIMIT = 32 * 1024;
   private static final int SHARE_OF_SMALL = 8;
-  /** How many buckets of a list are held in memory at most, in bytes of rows, by {@link #limit}. */
+  /** Largest number of bytes of a list's rows in memory, as a multiple of {@link #limit}. */
   private static final int HELD = 128;
   private static final byte LAYOUT = 1;
   private static final String WHAT = "rows of a key";
@@ -30,25 +30,25 @@ public final class Buckets {
     stored = handle.getMapState("buckets", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
-  /** {@link #limit} of every operator. */
+  /** Default of {@link #limit}. */
   public static int usualLimit() {
     return Integer.getInteger(LIMIT, USUAL_LIMIT);
   }
 
   /**
-   * Bytes of things of a key, each found by what it is and not by its time, that are part of the key's value: small, since
-   * all of it is read and written when one of them changes.
+   * Largest number of bytes of things (found by value, not by time) that are stored in the key's own value. It is
+   * small, since the whole value is read and written when one thing changes.
    */
   public static int smallLimit() {
     return usualLimit() / SHARE_OF_SMALL;
   }
 
-  /** Bytes of rows after which a bucket is split; a list that is not larger is no bucket at all. */
+  /** Bytes of rows after which a bucket is split; a list that is not larger has no buckets. */
   public int limit() {
     return limit;
   }
 
-  /** Bytes of rows after which the buckets of a list that are in memory are written and let go. */
+  /** Bytes of rows in memory above which buckets of a list are written and released. */
   long mostHeld() {
     return (long) HELD * limit;
   }

@@ -9,11 +9,11 @@ import java.util.Comparator;
  * A row that an operator keeps for a key.
  *
  * @param ts event time, microseconds
- * @param order what the operator keeps beside the row, for instance its position in the source; may be null
+ * @param order further data of the operator, for instance the row's position in the source; may be null
  * @param payload packed row; may be null
  */
 public record TimedRow(long ts, byte[] order, byte[] payload) {
-  /** By time alone: rows of one time stay in the order in which they came. */
+  /** By time only: rows with equal times stay in the order of arrival. */
   public static final Comparator<TimedRow> BY_TIME = Comparator.comparingLong(TimedRow::ts);
   /** By time, then {@link #order}, byte by byte. */
   public static final Comparator<TimedRow> BY_ORDER = BY_TIME.thenComparing(TimedRow::order, Arrays::compareUnsigned);

@@ -8,16 +8,16 @@ import java.util.List;
 import java.util.NoSuchElementException;
 
 /**
- * Rows of one key in an order that begins with their time. A short list is part of the key's value; a longer one is cut
- * into buckets, each a value of its own, and the key's value lists them: so a batch reads and writes what it touches and
- * not what is kept.
+ * Rows of one key, ordered by time first. A short list is part of the key's value. A longer list is divided into
+ * buckets, each a value of its own, and the key's value lists them: so a batch reads and writes only the buckets that
+ * it uses.
  *
- * <p>Rule: the bytes of a short list are its count and its rows, as they were before there were buckets.
+ * <p>Rule: the bytes of a short list are its count and its rows, as in earlier versions, which had no buckets.
  */
 public final class TimedRows {
-  /** A time when there is no row. */
+  /** Stands for the time of a missing row. */
   public static final long NO_TIME = Long.MAX_VALUE;
-  /** The number of the list is the highest byte of the numbers of its buckets. */
+  /** The highest byte of a bucket's number is the number of its list. */
   private static final int LIST_SHIFT = Long.SIZE - Byte.SIZE;
 
   private final Buckets store;
@@ -31,8 +31,8 @@ public final class TimedRows {
   /**
    * An empty list.
    *
-   * @param list its number among the lists of the key
-   * @param order begins with the time
+   * @param list number of this list among the lists of the key
+   * @param order order of the rows, by time first
    */
   public TimedRows(Buckets store, int list, Comparator<TimedRow> order) {
     this.store = store;
@@ -40,7 +40,7 @@ public final class TimedRows {
     this.nextId = (long) list << LIST_SHIFT;
   }
 
-  /** Reads what {@link #put} wrote. */
+  /** Reads the bytes of {@link #put}. */
   public static TimedRows get(ByteBuffer in, Buckets store, int list, Comparator<TimedRow> order) {
     TimedRows found = new TimedRows(store, list, order);
     int count = in.getInt();
@@ -59,12 +59,12 @@ public final class TimedRows {
     return found;
   }
 
-  /** Whether all rows are in the key's value, once {@link #encodedSize} has been asked for. */
+  /** Whether all rows are in the key's value; valid after {@link #encodedSize}. */
   public boolean isShort() {
     return buckets.isEmpty() || buckets.size() == 1 && buckets.get(0).bytes() <= store.limit();
   }
 
-  /** Writes the buckets; gives how many bytes {@link #put} takes. */
+  /** Writes the buckets; returns the number of bytes that {@link #put} writes. */
   public long encodedSize() {
     if (isShort()) {
       return Integer.BYTES + (buckets.isEmpty() ? 0 : toShort(buckets.get(0)).bytes());
@@ -108,12 +108,12 @@ public final class TimedRows {
     return isEmpty() ? NO_TIME : buckets.get(0).firstTime();
   }
 
-  /** Null without one. */
+  /** The first row; null without one. */
   public TimedRow first() {
     return isEmpty() ? null : hold(buckets.get(0)).get(0);
   }
 
-  /** Null without one. */
+  /** The last row; null without one. */
   public TimedRow last() {
     if (isEmpty()) {
       return null;
@@ -127,7 +127,7 @@ public final class TimedRows {
     return isEmpty() ? NO_TIME : buckets.get(buckets.size() - 1).lastTime();
   }
 
-  /** The row at a place, which is looked for from the nearer end. */
+  /** The row at an index, searched from the nearer end. */
   public TimedRow get(long index) {
     int at = 0;
     long before = 0;
@@ -144,7 +144,7 @@ public final class TimedRows {
     return hold(buckets.get(at)).get((int) (index - before));
   }
 
-  /** How many rows come before a time. */
+  /** Number of rows before a time. */
   public long countBefore(long ts) {
     long found = 0;
     for (Bucket bucket : buckets) {
@@ -156,7 +156,7 @@ public final class TimedRows {
     return found;
   }
 
-  /** Adds a row behind those that do not come after it. */
+  /** Adds a row in its place, after rows that are equal in the order. */
   public void add(TimedRow row) {
     if (isEmpty()) {
       append(row);
@@ -177,7 +177,7 @@ public final class TimedRows {
     }
   }
 
-  /** Adds a row behind all others. A full bucket is left as it is: rows that come in order fill each to the last. */
+  /** Adds a row after all others. A full bucket is not split: rows in order fill each bucket completely. */
   private void append(TimedRow row) {
     Bucket last = isEmpty() ? null : hold(buckets.get(buckets.size() - 1));
     if (last == null || last.bytes() + row.size() > store.limit()) {
@@ -194,7 +194,7 @@ public final class TimedRows {
     held += row.size();
   }
 
-  /** The last bucket that begins with the row or one before it, else the first. */
+  /** Index of the last bucket that begins at or before the row; else of the first bucket. */
   private int place(TimedRow row) {
     int low = 0;
     int high = buckets.size() - 1;
@@ -244,7 +244,7 @@ public final class TimedRows {
     }
   }
 
-  /** Removes rows from the first on, without reading buckets of which no row stays. */
+  /** Removes the first {@code count} rows, without reading buckets that are removed as a whole. */
   public void removeFirst(long count) {
     long left = count;
     while (left > 0 && buckets.get(0).count() <= left) {
@@ -259,7 +259,10 @@ public final class TimedRows {
     }
   }
 
-  /** The payloads of the first rows, taken out: at least one, and then as many as a bucket holds. Not for none. */
+  /**
+   * Removes the first rows, at least one and as many as fit into a bucket; returns their payloads. Not for empty
+   * lists.
+   */
   public List<byte[]> takePayloads() {
     List<byte[]> taken = new ArrayList<>();
     long bytes = 0;
@@ -275,7 +278,7 @@ public final class TimedRows {
     removeFirst(size);
   }
 
-  /** The rows up to a time; each is removed when it is read. */
+  /** The rows up to a time, inclusive; each is removed when it is read. */
   public Iterator<TimedRow> takeUntil(long ts) {
     return new Iterator<>() {
       @Override
@@ -293,23 +296,23 @@ public final class TimedRows {
     };
   }
 
-  /** The rows of these times, both ends included. */
+  /** The rows between two times, inclusive. */
   public Cursor between(long from, long until) {
     return new Cursor(from, until);
   }
 
-  /** The last row up to a time, null without one. */
+  /** The last row up to a time, inclusive; null without one. */
   public TimedRow lastUntil(long ts) {
     Cursor found = new Cursor(ts);
     return found.at < 0 ? null : found.row();
   }
 
-  /** Replaces the last row up to the time of a row by it. */
+  /** Replaces the last row up to the new row's time by the new row. */
   public void replaceLastUntil(TimedRow row) {
     new Cursor(row.ts()).set(row);
   }
 
-  /** A way through the rows; while it is used none is added or removed by others. */
+  /** A cursor over the rows; while it is used, rows may be added or removed only through it. */
   public final class Cursor implements Iterator<TimedRow> {
     private final long until;
     private int at;
@@ -330,7 +333,7 @@ public final class TimedRows {
       index = isInside ? hold(buckets.get(at)).first(from) : 0;
     }
 
-    /** At the last row up to a time. */
+    /** A cursor at the last row up to a time. */
     private Cursor(long ts) {
       this.until = ts;
       int high = buckets.size();
@@ -377,12 +380,12 @@ public final class TimedRows {
       return found;
     }
 
-    /** Replaces the row that {@link #next} has just given by one of its time. */
+    /** Replaces the row that {@link #next} has just returned by a row with the same time. */
     public void replace(TimedRow row) {
       hold(buckets.get(at)).set(index - 1, row);
     }
 
-    /** Removes the row that {@link #next} has just given. */
+    /** Removes the row that {@link #next} has just returned. */
     @Override
     public void remove() {
       Bucket bucket = hold(buckets.get(at));
@@ -400,7 +403,7 @@ public final class TimedRows {
     return bucket;
   }
 
-  /** Lets the rows of the other buckets go when there are too many in memory. */
+  /** Writes and releases the rows of other buckets if there are too many in memory. */
   private void relieve(Bucket needed) {
     if (held <= store.mostHeld()) {
       return;

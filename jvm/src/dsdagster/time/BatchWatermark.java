@@ -11,15 +11,16 @@ import org.apache.spark.sql.execution.streaming.runtime.WatermarkTracker;
 /**
  * The watermark of the batch that a query is planning.
  *
- * <p>Rules, of Spark 4.2 and not public: a query asks its sources for offsets first and then notes its watermark in the
- * offset log, on one thread; a replayed batch takes the noted one. So a tick that raises it while offsets are asked for
- * is the watermark of its own batch, for good. Behind an empty look Spark would ask whether the watermark that it has just
- * noted needs another batch, and would not bear it to move afterwards: {@code noDataMicroBatches} has to be off.
+ * <p>Rules, of Spark 4.2 and not public: a query first asks its sources for offsets and then writes its watermark into
+ * the offset log, on one thread; a replayed batch uses the logged watermark. So a tick that raises the watermark while
+ * Spark asks for offsets is the watermark of its own batch, also in a replay. After a look without data Spark would
+ * check whether the logged watermark needs another batch, and fail if it moves afterwards: {@code noDataMicroBatches}
+ * has to be off.
  */
 final class BatchWatermark {
   private BatchWatermark() {}
 
-  /** Raises the watermark of the query whose thread this is; never lowers it. */
+  /** Raises the watermark of the query that runs on this thread; never lowers it. */
   static void raise(String job, long millis) {
     WatermarkTracker tracker = tracker(job);
     if (millis > tracker.currentWatermark()) {

@@ -1,28 +1,28 @@
 package dsdagster.time;
 
 /**
- * How far this machine's clock is ahead of that of a broker which stamps records, told by the stamps alone, and how late
- * after its stamp a record can be read.
+ * Estimates, from the timestamps of records alone, how far this machine's clock is ahead of the clock of a broker that
+ * stamps records, and how late after its stamp a record can be read.
  *
- * <p>A record that a look found was stamped before the look ended: the clocks differ by at most what lies between. A
- * record that came after a look which read to the end was stamped after it: they differ by at least what lies between.
- * A batch may last longer than the clocks differ, so its oldest record tells that. Where the difference is at most the
- * lateness bound it does no harm. Where it is proven to be more, or may be and rows have only begun to flow, the input is
- * complete only up to the broker's own time; else clocks are taken to agree, as they do where both are synchronised.
- * Differences are kept against elapsed time, so a clock that is set does not matter.
+ * <p>A record that a look found was stamped before the look ended: this gives an upper bound of the clocks'
+ * difference. A record that arrived after a look which had read to the end was stamped after that look: this gives a
+ * lower bound. A batch may last longer than the clocks differ, so its oldest record is used for the lower bound. A
+ * difference up to the lateness bound does no harm. If it is proven to be larger, or if it may be larger and rows have
+ * only begun to flow, the input is complete only up to the broker's own time. Otherwise the clocks are assumed to
+ * agree, as synchronized clocks do. Differences are kept against elapsed time, so setting a clock has no effect.
  *
  * <p>Once rows have flowed for a while ({@link #MEASURED_LOOKS}, {@link #PROOF_MICROS}) the broker's time is known
- * without this machine's clock: it is at least the newest stamp plus what has elapsed since it was read. How much older
- * than that a record was which came later is measured with every batch. Then the least bound and twice that spread are
- * enough, at most the bound, unless the clocks differ by more than the bound. Measurements are forgotten after some
- * minutes: clocks drift.
+ * without this machine's clock: it is at least the newest stamp plus the time elapsed since that was read. With every
+ * batch it is measured how much older than that later records are. The bound is then the least bound plus twice that
+ * spread, at most the configured bound, unless the clocks differ by more than the bound. Measurements are forgotten
+ * after some minutes, since clocks drift.
  *
  * <p>Times in microseconds. Not thread-safe: its job's clock guards it.
  */
 final class BrokerSkew {
-  /** How long rows have to flow until a difference that was not proven is taken for a pause. */
+  /** Microseconds of flowing rows after which a difference that was not proven counts as a pause between rows. */
   static final long PROOF_MICROS = 5_000_000;
-  /** Looks that read to the end, each with rows behind it, until a broker counts as measured. */
+  /** Number of looks that read to the end, each followed by rows, until a broker counts as measured. */
   static final int MEASURED_LOOKS = 20;
 
   private static final long UNKNOWN = Long.MAX_VALUE;
@@ -30,10 +30,10 @@ final class BrokerSkew {
   private static final long SPREAD_WINDOW_MICROS = 600_000_000;
 
   /**
-   * What a look says of an input that it found read to its end.
+   * Conclusion of a look that found an input read to its end.
    *
-   * @param until all that was stamped up to here has come
-   * @param time which event time has passed then: less, by the bound
+   * @param until time up to which all stamped records have arrived
+   * @param time event time that has passed then: {@code until} less the bound
    */
   record Claim(long until, long time) {}
 
@@ -47,13 +47,13 @@ final class BrokerSkew {
   private final Recent spread = new Recent(SPREAD_WINDOW_MICROS);
 
   /**
-   * Records that came with one batch.
+   * Learns from the records of one batch.
    *
-   * @param newest stamp of them
-   * @param oldest stamp of them
-   * @param found elapsed-time clock when the look that found them had ended
-   * @param after the same before an earlier look that had read to the end in front of them, {@link PartitionClock#NONE}
-   *     without one
+   * @param newest newest stamp
+   * @param oldest oldest stamp
+   * @param found elapsed-time clock at the end of the look that found them
+   * @param after elapsed-time clock before an earlier look that had read to the end before these records;
+   *     {@link PartitionClock#NONE} if there is none
    */
   void rows(long newest, long oldest, long found, long after) {
     atMost = Math.min(atMost, found - newest);
@@ -72,10 +72,11 @@ final class BrokerSkew {
   }
 
   /**
-   * What a look proves that is made at a moment known by both of our clocks.
+   * The claim of a look that found the input read to its end, made at a moment given by both of this machine's clocks.
    *
-   * @param bound how far records may be behind one another
-   * @param leastBound the same where the broker has been measured; {@code bound}: never less
+   * @param bound lateness bound: how far records may be out of order
+   * @param leastBound lower limit of the bound for a measured broker; equal to {@code bound}: the bound is never
+   *     lowered
    */
   Claim claim(long wall, long steady, long bound, long leastBound) {
     long ahead = closest.least(steady);
@@ -89,13 +90,13 @@ final class BrokerSkew {
     return new Claim(agreed, agreed - bound);
   }
 
-  /** By how much the latest record of the last minutes was older than a claim it came after. */
+  /** Largest amount by which a record of the last minutes was older than an earlier claim. */
   private long latest(long steady) {
     long least = spread.least(steady);
     return least == Recent.NONE ? 0 : -least;
   }
 
-  /** The broker's time by this machine's clock, as far as it is certain that they agree. */
+  /** The broker's time by this machine's clock, limited to the time up to which the clocks certainly agree. */
   private long agreedTime(long wall, long steady, long bound) {
     if (atMost == UNKNOWN) {
       return wall;
@@ -106,12 +107,12 @@ final class BrokerSkew {
     return ahead > bound && (isProven || mayBe) ? wall - ahead : wall;
   }
 
-  /** What is proven, 0 for nothing. */
+  /** The proven part of the difference; 0 if nothing is proven. */
   long provenAhead(long wall, long steady) {
     return atLeast == Long.MIN_VALUE ? 0 : Math.max(0, atLeast + wall - steady);
   }
 
-  /** The least of the values of the last one to two windows of elapsed time. */
+  /** The smallest value of the last one to two windows of elapsed time. */
   private static final class Recent {
     static final long NONE = Long.MAX_VALUE;
     private final long window;

@@ -10,15 +10,17 @@ import java.util.concurrent.ConcurrentHashMap;
  * which takes its time from the checkpoint. Configuration:
  *
  * <pre>
- * {"mode": "auto" | "manual", "span_micros": how far time must pass a row until nothing waits,
- *  "soonest_micros": how far at least, "grid_micros": 0 or the slide of the windows when time matters at their ends only,
+ * {"mode": "auto" | "manual", "span_micros": how far time must pass a row until nothing waits for it,
+ *  "soonest_micros": how far time must pass a row until a step can emit it,
+ *  "grid_micros": slide of the windows if only their ends matter, else 0,
  *  "step_micros": 50000,
  *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "least_bound_micros": n, "idle_micros": n,
  *             "looks": true}}}
  * </pre>
  *
- * {@code least_bound_micros}: the bound for a broker that has been measured ({@link BrokerSkew}), else {@code bound_micros}.
- * {@code looks} is false for an input that no {@link TimedSource} wraps: its partitions are those seen, never idle.
+ * {@code least_bound_micros}: the bound for a broker that has been measured ({@link BrokerSkew}), else {@code
+ * bound_micros}. {@code looks} is false for an input without a {@link TimedSource}: its partitions are those of its
+ * rows, and never idle.
  */
 public final class Clocks {
   private static final ConcurrentHashMap<String, JobClock> JOBS = new ConcurrentHashMap<>();
@@ -34,18 +36,18 @@ public final class Clocks {
     JOBS.remove(job);
   }
 
-  /** Moves a job's time by hand: all rows before {@code micros} have been sent. */
+  /** Moves a job's time by hand: declares that all rows before {@code micros} have been sent. */
   public static void advance(String job, long micros) {
     of(job).advance(micros);
   }
 
-  /** Time, inputs, late counts as JSON; {@code null} as text for a job without clock. */
+  /** Time, inputs and late counts as JSON; the text {@code null} for a job without a clock. */
   public static String snapshot(String job) {
     JobClock clock = find(job);
     return clock == null ? "null" : Json.write(clock.snapshot());
   }
 
-  /** The clock of a job, null without one. */
+  /** The clock of a job; null without one. */
   static JobClock find(String job) {
     return JOBS.get(job);
   }
@@ -62,17 +64,17 @@ public final class Clocks {
     return now;
   }
 
-  /** Tests: both clocks stand at {@code micros}. */
+  /** For tests: fixes both clocks at {@code micros}. */
   public static void setNow(long micros) {
     now = Now.fixed(micros);
   }
 
-  /** Tests: time of day is so far ahead. */
+  /** For tests: sets the time of day ahead. */
   public static void setAhead(long micros) {
     now = Now.ahead(micros);
   }
 
-  /** Tests: the machine's clocks again. */
+  /** For tests: uses the machine's clocks again. */
   public static void useRealTime() {
     now = Now.REAL;
   }

@@ -8,7 +8,7 @@ import org.apache.spark.util.LongAccumulator;
 public final class Counters {
   private Counters() {}
 
-  /** The job's counter of that name; one that nobody reads when {@code job} is null. */
+  /** The job's counter of that name; if {@code job} is null, a counter that is not shown. */
   public static LongAccumulator of(SparkSession spark, String job, String name) {
     SparkContext context = spark.sparkContext();
     return job == null ? context.longAccumulator(name) : Clocks.of(job).counter(context, name);

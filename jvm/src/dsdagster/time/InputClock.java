@@ -7,18 +7,19 @@ import java.util.Map;
 import org.apache.spark.SparkContext;
 
 /**
- * Time of one input: the minimum over its active partitions of how far each is known, minus the lateness bound.
+ * Time of one input: the minimum of its active partitions' known times, minus the lateness bound.
  *
- * <p>Rules: {@code broker} time is known up to the newest row and, once read to its end, up to the look that found the
- * end, by the clock of the broker that leads the partition ({@link BrokerSkew}); {@code record} time (a producer's or a
- * column's) only up to the newest row, and a partition that stays empty for the idle timeout after a look that found its
- * end is left out. A partition with rows to read and none read yet holds time back. With a frozen end ({@code
- * availableNow}) only rows count, and a partition read to its end is left out.
+ * <p>Rules: the {@code broker} time of a partition is known up to its newest row and, once it was read to its end, up
+ * to the look that found the end, by the clock of the broker that leads the partition ({@link BrokerSkew}). {@code
+ * record} time (a producer's or a column's) is known only up to the newest row, and a partition that stays empty for
+ * the idle timeout after a look that found its end is left out. A partition with unread rows and without a read row
+ * holds time back. With a frozen end ({@code availableNow}) only rows count, and a partition that was read to its end
+ * is left out.
  */
 final class InputClock {
-  /** Time is not known yet: it may not move. */
+  /** The time is not known yet and may not move. */
   static final long HELD = Long.MIN_VALUE;
-  /** Nothing active: the others decide. */
+  /** No partition is active: the other inputs decide. */
   static final long IDLE = Long.MAX_VALUE;
 
   private final String name;
@@ -37,7 +38,7 @@ final class InputClock {
   private long rowsUnknownUntil = PartitionClock.NONE;
   private long unreadUntil = PartitionClock.NONE;
 
-  /** {@code brokers}: of all inputs of the job, by the partitions' leaders: one input's rows tell of the others, too. */
+  /** {@code brokers}: by leader, for all inputs of the job, which learn from each other's rows. */
   InputClock(String name, JsonNode config, Map<String, BrokerSkew> brokers) {
     this.name = name;
     this.brokers = brokers;
@@ -48,7 +49,7 @@ final class InputClock {
     this.idleTimeout = config.path("idle_micros").asLong(10_000_000);
   }
 
-  /** The accumulator behind the pass-through; Spark keeps weak references only, so it is held here. */
+  /** The accumulator of {@link Seen}. It is referenced here, since Spark keeps only weak references. */
   synchronized SeenTimes seenTimes(SparkContext context) {
     if (seenTimes == null) {
       seenTimes = new SeenTimes();
@@ -61,7 +62,7 @@ final class InputClock {
     return partitions.computeIfAbsent(key, unused -> new PartitionClock());
   }
 
-  /** Takes over what the tasks have seen. Returns whether anything newer came. */
+  /** Takes over the times that the tasks have seen. Returns whether any is newer. */
   boolean collect() {
     SeenTimes source;
     synchronized (this) {
@@ -89,18 +90,21 @@ final class InputClock {
     return brokers.computeIfAbsent(broker, unused -> new BrokerSkew());
   }
 
-  /** A restart: the map of the last tick. Rows of later batches are unknown until the input has been looked at. */
+  /** After a restart: restores the map of the last tick. Rows of later batches are unknown until the next look. */
   void restore(JsonNode seen) {
     seen.properties().forEach(entry -> partition(entry.getKey()).raiseNewest(entry.getValue().asLong()));
     restored = true;
   }
 
-  /** Returns the least time rows of the batch can have: {@link #IDLE} without rows, {@link #HELD} if unknown. */
+  /**
+   * Processes a look. Returns the lowest time of the batch's rows: {@link #IDLE} without rows, {@link #HELD} if
+   * unknown.
+   */
   long look(Look look) {
     long leastTime = brokerTime ? claimed() : HELD;
     boolean hasRows = false;
     boolean areFirstRows = false;
-    long wall = look.wall(); // claims stay for long: they keep these two, not the positions of all partitions
+    long wall = look.wall(); // claims live long: they reference these two, not the positions of all partitions
     long steady = look.steady();
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
@@ -137,7 +141,7 @@ final class InputClock {
     return !hasRows ? IDLE : areFirstRows ? HELD : leastTime;
   }
 
-  /** What the last look has claimed where that has come with the batches before, else {@link #HELD}. */
+  /** Time that the last look has claimed, if earlier batches have read up to there; else {@link #HELD}. */
   private long claimed() {
     long claimed = IDLE;
     for (PartitionClock partition : partitions.values()) {
@@ -187,7 +191,7 @@ final class InputClock {
     return time;
   }
 
-  /** Where an idle input stands: the furthest of its partitions, {@link #HELD} when it never had a row. */
+  /** Time of an idle input: that of its most advanced partition; {@link #HELD} if it never had a row. */
   long idleTime() {
     long time = HELD;
     for (PartitionClock partition : partitions.values()) {
@@ -208,7 +212,7 @@ final class InputClock {
     return frozen ? !partition.unfinished : !brokerTime && partition.isIdle(idleTimeout);
   }
 
-  /** Newest event time that may have been read, with the batch that is being made. */
+  /** Newest event time that may have been read, including the batch that is being planned. */
   long newest() {
     long newest = Math.max(rowsUnknownUntil, unreadUntil);
     for (PartitionClock partition : partitions.values()) {
@@ -217,7 +221,7 @@ final class InputClock {
     return newest;
   }
 
-  /** The map that stands in a tick's offset. */
+  /** The map for a tick's offset. */
   ObjectNode seen() {
     ObjectNode node = Json.object();
     partitions.forEach(

@@ -10,15 +10,16 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.util.LongAccumulator;
 
 /**
- * Event time of one run of one job: decides when a tick comes and what it says.
+ * Event time of one run of one job: decides when a tick is emitted, and its time.
  *
- * <p>Rules: query time is the minimum over the active inputs; it never goes back and stands still when one is held.
- * When all are idle it stands at the furthest of them, so that it does not matter which of them fell idle first. Ticks
- * come only while something is pending (time is not past the newest row plus the span), not before they can release the
- * oldest of it, at least a step apart, the last one exact; in long silence they thin out to one per fiftieth of the
- * silence. With a grid they come only when time crosses a multiple of it. All tick sources of a job tell the same time, so an idle input follows the others.
- * With a frozen end nothing waits. A tick that an earlier version of ours has noted is said once more after a restart: it
- * was not the watermark of its own batch. All methods are thread-safe.
+ * <p>Rules: query time is the minimum over the active inputs; it never goes back, and does not move while an input is
+ * held. When all inputs are idle it is the time of the most advanced one, so that it does not matter which became idle
+ * first. Ticks are emitted only while something is pending (time is not past the newest row plus the span), not before
+ * they can release the oldest pending row, at least a step apart, the last one exactly; in long silence there is one
+ * per fiftieth of the silence. With a grid they are emitted only when time crosses a multiple of it. All tick sources
+ * of a job report the same time, so an idle input follows the others. With a frozen end nothing waits. A tick in an
+ * offset of an earlier version is repeated once after a restart: it was not the watermark of its own batch. All
+ * methods are thread-safe.
  */
 final class JobClock {
   private static final long STEP_MICROS = 50_000;
@@ -43,7 +44,7 @@ final class JobClock {
   private long tickedAt;
   private long movedAt;
   private boolean ticked;
-  /** No row that waits is older; {@link InputClock#HELD}: unknown, {@link InputClock#IDLE}: none waits. */
+  /** Time of the oldest waiting row; {@link InputClock#HELD}: unknown, {@link InputClock#IDLE}: no row waits. */
   private long waitingFrom = InputClock.IDLE;
 
   JobClock(String job, JsonNode config) {
@@ -65,7 +66,7 @@ final class JobClock {
     return found;
   }
 
-  /** The end of all inputs is frozen: {@code availableNow}. */
+  /** Freezes the end of all inputs, for {@code availableNow}. */
   void freeze() {
     frozen = true;
   }
@@ -79,12 +80,12 @@ final class JobClock {
     input(input).lookFailed();
   }
 
-  /** Moves time by hand; never back. */
+  /** Moves time forward by hand. */
   synchronized void advance(long micros) {
     advanced = Math.max(advanced, micros);
   }
 
-  /** Is anything waiting for time to pass? */
+  /** Whether any row waits for time to pass. */
   synchronized boolean isPending() {
     collect();
     return published < limit();
@@ -100,7 +101,7 @@ final class JobClock {
     }
   }
 
-  /** The next tick after {@code start}: {@code start} itself when time does not move. */
+  /** The next tick after {@code start}; {@code start} itself if time does not move. */
   synchronized TickOffset next(TickOffset start) {
     restore(start);
     begin(start);
@@ -119,12 +120,12 @@ final class JobClock {
     return tickAt(next);
   }
 
-  /** A batch behind {@code start} is planned, or planned before and replayed. */
+  /** Called when a batch that begins at {@code start} is planned or replayed. */
   synchronized void begin(TickOffset start) {
     passed = Math.max(passed, start.tick());
   }
 
-  /** The newest tick of the batches before the one that runs. */
+  /** The newest tick of the batches before the running one. */
   synchronized long passed() {
     return passed;
   }
@@ -169,7 +170,7 @@ final class JobClock {
     return now - tickedAt < Math.max(step, (now - movedAt) / SILENCE_SHARE);
   }
 
-  /** Spark counts time in whole milliseconds. */
+  /** Rounds down to whole milliseconds, as Spark's watermark. */
   private static long wholeMillis(long micros) {
     return micros == InputClock.HELD ? micros : Math.floorDiv(micros, MILLI) * MILLI;
   }
@@ -182,7 +183,7 @@ final class JobClock {
     return time == InputClock.IDLE ? allIdleTime() : time;
   }
 
-  /** All idle: where time would stand had they fallen idle one after the other, the slowest first. */
+  /** Time if all inputs are idle: as if they had become idle one after the other, the slowest first. */
   private long allIdleTime() {
     long time = InputClock.HELD;
     if (!frozen) {
@@ -193,7 +194,7 @@ final class JobClock {
     return time;
   }
 
-  /** Time at which nothing that has been read can be pending any more. */
+  /** Time at which no row that has been read can be pending any more. */
   private long limit() {
     long newest = InputClock.HELD;
     for (InputClock input : inputs.values()) {
@@ -212,7 +213,7 @@ final class JobClock {
     return new TickOffset(tick, seen);
   }
 
-  /** A counter of an operator, shown in the snapshot; the same one for the same name. */
+  /** An operator's counter of a name, shown in the snapshot. */
   synchronized LongAccumulator counter(SparkContext context, String name) {
     return counters.computeIfAbsent(name, unused -> context.longAccumulator(job + " " + name));
   }

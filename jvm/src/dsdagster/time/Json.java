@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dsdagster.OperatorFault;
 
-/** Reading and writing of the small JSON texts the clock exchanges. */
+/** Reads and writes the small JSON texts of clocks. */
 final class Json {
   private static final ObjectMapper MAPPER = new ObjectMapper();
 

@@ -17,7 +17,7 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Ends of all partitions of the subscribed topics under {@code read_uncommitted}: one small request per question. */
+/** Ends of all partitions of the subscribed topics under {@code read_uncommitted}; one small request per call. */
 final class KafkaLogEnds implements LogEnds {
   private static final String PREFIX = "kafka.";
   private static final long TIMEOUT_SECONDS = 10;
@@ -61,7 +61,7 @@ final class KafkaLogEnds implements LogEnds {
         return ends;
       }
       epochs = answered;
-      discovered = 0; // another broker leads a partition: nothing is concluded before it is known which
+      discovered = 0; // a partition has a new leader: nothing is concluded before it is known
       return null;
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();

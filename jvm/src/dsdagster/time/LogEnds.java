@@ -4,11 +4,11 @@ import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The true end of an input's log, open transactions included. Rows of an open transaction carry old timestamps and
- * appear later; time may pass a moment only when the reader has passed the end the log had at that moment.
+ * The true end of an input's log, including open transactions. Rows of an open transaction have old timestamps and
+ * appear later, so time may pass a moment only when the reader has passed the end that the log had at that moment.
  */
 interface LogEnds extends AutoCloseable {
-  /** For inputs whose visible end is the true one. */
+  /** For inputs whose visible end is the true end. */
   LogEnds NONE =
       new LogEnds() {
         @Override
@@ -28,22 +28,22 @@ interface LogEnds extends AutoCloseable {
 
         @Override
         public void close() {
-          // Holds nothing.
+          // There is nothing to close.
         }
       };
 
   boolean isGuarding();
 
-  /** Partition → end, or null when it could not be had: nothing may be concluded then. */
+  /** Partition → end; null if the request failed, and nothing may be concluded then. */
   Map<String, String> ask();
 
-  /** Partition → the broker that stamps its records, as of the last answer; empty before one. */
+  /** Partition → the broker that stamps its records, by the last answer; empty before the first one. */
   Map<String, String> leaders();
 
   @Override
   void close();
 
-  /** The guard of a topic read by Spark's Kafka source with {@code subscribe}. */
+  /** The ends of topics that Spark's Kafka source reads with {@code subscribe}. */
   static LogEnds kafka(CaseInsensitiveStringMap options) {
     return new KafkaLogEnds(options);
   }

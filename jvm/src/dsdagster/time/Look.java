@@ -4,19 +4,20 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 
 /**
- * One successful look at an input.
+ * One successful look at an input: a request for its newest offsets.
  *
- * @param wall time of day before the source was asked, microseconds
+ * @param wall time of day before the request, microseconds
  * @param steady elapsed-time clock at that moment, microseconds
- * @param found elapsed-time clock when the source had answered, microseconds
- * @param starts partition → what has been read and committed
- * @param batchEnds partition → what will have been read with the batch this look is for
+ * @param found elapsed-time clock after the answer, microseconds
+ * @param starts partition → position up to which records have been read and committed
+ * @param batchEnds partition → position at the end of the batch that is being planned
  * @param ends partition → end known to the source (for a source that reports, the end of the next batch)
- * @param logEnds partition → end of the log including open transactions, asked for before {@code ends}; null: not asked
- * @param leaders partition → the broker that stamps its records; empty where that is not known
- * @param reports partition → what a source tells of itself ({@code complete_until} in epoch milliseconds,
- *     {@code finished}); null: it tells nothing
- * @param incomplete nothing may be concluded about completeness (the log's end was wanted and not to be had)
+ * @param logEnds partition → end of the log including open transactions, requested before {@code ends}; null: not
+ *     requested
+ * @param leaders partition → the broker that stamps its records; empty if unknown
+ * @param reports partition → report of the source ({@code complete_until} in epoch milliseconds, {@code finished});
+ *     null: the source does not report
+ * @param incomplete nothing may be concluded about completeness, since the request for the log's end failed
  */
 record Look(
     long wall,

@@ -3,7 +3,7 @@ package dsdagster.time;
 import java.time.Instant;
 import java.util.concurrent.TimeUnit;
 
-/** Where time of day and elapsed time come from; replaced in tests. All values in microseconds. */
+/** The clocks for time of day and elapsed time; replaced in tests. All values in microseconds. */
 public interface Now {
   /** Microseconds since 1970, by the machine's clock. */
   long wall();
@@ -26,7 +26,7 @@ public interface Now {
         }
       };
 
-  /** The machine's own clocks, time of day ahead. */
+  /** The machine's own clocks, with the time of day ahead. */
   static Now ahead(long micros) {
     return new Now() {
       @Override
@@ -41,7 +41,7 @@ public interface Now {
     };
   }
 
-  /** Clocks that stand at one moment. */
+  /** Clocks that always show the same moment. */
   static Now fixed(long micros) {
     return new Now() {
       @Override

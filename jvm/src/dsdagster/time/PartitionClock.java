@@ -3,30 +3,32 @@ package dsdagster.time;
 import java.util.function.Supplier;
 
 /**
- * What is known of one partition. Times in microseconds; {@link #NONE} where nothing is known. Not thread-safe: its
- * job's clock guards it.
+ * The known time of one partition. Times in microseconds; {@link #NONE} if unknown. Not thread-safe: its job's clock
+ * guards it.
  */
 final class PartitionClock {
   static final long NONE = Long.MIN_VALUE;
 
   /** Newest event time read. */
   long newest = NONE;
-  /** What has been read up to, null for nothing. */
+  /** Claim up to which all records have been read; null if there is none. */
   private Supplier<BrokerSkew.Claim> complete;
-  /** What the last look has claimed to be complete, null for nothing. */
+  /** Claim of the last look; null if there is none. */
   private Supplier<BrokerSkew.Claim> claimed;
-  /** Whoever stamps its records, null where that is not known. */
+  /** Broker that stamps its records; null if unknown. */
   String leader;
-  /** The batch being made brings the first records of its broker: they will tell that broker's time, a look does not. */
+  /**
+   * The batch being planned has the first records of its broker: the broker's time is known only from these records.
+   */
   boolean isBrokerUnknown;
   /** Records between the reader and the end. */
   long backlog;
   boolean openTransaction;
-  /** Drained for good (a closed shard): says nothing about time any more. */
+  /** Read to its final end (a closed shard): has no effect on time any more. */
   boolean closed;
-  /** In a run with a frozen end: had rows to read at the last look or the one before. */
+  /** In a run with a frozen end: had unread rows at the last look or the one before. */
   boolean unfinished;
-  /** Elapsed time of a look which had read to the end in front of the rows of the batch being made, or {@link #NONE}. */
+  /** Elapsed time of a look that had found the end before the rows of the batch being planned; or {@link #NONE}. */
   long emptyAt = NONE;
   private String markEnd;
   private long markSteady;
@@ -38,10 +40,10 @@ final class PartitionClock {
   private long atEndUntil = NONE;
 
   /**
-   * A successful look at the partition.
+   * Processes a successful look at the partition.
    *
-   * @param start what has been read and committed, null for nothing
-   * @param batchEnd what the batch the look is for will have read
+   * @param start position up to which records have been read and committed; null: none
+   * @param batchEnd position at the end of the batch that is being planned
    * @param end end known to the source
    * @param steady elapsed-time clock of the look
    */
@@ -60,22 +62,25 @@ final class PartitionClock {
     settle(batchEnd);
   }
 
-  /** A look that told when the end was last seen (or {@link #NONE}): only such a moment counts as being at the end. */
+  /**
+   * Processes a look with the time at which the end was last seen (or {@link #NONE}); only that time counts as the
+   * end.
+   */
   void lookReported(String start, String end, long completeUntil) {
     if (completeUntil == NONE) {
       look(start, end, end, 0);
       atEndSince = NONE;
-      unfinished = true; // nothing to read now does not mean that nothing is to come before a frozen end
+      unfinished = true; // more rows may follow before a frozen end, even if there are none now
       return;
     }
     look(start, end, end, completeUntil);
   }
 
   /**
-   * Remembers an end of the log; rows behind it were stamped after the look that found it.
+   * Remembers an end of the log; rows after it were stamped after the look that found it.
    *
-   * @param start what has been read and committed
-   * @param end of the log, open transactions included
+   * @param start position up to which records have been read and committed
+   * @param end end of the log, including open transactions
    * @param steady elapsed-time clock before the look
    */
   void mark(String start, String end, long steady) {
@@ -95,9 +100,10 @@ final class PartitionClock {
   }
 
   /**
-   * All that a claim names lies before {@code end}; known at once when the batch reads up to there (a tick in that batch
-   * holds behind its rows), later when one does. One such promise is kept open at a time: a newer one would never be met
-   * under steady load. A claim is asked for whenever it is used: what is known of a broker's clock by then counts.
+   * Remembers a claim that becomes valid when all records before {@code end} have been read: at once if this batch
+   * reads up to there (its tick is valid after its rows), otherwise with a later batch. Only one claim is open at a
+   * time: under steady load a newer one would never become valid. A claim is evaluated whenever it is used, with the
+   * newest knowledge of the broker's clock.
    */
   void promise(String batchEnd, String end, Supplier<BrokerSkew.Claim> claim) {
     claimed = claim;
@@ -116,12 +122,12 @@ final class PartitionClock {
     }
   }
 
-  /** Event time that has passed with all that has been read: less, by the bound. */
+  /** Event time that has passed with the records that have been read: their time less the bound. */
   long completeTime() {
     return complete == null ? NONE : complete.get().time();
   }
 
-  /** What the last look has claimed where all of it has been read, else {@link #NONE}. */
+  /** Time that the last look has claimed, if all its records have been read; else {@link #NONE}. */
   long claimed() {
     if (claimed == null || complete == null) {
       return NONE;
@@ -130,12 +136,12 @@ final class PartitionClock {
     return complete.get().until() < until ? NONE : until;
   }
 
-  /** A look failed: whatever silence was counted so far proves nothing. */
+  /** Called when a look failed: the silence counted so far proves nothing. */
   void lookFailed() {
     atEndSince = NONE;
   }
 
-  /** Empty since at least {@code timeout}, counted from a look that found its end. */
+  /** Whether it has been empty for at least {@code timeout}, counted from a look that found its end. */
   boolean isIdle(long timeout) {
     return atEndSince != NONE && atEndUntil - atEndSince >= timeout;
   }

@@ -3,9 +3,10 @@ package dsdagster.time;
 import java.io.Serializable;
 
 /**
- * The time that a job had reached before the batch that runs: a row that is older came late.
+ * The time that a job had reached before the running batch: older rows are late.
  *
- * <p>Rule: operators hold it. Its value is taken on the driver when Spark serializes an operator's tasks, once a batch.
+ * <p>Rule: operators have it as a field. Its value is read on the driver when Spark serializes an operator's tasks,
+ * once per batch.
  */
 public final class PassedTime implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -17,12 +18,12 @@ public final class PassedTime implements Serializable {
     this.micros = micros;
   }
 
-  /** Of a job; null: of none, where nothing is late. */
+  /** The passed time of a job; if {@code job} is null, no row is late. */
   public static PassedTime of(String job) {
     return new PassedTime(job, InputClock.HELD);
   }
 
-  /** Microseconds; {@code Long.MIN_VALUE}: none yet. */
+  /** Microseconds; {@code Long.MIN_VALUE} if no time has passed yet. */
   public long micros() {
     return micros;
   }

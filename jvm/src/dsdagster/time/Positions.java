@@ -7,9 +7,9 @@ import java.util.Map;
 /**
  * Offsets of any source as partition → position.
  *
- * <p>Rules: {@code {"topic": {"0": 12}}} is keyed by the inner name when there is one outer name, else by
- * {@code outer/inner}; {@code {"a": 12}} by its names; a bare value is partition {@code 0}. Positions compare as numbers
- * when both are numbers, otherwise only equality is known.
+ * <p>Rules: {@code {"topic": {"0": 12}}} is keyed by the inner name when there is one outer name, else by {@code
+ * outer/inner}; {@code {"a": 12}} by its names; a bare value is partition {@code 0}. Positions compare as numbers when
+ * both are numbers, otherwise only equality is known.
  */
 final class Positions {
   private static final String ONLY = "0";
@@ -38,7 +38,7 @@ final class Positions {
     return found;
   }
 
-  /** Has a reader at {@code position} (null: at the very beginning) passed everything before {@code end}? */
+  /** Whether a reader at {@code position} (null: at the beginning) has passed everything before {@code end}. */
   static boolean reached(String position, String end) {
     Long there = number(end);
     if (there == null) {
@@ -48,7 +48,7 @@ final class Positions {
     return here != null && here >= there;
   }
 
-  /** Records between the two, 0 where positions are no numbers. */
+  /** Number of records between two positions; 0 if positions are not numbers. */
   static long distance(String position, String end) {
     Long there = number(end);
     Long here = position == null ? Long.valueOf(0) : number(position);

@@ -8,10 +8,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The pass-through on an input: returns the event time unchanged and remembers the newest and the oldest of each partition.
+ * Returns the event time of an input's rows unchanged and records the newest and the oldest time of each partition.
  *
- * <p>Rules: not deterministic, so no predicate moves below it and it runs once a row; a row without event time or
- * partition passes as null and is not remembered. One instance per task.
+ * <p>Rules: not deterministic, so no predicate moves below it and it runs once a row. For a row without an event time
+ * or a partition it returns null and records nothing. One instance per task.
  */
 public final class Seen implements Serializable {
   private static final long serialVersionUID = 1L;

@@ -5,16 +5,17 @@ import java.util.Map;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Partition → newest event time read, and the oldest of those not {@link #take taken} yet. A task fills its own copy, Spark merges the copies of tasks that succeeded on the
- * driver, so a failed attempt leaves no trace and a repeated one changes nothing.
+ * Partition → newest event time read, and the oldest one that was not {@link #take taken} yet. A task fills its own
+ * copy; on the driver Spark merges the copies of successful tasks, so a failed attempt has no effect and a repeated
+ * one changes nothing.
  */
 final class SeenTimes extends AccumulatorV2<Map<String, long[]>, Map<String, long[]>> {
   private static final long serialVersionUID = 1L;
-  /** No row came. */
+  /** Stands for the oldest time if no row was read. */
   static final long NONE = Long.MAX_VALUE;
   private final HashMap<String, long[]> cells = new HashMap<>();
 
-  /** The cell of a partition (newest, oldest), to be widened in place by the one task that owns this copy. */
+  /** The cell of a partition (newest, oldest); the task that owns this copy updates it in place. */
   long[] cell(String partition) {
     return cells.computeIfAbsent(partition, name -> new long[] {Long.MIN_VALUE, NONE});
   }
@@ -60,7 +61,7 @@ final class SeenTimes extends AccumulatorV2<Map<String, long[]>, Map<String, lon
     add(other.value());
   }
 
-  /** A copy; Spark's own threads read it while the driver merges. */
+  /** A copy, since Spark's own threads read it while the driver merges. */
   @Override
   public synchronized Map<String, long[]> value() {
     HashMap<String, long[]> made = new HashMap<>();
@@ -68,14 +69,14 @@ final class SeenTimes extends AccumulatorV2<Map<String, long[]>, Map<String, lon
     return made;
   }
 
-  /** The driver's copy; the next one has the oldest of the rows that come from now on. */
+  /** Returns the driver's times and resets the oldest ones: the next call has the oldest of later rows. */
   synchronized Map<String, long[]> take() {
     Map<String, long[]> taken = value();
     cells.values().forEach(cell -> cell[1] = NONE);
     return taken;
   }
 
-  /** A running task's copy is not thread-safe and its values do not count before it ends. */
+  /** A running task's copy is not thread-safe, and its values do not count before the task ends. */
   @Override
   public boolean excludeFromHeartbeat() {
     return true;

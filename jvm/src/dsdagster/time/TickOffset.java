@@ -5,12 +5,12 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * A tick and what had been read when it was decided: {@code {"tick": micros, "own": true, "seen": {input: {partition:
- * micros}}}}; {@code own}: it is the watermark of its own batch.
+ * A tick and the newest times that had been read when it was decided: {@code {"tick": micros, "own": true, "seen":
+ * {input: {partition: micros}}}}; {@code own}: it is the watermark of its own batch.
  *
- * <p>Rules: equal if tick and {@code own} are equal; the text of a stored offset is kept as it is, because Spark compares
- * texts. Earlier versions wrote ticks that were the watermark of the next batch, without {@code own}, and said them twice
- * where Spark ran no batch without data, the second time with {@code "echo": true}.
+ * <p>Rules: two are equal if tick and {@code own} are equal; the text of a stored offset is not changed, because Spark
+ * compares texts. Earlier versions wrote ticks that were the watermark of the next batch, without {@code own}, and
+ * wrote them twice if Spark ran no batch without data, the second time with {@code "echo": true}.
  */
 final class TickOffset extends Offset {
   static final TickOffset INITIAL = new TickOffset(InputClock.HELD, Json.object());
@@ -38,7 +38,7 @@ final class TickOffset extends Offset {
     return Json.write(node);
   }
 
-  /** The same time as the watermark of its own batch: itself, unless an earlier version wrote it. */
+  /** The tick as the watermark of its own batch: this offset, or a new one if an earlier version wrote it. */
   TickOffset inItsBatch() {
     return own ? this : new TickOffset(tick, seen);
   }

@@ -28,9 +28,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The source of a job's time: one row {@code (ts timestamp)} per advance of its clock. Option {@code ds.job}.
  *
- * <p>Rule: the tick is decided when Spark asks for offsets and stands in the offset, so a replayed batch sees the same
- * time. It is the watermark of its own batch ({@link BatchWatermark}): what it covers leaves with that batch. No thread,
- * no timer.
+ * <p>Rule: the tick is decided when Spark asks for offsets and is stored in the offset, so a replayed batch has the
+ * same time. It is the watermark of its own batch ({@link BatchWatermark}): rows that it releases are emitted in that
+ * batch. There is no thread and no timer.
  */
 public final class TickSource implements TableProvider, DataSourceRegister {
   private static final long MICROS = 1000;
@@ -115,7 +115,7 @@ public final class TickSource implements TableProvider, DataSourceRegister {
       throw new UnsupportedOperationException("asked with a start offset only");
     }
 
-    /** None before time is known: an offset would make Spark run a batch without a row. */
+    /** Null before time is known: an offset would make Spark run a batch without rows. */
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
       TickOffset next = clock.next((TickOffset) start);
@@ -147,7 +147,7 @@ public final class TickSource implements TableProvider, DataSourceRegister {
 
     @Override
     public void commit(Offset end) {
-      // Nothing is kept per tick.
+      // There is nothing to delete per tick.
     }
 
     @Override

@@ -8,9 +8,9 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Any micro-batch source with a clock: everything is left to the inner source, and every look for new data is told to
- * the job's clock. Options: {@code ds.inner} (format), {@code ds.job}, {@code ds.input}, {@code ds.guard=kafka} (open
- * upstream transactions hold time); all other options belong to the inner source.
+ * A micro-batch source with a clock: it delegates to the inner source and reports every look for new data to the job's
+ * clock. Options: {@code ds.inner} (format), {@code ds.job}, {@code ds.input}, {@code ds.guard=kafka} (open upstream
+ * transactions hold time); all other options belong to the inner source.
  */
 public final class TimedSource extends WrappedSource {
   private static final String OWN_PREFIX = "ds.";

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
-/** The inner stream of a {@link TimedSource}; tells the clock of every look, successful or not. */
+/** The stream of a {@link TimedSource}; reports every look to the clock, successful or not. */
 class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final String COMPLETE_UNTIL = "complete_until";
   final MicroBatchStream inner;
@@ -117,7 +117,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     return admission == null ? inner.latestOffset() : admission.latestOffset(start, limit);
   }
 
-  /** For a source that cannot freeze its end itself, the end of this moment is kept and read in one batch. */
+  /** For a source that cannot freeze its end itself: its present end is kept and read in one batch. */
   @Override
   public void prepareForTriggerAvailableNow() {
     clock.freeze();
@@ -161,7 +161,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     return inner.toString();
   }
 
-  /** For sources that want to be told the last offset after a restart. */
+  /** For sources that receive the last offset after a restart. */
   static final class WithLatestSeen extends TimedStream implements AcceptsLatestSeenOffset {
     WithLatestSeen(MicroBatchStream inner, JobClock clock, String input, LogEnds guard) {
       super(inner, clock, input, guard);

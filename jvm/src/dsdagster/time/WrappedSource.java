@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 
-/** A micro-batch source around another one, to which all is left but its stream. */
+/** A micro-batch source that wraps the stream of an inner source and delegates the rest to it. */
 public abstract class WrappedSource implements TableProvider, DataSourceRegister {
   private TableProvider inner;
 
@@ -65,7 +65,10 @@ public abstract class WrappedSource implements TableProvider, DataSourceRegister
     return inner;
   }
 
-  /** Spark hides some formats (Kafka among them) from this look-up, for batches only: those are made from their class. */
+  /**
+   * Provider of a format. Spark hides some formats, such as Kafka, from this look-up; they are created from their
+   * class.
+   */
   private static TableProvider provider(String format) {
     Option<TableProvider> found = DataSource$.MODULE$.lookupDataSourceV2(format, SQLConf.get());
     if (found.isDefined()) {

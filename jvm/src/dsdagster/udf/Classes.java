@@ -8,13 +8,13 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Class loaders of the user's jars, one per content: a jar that changed is loaded anew, without a restart. */
+/** Class loaders of the user's jars, one per content of a jar: a changed jar is loaded again, without a restart. */
 final class Classes {
   private static final ConcurrentHashMap<String, ClassLoader> LOADERS = new ConcurrentHashMap<>();
 
   private Classes() {}
 
-  /** The class of that name in a jar; other classes come from the jar first asked, then from this process. */
+  /** The class of that name in a jar; classes that it uses are searched in the jar first, then in this process. */
   static Class<?> load(String function, String jar, String digest, String entry) {
     ClassLoader loader = LOADERS.computeIfAbsent(jar + "\n" + digest, key -> open(function, jar, entry));
     try {

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Spark's values of one row ↔ values of Java. */
+/** Conversions between Spark's values of a row and Java's values. */
 final class Conversions {
   private static final Map<DataType, Class<?>> BOXED =
       Map.ofEntries(
@@ -36,7 +36,7 @@ final class Conversions {
 
   private Conversions() {}
 
-  /** The class whose values a type has. */
+  /** The Java class for the values of a type. */
   static Class<?> classOf(DataType type) {
     if (type instanceof StringType) {
       return String.class;
@@ -44,7 +44,7 @@ final class Conversions {
     return type instanceof DecimalType ? BigDecimal.class : BOXED.get(type);
   }
 
-  /** Whether a parameter or a result of that class holds the type's values. */
+  /** Whether a parameter or a result of that class can have the type's values. */
   static boolean fits(Class<?> declared, DataType type) {
     Class<?> wanted = classOf(type);
     return wanted != null && (declared.isAssignableFrom(wanted) || declared == PRIMITIVE.get(wanted));
@@ -70,7 +70,7 @@ final class Conversions {
     return type.equals(DataTypes.TimestampNTZType) ? DateTimeUtils.microsToLocalDateTime((Long) value) : value;
   }
 
-  /** Spark's value; a decimal that does not fit is null. */
+  /** Spark's value for a value of Java; null for a decimal that does not fit. */
   static Object write(Object value, DataType type) {
     if (value instanceof String) {
       return UTF8String.fromString((String) value);

@@ -18,8 +18,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * A function of the user: a class with one public method {@code evaluate} (or {@code eval}), one instance per task.
  *
- * <p>Rules: a parameter of a primitive type makes the result null when its argument is; any other gets null. What the
- * method throws fails the batch, named by its class alone, since its text may hold the user's data.
+ * <p>Rules: if the argument of a parameter of a primitive type is null, the result is null without a call; other
+ * parameters receive null. An exception of the method fails the batch, named by its class only, since its text may
+ * have the user's data.
  */
 public final class JavaFunction implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -45,7 +46,10 @@ public final class JavaFunction implements Serializable {
     this.result = result;
   }
 
-  /** {@code arguments}: a struct of {@code types}. The class is loaded here already, so that an unfit one is told. */
+  /**
+   * {@code arguments}: a struct of {@code types}. The class is loaded here already, so that an unfit class is
+   * reported.
+   */
   public static Column column(
       String function, String jar, String digest, String entry, String types, String result, Column arguments) {
     StructType taken = (StructType) DataType.fromJson(types);

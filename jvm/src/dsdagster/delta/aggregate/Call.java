@@ -12,13 +12,13 @@ import org.apache.spark.sql.types.DataType;
 /**
  * One aggregate of a group.
  *
- * @param function what is computed
+ * @param function aggregate function
  * @param argument index among the argument columns; negative for COUNT(*)
- * @param distinct each value counts once
- * @param type of the result
+ * @param distinct whether each value counts once
+ * @param type type of the result
  */
 public record Call(Function function, int argument, boolean distinct, DataType type) implements Serializable {
-  /** An aggregate's computation over the values of its argument that are not null. */
+  /** Aggregate functions, over the values of the argument that are not null. */
   public enum Function {
     COUNT,
     SUM,
@@ -40,7 +40,7 @@ public record Call(Function function, int argument, boolean distinct, DataType t
     }
   }
 
-  /** Needs every value with its number: to take one back, or to see it the first time. */
+  /** Whether every value has to be kept with its count: to retract it, or to know whether it is new. */
   boolean needsValues(boolean appendOnly) {
     return distinct || function == Function.ARRAY_AGG || function.isExtreme() && !appendOnly;
   }

@@ -12,12 +12,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * GROUP BY over weighted rows: a retraction takes back exactly what its row has added.
+ * GROUP BY over weighted rows: a retraction undoes exactly what its row has added.
  *
- * <p>Input columns: the group's, the arguments', {@code w} long. A FILTER is an argument that is null where the condition
- * does not hold. Output: the group's columns, one per call ({@code c0} …), then {@code w} long (the old result goes, the
- * new one appears) or, when the result replaces what a key had, {@code deleted} boolean (at most one row per group and
- * batch). A group without rows has no result.
+ * <p>Input columns: the group's, the arguments', {@code w} long. A FILTER is an argument that is null where its
+ * condition is not true. Output: the group's columns, one column per call ({@code c0} …), then either {@code w} long
+ * (the old result is retracted, the new one added) or {@code deleted} boolean (at most one row per group and batch,
+ * which replaces the old result of the key). A group without rows has no result.
  */
 public final class DeltaAggregate {
   private DeltaAggregate() {}
@@ -26,9 +26,9 @@ public final class DeltaAggregate {
    * Applies the aggregate.
    *
    * @param calls JSON, see {@link Call#read}
-   * @param appendOnly no row is ever taken back, so that extremes need no list of values
-   * @param weighted the output's form
-   * @param ttl milliseconds after which what no change touches is forgotten; 0: never
+   * @param appendOnly rows are never retracted, so extremes need no list of values
+   * @param weighted whether the output has {@code w}, not {@code deleted}
+   * @param ttl milliseconds without a change after which groups and values are forgotten; 0: never
    */
   public static Dataset<Row> apply(
       Dataset<Row> input, int keys, String calls, boolean appendOnly, boolean weighted, long ttl) {

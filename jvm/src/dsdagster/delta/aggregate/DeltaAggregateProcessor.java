@@ -25,19 +25,19 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * One group at a time. State: one value with the totals and the last result, and the values that must be known one by
- * one, see {@link GroupValues}; in a large group those of extremes are also kept in their order.
+ * One group at a time. State: one value with the totals and the last result, and the values that are kept one by one,
+ * see {@link GroupValues}; in a large group the values of extremes are also kept in their order.
  *
- * <p>Rules: weights of a value are summed within a batch before the map is touched; only what changed the visible result
- * leaves; an extreme that went is looked up anew among the values: in a large group it is the first of those in order, which
- * are written down when the first extreme goes. Where state is forgotten after a while, a group by
- * its last change and each value by its own, a row that goes and is not known is left out; what remains of the group is
- * what came since.
+ * <p>Rules: weights of a value are summed within a batch before the map is read; only changes of the visible result
+ * are emitted; if an extreme is retracted, the next one is looked up among the values: in a large group it is the
+ * first of the ordered values, which are written when the first extreme is retracted. With a time to live, a group is
+ * forgotten after its last change and each value after its own; the retraction of an unknown row is then ignored, and
+ * the group has only the rows that arrived since.
  */
 final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
 
-  /** About: a group is large when a bucket of rows with such values would be full. */
+  /** Estimated bytes of a value: a group is large if a bucket of rows of this size would be full. */
   private static final int BYTES_OF_VALUE = 32;
 
   private final ArrayList<Call> calls;
@@ -125,7 +125,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Rows of a group without state: additions, without retractions of unknown rows. */
+  /** The additions among the rows of a group without state; retractions of unknown rows are left out. */
   private Iterator<Row> appeared(Iterator<Row> rows) {
     Map<List<Object>, Row> first = new LinkedHashMap<>();
     Map<List<Object>, long[]> weights = new HashMap<>();
@@ -154,7 +154,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     return Keyed.iterator(found);
   }
 
-  /** Adds a batch to the totals; gives the changes of values that are kept one by one. */
+  /** Adds a batch to the totals; returns the changes of the values that are kept one by one. */
   private List<Map<Object, long[]>> take(Iterator<Row> rows, Group group, Object[] extremes) {
     List<Map<Object, long[]>> changes = new ArrayList<>();
     for (boolean kept : valued) {
@@ -201,7 +201,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     return call.function() == Call.Function.MIN ? order < 0 : order > 0;
   }
 
-  /** Brings the values of one argument up to date, and the calls that look at them. */
+  /** Applies changes to the values of one argument and to the calls that use them. */
   private void apply(int argument, Map<Object, long[]> changes, Group group, Object[] extremes, boolean isNew) {
     Weights<Object> kept = values.of(argument);
     boolean[] lost = new boolean[calls.size()];
@@ -238,7 +238,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** The extreme among the values that are kept. */
+  /** The extreme of the kept values. */
   private Object lookUp(int index, Group group) {
     Call call = calls.get(index);
     if (!sorted.has(index) || !values.areStored() || !group.isSorted && group.rows <= large) {
@@ -307,7 +307,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     return RowFactory.create(found);
   }
 
-  /** All values in their own order, each as often as it is there; null without one. */
+  /** All values in their natural order, with their copies; null if there are none. */
   private static Object all(Call call, Weights<Object> kept) {
     List<Object> found = new ArrayList<>();
     java.util.Iterator<Map.Entry<Object, Long>> all = kept.iterator();

@@ -11,22 +11,22 @@ import java.io.UncheckedIOException;
 import java.util.List;
 
 /**
- * How many rows a group has, and the totals of its calls that are kept as numbers.
+ * The number of rows of a group, and the totals of its calls.
  *
- * <p>Rule: all of it is one value in the state store; the layout carries a number, an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store. Its layout has a number; an unknown number is refused.
  */
 final class Group {
   private static final byte LAYOUT = 2;
-  /** The values that have to be known one by one are here too. */
+  /** Layout that also has the values which are kept one by one. */
   private static final byte WITH_VALUES = 3;
-  /** Nothing said whether values are sorted: none were. */
+  /** Earlier layout without a flag for sorted values: they were never sorted. */
   private static final byte WITHOUT_SORTED = 1;
 
   long rows;
-  /** The values of extremes are also kept in their order. */
+  /** Whether the values of extremes are also kept in their order. */
   boolean isSorted;
   final Total[] totals;
-  /** By argument: its values as {@link HeldWeights} writes them. Null when each is a value of the state store. */
+  /** By argument: its values as {@link HeldWeights} writes them. Null if each value is an entry of the state store. */
   byte[][] values;
 
   private Group(int calls) {

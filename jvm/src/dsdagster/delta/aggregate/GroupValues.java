@@ -19,10 +19,11 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The values of a group that have to be known one by one, by argument.
+ * The values of a group that are kept one by one, by argument.
  *
- * <p>Rule: few values of a group are part of its one value; once they are many each is a value of the state store, until
- * the group is empty. Where values are forgotten after a while, each by itself, they are never part of it.
+ * <p>Rule: while there are few values, they are part of the group's one value in the state store. Once there are many,
+ * each is an entry of its own, until the group is empty. With a time to live each value is always an entry of its own,
+ * since each expires separately.
  */
 final class GroupValues {
   private static final byte[] NONE = new byte[Integer.BYTES];
@@ -30,14 +31,14 @@ final class GroupValues {
   private final boolean forgets;
   private final boolean isAny;
   private final int limit = Buckets.smallLimit();
-  /** By argument; null where its values need not be known. */
+  /** By argument; null if its values are not kept. */
   private final List<MapState<Row, Long>> maps = new ArrayList<>();
   private final List<StoredWeights<Object, Row>> stored = new ArrayList<>();
   private final List<Function<Object, byte[]>> writers = new ArrayList<>();
   private final List<Function<byte[], Object>> readers = new ArrayList<>();
   private Weights<Object>[] current;
 
-  /** @param valued by argument: whether its values have to be known */
+  /** @param valued by argument: whether its values are kept */
   @SuppressWarnings("unchecked")
   GroupValues(StatefulProcessorHandle handle, StructType arguments, boolean[] valued, Expiry expiry) {
     forgets = expiry.isSet();
@@ -63,7 +64,7 @@ final class GroupValues {
     current = new Weights[valued.length];
   }
 
-  /** @param isNew the group has no value in the state store */
+  /** @param isNew whether the group has no value in the state store yet */
   void open(Group group, boolean isNew) {
     boolean areHeld = isAny && !forgets && (isNew || group.values != null);
     for (int i = 0; i < current.length; i++) {
@@ -80,12 +81,12 @@ final class GroupValues {
     }
   }
 
-  /** The values of an argument with how often they are there. */
+  /** The values of an argument with their counts. */
   Weights<Object> of(int argument) {
     return current[argument];
   }
 
-  /** Whether each value is one of the state store. */
+  /** Whether each value is an entry of the state store. */
   boolean areStored() {
     for (Weights<Object> one : current) {
       if (one instanceof HeldWeights<Object>) {
@@ -99,7 +100,7 @@ final class GroupValues {
     return maps.get(argument).containsKey(value);
   }
 
-  /** By argument, as they are in the state store. */
+  /** The values by argument, as entries of the state store. */
   List<MapState<Row, Long>> maps() {
     return maps;
   }
@@ -108,7 +109,7 @@ final class GroupValues {
     maps.stream().filter(Objects::nonNull).forEach(MapState::clear);
   }
 
-  /** Leaves the values with the group while they are few. */
+  /** Stores the values in the group's value if they are few. */
   void close(Group group) {
     group.values = null;
     if (areStored()) {

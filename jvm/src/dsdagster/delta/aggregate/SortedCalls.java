@@ -14,10 +14,10 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
-/** The values in order of a large group, for each call that is an extreme of values which may go. */
+/** The ordered values of a large group, for each call that is an extreme of values that may be retracted. */
 final class SortedCalls {
   private final List<Call> calls;
-  /** By call; null where nothing is looked up or the values have no order that the state store knows. */
+  /** By call; null if the call is not such an extreme, or its values have no order in the state store. */
   private final List<SortedValues> values = new ArrayList<>();
 
   SortedCalls(
@@ -36,7 +36,7 @@ final class SortedCalls {
     return values.get(call) != null;
   }
 
-  /** A value of an argument is there, or is not any more. */
+  /** Adds or removes a value of an argument. */
   void change(int argument, Row value, boolean isThere) {
     for (int i = 0; i < calls.size(); i++) {
       if (!has(i) || calls.get(i).argument() != argument) {

@@ -17,14 +17,14 @@ import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 import scala.collection.Iterator;
 
-/** The values of an argument of a group in the order that an extreme asks for: the best one is the first that is read. */
+/** The values of an argument of a group, ordered so that the extreme is read first. */
 final class SortedValues {
   private final MapState<Row, Row> stored;
   private final SortKey keys;
-  /** Null where the key says all of a value. */
+  /** Null if the key contains the whole value. */
   private final Function<Row, byte[]> identity;
 
-  /** @param name of the map in the state store */
+  /** @param name name of the map in the state store */
   SortedValues(StatefulProcessorHandle handle, String name, Call call, DataType type, Expiry expiry) {
     StructType value = new StructType().add("value", type);
     stored = handle.getMapState(name, Encoders.row(SortKey.TYPE), Encoders.row(value), expiry.config());
@@ -37,7 +37,7 @@ final class SortedValues {
     return keys.of(value, identity == null ? null : identity.apply(value));
   }
 
-  /** @param value a row of it */
+  /** @param value row with the value */
   void put(Row value) {
     stored.updateValue(key(value), value);
   }
@@ -51,10 +51,10 @@ final class SortedValues {
   }
 
   /**
-   * The first value, null without one.
+   * The first value; null if there is none.
    *
-   * @param isKnown says of a row of a value whether it is there; those that are not are passed over
-   * @param isBetter of values whose keys begin alike
+   * @param isKnown whether the value of a row still exists; others are skipped
+   * @param isBetter compares values whose keys have the same beginning
    */
   Object best(Predicate<Row> isKnown, BiPredicate<Object, Object> isBetter) {
     Row key = null;

@@ -13,10 +13,10 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.LongType;
 
 /**
- * Count and sums of one call in one group. Sums are exact: whole numbers and decimals as they are, floats as the decimal
- * numbers they stand for, so that what is taken back leaves nothing behind. Floats that are no numbers are counted
- * beside the sum. Whole numbers are added as such and go into the decimal sum only when they leave their range, and
- * when the sum is asked for.
+ * Count and sums of one call in one group. Sums are exact: whole numbers and decimals as they are, floats as their
+ * exact decimal values, so that a retraction leaves no rounding error. NaN and infinities are counted separately from
+ * the sum. Whole numbers are added as longs; they are moved to the decimal sum only on overflow and when the sum is
+ * read.
  */
 public final class Total {
   private static final MathContext DIGITS = MathContext.DECIMAL128;
@@ -24,7 +24,7 @@ public final class Total {
   private static final BigDecimal LARGEST_LONG = BigDecimal.valueOf(Long.MAX_VALUE);
 
   private long count;
-  /** Whole numbers that are not yet in {@link #sum}: most groups never need more. */
+  /** Sum of whole numbers that is not yet in {@link #sum}; most groups never need decimals. */
   private long whole;
   private BigDecimal sum = BigDecimal.ZERO;
   private BigDecimal squares = BigDecimal.ZERO;
@@ -32,7 +32,7 @@ public final class Total {
   private long highest;
   private long lowest;
 
-  /** Adds a value that is not null {@code weight} times, or takes it back. */
+  /** Adds a value that is not null {@code weight} times; a negative weight retracts it. */
   public void add(Call.Function function, Object value, long weight) {
     count += weight;
     if (function == Call.Function.COUNT) {
@@ -80,7 +80,7 @@ public final class Total {
     return true;
   }
 
-  /** The sum of all there is. */
+  /** The sum of all values that are numbers. */
   private BigDecimal sum() {
     if (whole != 0) {
       sum = sum.add(BigDecimal.valueOf(whole));
@@ -99,7 +99,7 @@ public final class Total {
     return BigDecimal.valueOf(((Number) value).longValue());
   }
 
-  /** The result in the call's type; null without values. Where rows are forgotten, more may go than came. */
+  /** The result in the call's type; null without values. With a time to live the count may be negative. */
   public Object result(Call call) {
     if (call.function() == Call.Function.COUNT) {
       return Math.max(count, 0);
@@ -128,7 +128,7 @@ public final class Total {
     return highest > 0 ? Double.POSITIVE_INFINITY : Double.NEGATIVE_INFINITY;
   }
 
-  /** Variance from exact sums: nothing cancels, however close the values are. */
+  /** Variance or deviation from exact sums: no precision is lost if the values are close to each other. */
   private Object spread(Call.Function function, BigDecimal number) {
     boolean isSample = function == Call.Function.VAR_SAMP || function == Call.Function.STDDEV_SAMP;
     if (isSample && count < 2) {

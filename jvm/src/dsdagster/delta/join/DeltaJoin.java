@@ -18,13 +18,13 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Join of two changelogs of weighted rows: what a batch changes on either side changes the pairs.
+ * Join of two changelogs of weighted rows: changes of either side change the pairs.
  *
- * <p>Input columns: the key's, then {@code side} int (0 left, 1 right), {@code l} struct, {@code r} struct (the one of
- * the other side null), {@code w} long. Output: {@code l}, {@code r}, {@code w}; a row without partner has null for the
- * other side. Rows travel and are kept as packed bytes.
+ * <p>Input columns: the key's, then {@code side} int (0 left, 1 right), {@code l} struct, {@code r} struct (null for
+ * the other side), {@code w} long. Output: {@code l}, {@code r}, {@code w}; a row without a partner has null for the
+ * other side. Rows are sent and stored as packed bytes.
  *
- * <p>Rules: a key with a null in it matches nothing. A side's rows are read only where the other side changed.
+ * <p>Rules: a key with a null in it matches nothing. A side's rows are read only if the other side has changed.
  */
 public final class DeltaJoin {
   private DeltaJoin() {}
@@ -33,7 +33,7 @@ public final class DeltaJoin {
    * Applies the join.
    *
    * @param kind name of a {@link JoinKind}
-   * @param ttl milliseconds after which a row that no change touches is forgotten; 0: never
+   * @param ttl milliseconds without a change after which a row is forgotten; 0: never
    */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind, long ttl) {
     StructType left = (StructType) input.schema().apply("l").dataType();

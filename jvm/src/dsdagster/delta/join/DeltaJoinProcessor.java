@@ -25,8 +25,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * One join key at a time; its state is a {@link JoinState}.
  *
- * <p>Rule: the change of the pairs is ΔL ⋈ R before + L after ⋈ ΔR, so that every pair is counted once. Where rows are
- * forgotten after a while, each by itself, both sides are kept and looked through instead of counted.
+ * <p>Rule: the change of the pairs is ΔL ⋈ R before + L after ⋈ ΔR, so that every pair is counted once. With a time to
+ * live each row expires separately, so both sides are stored and read instead of counted.
  */
 final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -73,7 +73,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return CollectionConverters.asScala(new Parts(visit::next));
   }
 
-  /** Changes, without the changes of forgotten rows. */
+  /** Changes without retractions of forgotten rows. */
   private Map<ByteBuffer, Long> known(Weights<ByteBuffer> side, Map<ByteBuffer, Long> changed) {
     if (!expiry.isSet()) {
       return changed;
@@ -88,7 +88,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return found;
   }
 
-  /** A key while its rows leave; between the parts state is changed. */
+  /** Emits the rows of a key in parts; state is changed between the parts. */
   private final class Visit {
     private final Map<ByteBuffer, Long> newLeft;
     private final Map<ByteBuffer, Long> newRight;
@@ -127,7 +127,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       };
     }
 
-    /** A key that matches nothing: its rows are only shown, by themselves. */
+    /** For a key that matches nothing: its rows are only emitted without partners. */
     Iterator<Row> nextUnmatchable() {
       return switch (parts++) {
         case 0 -> alone(newLeft, kind.ownLeft, true);
@@ -143,7 +143,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return Collections.emptyIterator();
   }
 
-  /** Every kept row of one side with every changed row of the other. Kept rows are read one by one: they may be many. */
+  /** Pairs of every stored row of one side and every changed row of the other. Stored rows are read one by one. */
   private static final class Pairs implements Iterator<Row> {
     private final Iterator<Map.Entry<ByteBuffer, Long>> kept;
     private final Map<ByteBuffer, Long> changed;
@@ -175,7 +175,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Adds changes to a side; gives by how many rows it grew. */
+  /** Adds changes to a side; returns the change of its number of rows. */
   private static long keep(Weights<ByteBuffer> side, Map<ByteBuffer, Long> changed) {
     changed.forEach((row, weight) -> {
       long now = side.get(row) + weight;
@@ -192,8 +192,9 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * Rows of a side, whose state holds the changes already, that are shown by themselves, or for semi joins with a partner:
-   * those that were shown change by what the batch changed; when that turns all of them come or go.
+   * Changes of the rows of a side that are emitted alone (rows without a partner; for semi joins rows with one): the
+   * batch's changes if rows {@code were} emitted before it, and all rows of the side, added or retracted, if they
+   * {@code are} emitted now and were not, or the reverse. The state of the side has the changes already.
    */
   private static Iterator<Row> shown(
       Weights<ByteBuffer> side, Map<ByteBuffer, Long> changed, boolean were, boolean are, boolean isLeft) {

@@ -2,26 +2,26 @@ package dsdagster.delta.join;
 
 import dsdagster.delta.Lonely;
 
-/** Which rows a join of changelogs shows. */
+/** Kinds of joins of changelogs, by the rows that they emit. */
 enum JoinKind {
   INNER(true, false, false, false, false),
   LEFT(true, true, false, false, false),
   FULL(true, true, true, false, false),
-  /** Which pairs count is known only after the join, see {@link Lonely}. */
+  /** Left outer join whose matching pairs are decided after the join, see {@link Lonely}. */
   LEFT_OWN(true, false, false, true, false),
   FULL_OWN(true, false, false, true, true),
   SEMI(false, false, false, false, false),
   ANTI(false, true, false, false, false);
 
-  /** Pairs are shown. */
+  /** Pairs are emitted. */
   final boolean pairs;
-  /** Left rows without partner are shown. */
+  /** Left rows without a partner are emitted. */
   final boolean lonelyLeft;
-  /** Right rows without partner are shown. */
+  /** Right rows without a partner are emitted. */
   final boolean lonelyRight;
   /** Every left row is emitted alone, in addition to its pairs. */
   final boolean ownLeft;
-  /** Every right row is shown by itself. */
+  /** Every right row is emitted alone, in addition to its pairs. */
   final boolean ownRight;
 
   JoinKind(boolean pairs, boolean lonelyLeft, boolean lonelyRight, boolean ownLeft, boolean ownRight) {
@@ -32,7 +32,7 @@ enum JoinKind {
     this.ownRight = ownRight;
   }
 
-  /** How many rows each side has must be known. */
+  /** Whether the number of rows of each side has to be known. */
   boolean counts() {
     return lonelyLeft || lonelyRight || this == SEMI;
   }

@@ -19,12 +19,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What a join of changelogs keeps of the key it looks at: the rows of each side with how often they are there, and how many
- * each side has.
+ * State of one key of a join of changelogs: the rows of each side with their counts, and the number of rows of each
+ * side.
  *
- * <p>Rule: few rows are all in one value, the head; of many the head has the numbers alone, and each row is a value of its
- * own, until none is left. Where rows are forgotten after a while, each by itself, there is no head. A key without one may
- * be of a checkpoint from before there were heads.
+ * <p>Rule: while there are few rows, all are in one value, the head. Once there are many, the head has only the
+ * numbers, and each row is a value of its own, until no row is left. With a time to live there is no head, since each
+ * row expires separately. A key without a head may come from a checkpoint of an earlier version.
  */
 final class JoinState {
   private static final byte LAYOUT = 1;
@@ -32,9 +32,9 @@ final class JoinState {
   private static final StructType COUNTS =
       new StructType().add("left", DataTypes.LongType).add("right", DataTypes.LongType);
 
-  /** Rows of the key: packed, with how often they are there. */
+  /** Packed rows of the left side with their counts. */
   Weights<ByteBuffer> left;
-  /** Nothing in it where the right side is only counted. */
+  /** Packed rows of the right side with their counts; empty if the right side is only counted. */
   Weights<ByteBuffer> right;
   long leftCount;
   long rightCount;
@@ -45,10 +45,10 @@ final class JoinState {
   private final ValueState<byte[]> head;
   private final StoredWeights<ByteBuffer, byte[]> storedLeft;
   private final StoredWeights<ByteBuffer, byte[]> storedRight;
-  /** The numbers of keys from before there were heads. */
+  /** The numbers of keys from checkpoints without heads. */
   private final ValueState<Row> counts;
   private boolean isKnown;
-  /** The numbers of a head that has nothing but them. */
+  /** The numbers of a head without rows. */
   private long[] numbers;
 
   JoinState(StatefulProcessorHandle handle, JoinKind kind, Expiry expiry) {
@@ -65,7 +65,7 @@ final class JoinState {
     return new StoredWeights<>(stored, ByteBuffer::array, ByteBuffer::wrap);
   }
 
-  /** Reads what is known of the key that Spark is at. */
+  /** Reads the state of Spark's current key. */
   void open() {
     if (forgets) {
       useStored();
@@ -107,7 +107,7 @@ final class JoinState {
     right = HeldWeights.get(in, pack, ByteBuffer::wrap);
   }
 
-  /** A key without a head: its state from an earlier checkpoint, if there is any. */
+  /** Reads the state of a key without a head from an earlier checkpoint, if there is any. */
   private void takeEarlier() {
     Row before = counts == null ? null : counts.get();
     boolean isEarlier =
@@ -137,7 +137,7 @@ final class JoinState {
     return total;
   }
 
-  /** Writes down what has changed. */
+  /** Writes the changes. */
   void close() {
     if (forgets) {
       return;

@@ -15,14 +15,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Results of each appended row from the rows before it in event time, once time has passed the row.
+ * OVER: results of each appended row, computed from the rows before it in event time, once the watermark has passed
+ * the row.
  *
- * <p>Input columns: the partition's, {@code et} timestamp that carries time (Spark drops late rows by it), the
- * arguments', {@code row} struct. Output: {@code row}, then one column per call ({@code c0} …). A row without time is
- * left out.
+ * <p>Input columns: the partition's, {@code et} timestamp with the watermark metadata (Spark drops late rows by it),
+ * the arguments', {@code row} struct. Output: {@code row}, then one column per call ({@code c0} …). A row without an
+ * event time is left out.
  */
 public final class EventOver {
-  /** A time to live without end. */
+  /** No time to live. */
   public static final long NEVER = Long.MAX_VALUE;
 
   private EventOver() {}
@@ -31,8 +32,9 @@ public final class EventOver {
    * Applies the operator.
    *
    * @param calls JSON, see {@link OverCall#read}
-   * @param byTime the frame is so many microseconds, and rows of one time see one another; else so many rows
-   * @param before how far the frame reaches back; negative: to the beginning
+   * @param byTime whether the frame is a range of time (RANGE; rows with equal times are in each other's frames), not a
+   *     number of rows (ROWS)
+   * @param before size of the frame, in microseconds or rows; negative: unbounded
    * @param ttlMicros event time without a row after which a partition starts over; 0: never
    */
   public static Dataset<Row> apply(

@@ -18,17 +18,17 @@ import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One partition at a time. Rows come packed: the key's columns, then {@code et}, {@code ts}, {@code arguments},
+ * One partition at a time. Rows arrive packed: the key's columns, then {@code et}, {@code ts}, {@code arguments},
  * {@code payload}. State: an {@link OverState}, and the totals of an unbounded frame.
  *
- * <p>Rules: rows leave in order of time, those of one time in order of their bytes, so that a replayed batch gives the
- * same; Spark has dropped what is late before it comes here. A partition without a row for the time to live begins anew
- * with its next row, whether its state has been forgotten by then or not: results do not depend on batches.
+ * <p>Rules: rows are emitted in the order of their times, rows with equal times in the order of their bytes, so that a
+ * replayed batch gives the same result; Spark has dropped late rows before. A partition without a row for the time to
+ * live starts over with its next row, also if its state has not been forgotten yet: results do not depend on batches.
  */
 final class EventOverProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
-  /** Before every row. */
+  /** A time before all rows. */
   private static final long NO_TIME = Long.MIN_VALUE;
 
   private final ArrayList<OverCall> calls;
@@ -89,7 +89,7 @@ final class EventOverProcessor extends AlarmedProcessor {
     long time = NO_TIME;
     if (state.alarm <= watermark) {
       if (!isAlarm) {
-        silence(); // it would be due after these rows, in this batch
+        silence(); // otherwise the alarm would be due after these rows, in this batch
       }
       state.alarm = OverState.NO_ALARM;
       time = watermark * MICROS_PER_MILLI;
@@ -104,8 +104,8 @@ final class EventOverProcessor extends AlarmedProcessor {
   }
 
   /**
-   * One alarm: for the first row that waits, in the millisecond at which time has passed it; without one, for the end of
-   * the time to live.
+   * Sets one alarm: for the first waiting row, in the millisecond at which the watermark has passed it; without a
+   * waiting row, for the end of the time to live.
    */
   private void setAlarm(OverState state) {
     long next = OverState.NO_ALARM;
@@ -121,14 +121,14 @@ final class EventOverProcessor extends AlarmedProcessor {
     }
   }
 
-  /** A partition while rows that time has passed leave; then it is stored. */
+  /** Emits the rows of a partition that the watermark has passed, then stores the partition. */
   private final class Visit {
     private final OverState state;
     private final long time;
     private final boolean existed;
     private boolean isBegun;
 
-    /** @param time up to which rows leave */
+    /** @param time time up to which rows are emitted */
     Visit(OverState state, long time, boolean existed) {
       this.state = state;
       this.time = time;
@@ -143,7 +143,7 @@ final class EventOverProcessor extends AlarmedProcessor {
       return null;
     }
 
-    /** The next row, or all of one time where those see one another. */
+    /** Results of the next row, or of all rows with its time if these are in each other's frames. */
     private Iterator<Row> emit(long ts) {
       Frame frame = state.frame;
       begin();

@@ -7,33 +7,33 @@ import dsdagster.state.TimedRows;
 import java.util.function.Function;
 
 /**
- * The smallest or largest value of a frame that rows join at its end and leave at its begin.
+ * The smallest or largest value of a frame: rows enter it at its end and leave it at its beginning.
  *
- * <p>Rule: a value that is not better than a later one can never be the result again, so it is dropped when the later one
- * comes. What is kept is in order, the best in front: each value is added once and dropped once.
+ * <p>Rule: a value that is not better than a later value can never become the result, so it is dropped when the later
+ * value arrives. The kept values are ordered, the best first: each value is added once and dropped once.
  */
 final class Extremes {
   private final OverCall call;
   private final Function<byte[], Object> reader;
-  /** By the number of the row, which stands for its time; with the row's arguments. */
+  /** Kept rows with their arguments, by row number instead of time. */
   private final TimedRows candidates;
   private TimedRow first;
   private Object best;
   private Object last;
 
-  /** @param reader gives the value of packed arguments */
+  /** @param reader reads the value from packed arguments */
   Extremes(OverCall call, TimedRows candidates, Function<byte[], Object> reader) {
     this.call = call;
     this.candidates = candidates;
     this.reader = reader;
   }
 
-  /** Its stored form. */
+  /** The kept rows, for storing. */
   TimedRows candidates() {
     return candidates;
   }
 
-  /** The one of two values that counts; either may be null. */
+  /** The better of two values; either may be null. */
   static Object better(OverCall call, Object value, Object current) {
     return value == null || current != null && !isBetter(call, value, current) ? current : value;
   }
@@ -46,9 +46,9 @@ final class Extremes {
   /**
    * Adds the value of a row.
    *
-   * @param row its number, larger than those before
-   * @param arguments packed
-   * @param value of the arguments
+   * @param row number of the row, larger than all before
+   * @param arguments packed arguments of the row
+   * @param value value in the arguments
    */
   void add(long row, byte[] arguments, Object value) {
     if (value == null) {
@@ -69,7 +69,7 @@ final class Extremes {
     return last;
   }
 
-  /** The rows before that number have left. */
+  /** Forgets the rows before that number: they have left the frame. */
   void forget(long row) {
     while (candidates.firstTime() < row) {
       candidates.removeFirst();
@@ -81,7 +81,7 @@ final class Extremes {
     last = null;
   }
 
-  /** Null when all values of the frame are. */
+  /** The result; null if all values of the frame are null. */
   Object best() {
     if (candidates.isEmpty()) {
       return null;

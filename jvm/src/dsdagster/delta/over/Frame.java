@@ -23,10 +23,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows that the results of a row are made of.
+ * The frame of OVER: the rows that the results of a row are computed from.
  *
- * <p>Rule: a frame that reaches back to the beginning keeps totals and no rows. Any other keeps its rows; a short one has
- * its totals made anew from them when it is read, a long one keeps them too.
+ * <p>Rule: an unbounded frame keeps totals and no rows. A bounded frame keeps its rows; a short one computes its totals
+ * from them when it is read, a long one stores its totals too.
  */
 final class Frame {
   private static final byte LAYOUT = 1;
@@ -37,24 +37,24 @@ final class Frame {
   private final Function<byte[], Row> reader;
   private final Total[] totals;
   private final Object[] values;
-  /** Of calls that are extremes. */
+  /** State of the calls that are extremes. */
   private final List<Extremes> extremes = new ArrayList<>();
   private final Buckets buckets;
-  /** Of a bounded frame: time and arguments. */
+  /** Rows of a bounded frame: time and arguments. */
   private TimedRows rows;
   private long count;
-  /** Rows of a bounded frame that have left it. */
+  /** Number of rows that have left a bounded frame. */
   private long left;
-  /** Totals and extremes agree with the rows. */
+  /** Whether totals and extremes agree with the rows. */
   private boolean isReady;
   private TimedRow first;
   private Row firstArguments;
 
   /**
-   * An empty one.
+   * An empty frame.
    *
    * @param before see {@link EventOver#apply}
-   * @param reader of packed arguments
+   * @param reader reads packed arguments
    */
   Frame(List<OverCall> calls, boolean byTime, long before, Function<byte[], Row> reader, Buckets buckets) {
     this.calls = calls;
@@ -109,7 +109,7 @@ final class Frame {
     return rows.isEmpty();
   }
 
-  /** Lets go of everything. */
+  /** Removes all rows and totals. */
   void clear() {
     rows.clear();
     count = 0;
@@ -122,7 +122,7 @@ final class Frame {
     }
   }
 
-  /** Takes a row in; {@link #reach} lets those go that it no longer reaches. */
+  /** Adds a row; {@link #reach} then removes rows that are out of the frame. */
   void add(TimedRow row) {
     prepare();
     if (isBounded()) {
@@ -159,7 +159,7 @@ final class Frame {
     }
   }
 
-  /** Lets go what is out of reach from a row of that time. */
+  /** Removes the rows that are not in the frame of a row of that time. */
   void reach(long ts) {
     while (isBounded() && (byTime ? rows.firstTime() < ts - before : count > before + 1)) {
       Row gone = reader.apply(rows.removeFirst().order());
@@ -179,7 +179,7 @@ final class Frame {
     return arguments.get(calls.get(call).argument());
   }
 
-  /** The results as they are now. */
+  /** The result of a call for the present frame. */
   Object result(int index) {
     OverCall call = calls.get(index);
     return switch (call.kind()) {
@@ -200,7 +200,7 @@ final class Frame {
     return firstArguments;
   }
 
-  /** Makes totals and extremes from the rows, where they were not stored. */
+  /** Computes totals and extremes from the rows if they were not stored. */
   private void prepare() {
     if (isReady) {
       return;
@@ -213,7 +213,7 @@ final class Frame {
     }
   }
 
-  /** Stored bytes of a bounded frame; writes its buckets. */
+  /** Number of stored bytes of a bounded frame; writes its buckets. */
   long encodedSize() {
     long size = rows.encodedSize() + 1;
     if (rows.isShort()) {
@@ -228,7 +228,7 @@ final class Frame {
     return size;
   }
 
-  /** Writes what a bounded frame keeps. */
+  /** Writes a bounded frame. */
   void put(ByteBuffer out) {
     rows.put(out);
     out.put((byte) (rows.isShort() ? 0 : 1));
@@ -239,9 +239,9 @@ final class Frame {
   }
 
   /**
-   * Reads what {@link #put} wrote.
+   * Reads the bytes of {@link #put}.
    *
-   * @param hasTotals false where nothing but rows was written, as it once was
+   * @param hasTotals false for the layout of earlier versions, which has rows only
    */
   void get(ByteBuffer in, boolean hasTotals) {
     rows = TimedRows.get(in, buckets, OverState.FRAME, TimedRow.BY_TIME);
@@ -258,7 +258,7 @@ final class Frame {
     isReady = true;
   }
 
-  /** Stored form of an unbounded frame. */
+  /** The totals of an unbounded frame, for storing. */
   Row stored() {
     return RowFactory.create(totalBytes(), RowFactory.create(values.clone()));
   }

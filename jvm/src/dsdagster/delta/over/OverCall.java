@@ -13,18 +13,18 @@ import org.apache.spark.sql.types.DataType;
 /**
  * One result of a row from the rows before it.
  *
- * @param kind what is computed
- * @param call of a total or an extreme
+ * @param kind kind of the result
+ * @param call aggregate of a total or an extreme
  * @param argument index among the argument columns
  */
 record OverCall(Kind kind, Call call, int argument) implements Serializable {
-  /** How a result comes from the rows of a frame. */
+  /** How a result is computed from the rows of a frame. */
   enum Kind {
     TOTAL,
     EXTREME,
     FIRST_VALUE,
     LAST_VALUE,
-    /** The value of the row so many before; null where there are fewer. */
+    /** The value of the row that many rows before; null if there are fewer rows. */
     LAG
   }
 

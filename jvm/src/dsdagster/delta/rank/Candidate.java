@@ -3,9 +3,9 @@ package dsdagster.delta.rank;
 import org.apache.spark.sql.Row;
 
 /**
- * A row that may be among the first.
+ * A row that may be among the first rows of its partition.
  *
- * @param order what it is sorted by
- * @param row the packed row
+ * @param order values of ORDER BY
+ * @param row packed row
  */
 record Candidate(Row order, byte[] row) {}

@@ -15,15 +15,15 @@ import java.util.SortedMap;
 import org.apache.spark.sql.Row;
 
 /**
- * The order of a partition's rows, the number each of them has in it, and which numbers count.
+ * The order of a partition's rows, their ranks, and the limit of ranks.
  *
- * <p>Rule: rows that are equal in ORDER BY are told apart by their bytes, so that the same rows have the same numbers
- * however they came.
+ * <p>Rule: rows that are equal in ORDER BY are ordered by their bytes, so that ranks do not depend on the order of
+ * arrival.
  */
 public final class Ranking implements Comparator<Candidate>, Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** What numbers a row: its place, the place of the first of its equals, or how many different ones go before. */
+  /** ROW_NUMBER: the row's place; RANK: the place of the first equal row; DENSE_RANK: counts different values. */
   enum Function {
     ROW_NUMBER,
     RANK,
@@ -33,7 +33,7 @@ public final class Ranking implements Comparator<Candidate>, Serializable {
   /** One term of ORDER BY. */
   public record Term(boolean descending, boolean nullsFirst) implements Serializable {}
 
-  /** A row that counts, its number, and how many copies of it have that number. */
+  /** A row within the limit, its rank, and the number of its copies with that rank. */
   record Shown(Candidate candidate, long rank, long copies) {}
 
   private final Function function;
@@ -68,7 +68,7 @@ public final class Ranking implements Comparator<Candidate>, Serializable {
     return terms;
   }
 
-  /** How many different rows a partition shows at most, unless several are equal. */
+  /** Largest number of different rows that a partition emits, unless rows are equal. */
   long limit() {
     return limit;
   }
@@ -97,14 +97,14 @@ public final class Ranking implements Comparator<Candidate>, Serializable {
     return 0;
   }
 
-  /** The rows that count, in order. */
+  /** The rows within the limit, in order. */
   List<Shown> shown(SortedMap<Candidate, Long> rows) {
     List<Shown> found = new ArrayList<>();
     number(rows, found);
     return found;
   }
 
-  /** Whether a row after all of these cannot count. */
+  /** Whether a row after all of these is beyond the limit. */
   boolean isFull(SortedMap<Candidate, Long> rows) {
     return number(rows, new ArrayList<>());
   }

@@ -34,15 +34,15 @@ import org.apache.spark.sql.types.TimestampType;
 /**
  * Keys of a map in the state store that are read in the order of values.
  *
- * <p>Rules, of Spark 4.2: the keys that a map has under one grouping key are read in the order of their bytes, and numbers
- * are stored with the lowest byte first. So a key is a row of numbers whose bytes are turned: the begin of the values, then
- * a digest of all of them. Keys whose begins differ are in the order of their values; those with one begin are in any
- * order.
+ * <p>Rules, of Spark 4.2: the keys that a map has under one grouping key are read in the order of their bytes, and
+ * numbers are stored with the lowest byte first. So a key is a row of numbers with reversed bytes: a prefix of the
+ * values, then a digest of the whole values. Keys with different prefixes are in the order of their values; keys with
+ * equal prefixes are in any order.
  */
 public final class SortKey implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** Numbers that hold the begin of the values, and the digest. */
+  /** Count of numbers that hold the prefix of the values, and of those that hold the digest. */
   private static final int BEGIN = 4;
   private static final int DIGEST = 2;
   private static final int BYTES = BEGIN * Long.BYTES;
@@ -51,7 +51,7 @@ public final class SortKey implements Serializable {
   private final ArrayList<DataType> types;
   private final ArrayList<Ranking.Term> terms;
 
-  /** @param terms how the value of each type is sorted */
+  /** @param terms sort order of the value of each type */
   public SortKey(List<DataType> types, List<Ranking.Term> terms) {
     this.types = new ArrayList<>(types);
     this.terms = new ArrayList<>(terms);
@@ -65,13 +65,13 @@ public final class SortKey implements Serializable {
     return found;
   }
 
-  /** Whether keys say anything of the order of such values. */
+  /** Whether keys of values of this type are ordered. */
   public static boolean isOrdered(DataType type) {
     boolean begins = type instanceof StructType struct && struct.size() > 0 && isOrdered(struct.fields()[0].dataType());
     return begins || isExact(type) || type instanceof StringType || type instanceof BinaryType;
   }
 
-  /** Whether different values have different begins. */
+  /** Whether different values of this type have different prefixes. */
   public static boolean isExact(DataType type) {
     return type instanceof NumericType || type instanceof BooleanType || type instanceof DateType
         || type instanceof TimestampType || type instanceof TimestampNTZType;
@@ -80,7 +80,7 @@ public final class SortKey implements Serializable {
   /**
    * The key of values.
    *
-   * @param identity different for keys that have to differ though their values begin alike; null where none do
+   * @param identity distinguishes keys whose values have the same prefix; null if prefixes are exact
    */
   public Row of(Row values, byte[] identity) {
     ByteBuffer begin = ByteBuffer.allocate(BYTES);
@@ -101,7 +101,7 @@ public final class SortKey implements Serializable {
     return RowFactory.create(found);
   }
 
-  /** Whether two keys begin alike, so that their order says nothing. */
+  /** Whether two keys have the same prefix, so that their order is arbitrary. */
   public static boolean beginAlike(Row left, Row right) {
     for (int i = 0; i < BEGIN; i++) {
       if (left.getLong(i) != right.getLong(i)) {
@@ -111,7 +111,7 @@ public final class SortKey implements Serializable {
     return true;
   }
 
-  /** Writes as much of a value as there is room for; whether the next value may follow. */
+  /** Writes as much of a value as fits; returns whether the next value may follow. */
   private static boolean put(ByteBuffer out, Object value, DataType type, Ranking.Term term) {
     if (value == null) {
       out.put((byte) (term.nullsFirst() ? 0 : 2));
@@ -129,7 +129,7 @@ public final class SortKey implements Serializable {
     return out.hasRemaining();
   }
 
-  /** A struct by its fields, as {@link Values#compare} has them. */
+  /** Writes a struct field by field, in the order of {@link Values#compare}. */
   private static boolean putAll(ByteBuffer out, Row values, StructType type, boolean descending) {
     Ranking.Term term = new Ranking.Term(descending, !descending);
     boolean goesOn = out.hasRemaining();
@@ -139,7 +139,7 @@ public final class SortKey implements Serializable {
     return goesOn;
   }
 
-  /** Bytes in the order of {@link Values#compare}. */
+  /** A value as bytes whose order is the order of {@link Values#compare}. */
   private static byte[] bytes(Object value, DataType type) {
     if (value instanceof String text) {
       return text.getBytes(StandardCharsets.UTF_8);
@@ -185,7 +185,7 @@ public final class SortKey implements Serializable {
     try {
       return MessageDigest.getInstance("SHA-256").digest(identity);
     } catch (NoSuchAlgorithmException failure) {
-      throw new IllegalStateException(failure); // every Java has it
+      throw new IllegalStateException(failure); // every JVM has this digest
     }
   }
 }

@@ -20,7 +20,7 @@ final class SortedRows {
   private final MapState<Row, byte[]> stored;
   private final SortKey keys;
 
-  /** @param order columns of ORDER BY, the first of which has an order, see {@link SortKey#isOrdered} */
+  /** @param order columns of ORDER BY; {@link SortKey#isOrdered} is true for the first one */
   SortedRows(StatefulProcessorHandle handle, Ranking ranking, StructType order) {
     stored = handle.getMapState("sorted", Encoders.row(SortKey.TYPE), Encoders.BINARY(), TTLConfig.NONE());
     List<DataType> types = new ArrayList<>();
@@ -38,7 +38,7 @@ final class SortedRows {
     stored.removeKey(keys.of(row.order(), row.row()));
   }
 
-  /** The first rows: so many, and all whose keys begin as that of the last. */
+  /** The first {@code count} rows, and all further rows whose keys have the prefix of the last of them. */
   Iterable<byte[]> first(long count) {
     return () -> new First(CollectionConverters.asJava(stored.iterator()), count);
   }

@@ -14,10 +14,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The first rows of each partition of weighted rows: what a batch changes among them goes and comes.
+ * The first rows of each partition of weighted rows; changes of them are emitted as retractions and additions.
  *
- * <p>Input columns: the partition's, those of ORDER BY, {@code row} struct, {@code w} long. Output: {@code row},
- * {@code rank} long (0 where nobody asks for it, so that a row that only moves is no change), {@code w}.
+ * <p>Input columns: the partition's, the columns of ORDER BY, {@code row} struct, {@code w} long. Output: {@code row},
+ * {@code rank} long (0 if the query does not use it, so that a row that only moves is not a change), {@code w}.
  */
 public final class TopN {
   private TopN() {}
@@ -26,10 +26,10 @@ public final class TopN {
    * Applies the operator.
    *
    * @param ranking JSON, see {@link Ranking#read}
-   * @param appendOnly no row is ever taken back, so that only the first ones are kept
-   * @param whole a partition comes in one batch as a whole, so that nothing is kept
-   * @param ranked the rank is wanted
-   * @param ttl milliseconds after which a partition that no change touches is forgotten; 0: never
+   * @param appendOnly rows are never retracted, so only the first rows are kept
+   * @param whole all rows of a partition arrive in one batch, so nothing is kept
+   * @param ranked whether the rank is emitted
+   * @param ttl milliseconds without a change after which a partition is forgotten; 0: never
    */
   public static Dataset<Row> apply(
       Dataset<Row> input, int keys, String ranking, boolean appendOnly, boolean whole, boolean ranked, long ttl) {

@@ -28,17 +28,17 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * One partition at a time. State: the first rows with their copies as one value; where rows may go, also the rest, row by
- * row, from which the first are filled up when they become too few. A long rest is also kept in its order, from the first
- * time on that it fills: then the number of its rows is stored with a minus.
+ * One partition at a time. State: the first rows with their copies as one value. If rows may be retracted, also the
+ * rest, row by row, from which the first rows are filled up when they become too few. A long rest is also kept in its
+ * order, from the first time that it is needed; the number of its rows is stored as a negative number then.
  *
- * <p>Rules: every kept first row sorts before every row of the rest. Rows that only come need no rest, since what is once
- * out never comes back. A partition that forgets is one value as a whole, so that it is forgotten as a whole.
+ * <p>Rules: every kept first row sorts before every row of the rest. Without retractions no rest is kept, since a row
+ * beyond the limit never returns. With a time to live a partition is one value, so that it is forgotten as a whole.
  */
 final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
   private static final int SPARE = 16;
-  /** About: a rest is long when a bucket of such rows would be full. */
+  /** Estimated bytes of a row: a rest is long if a bucket of rows of this size would be full. */
   private static final int BYTES_OF_ROW = 32;
 
   private final Ranking ranking;
@@ -50,7 +50,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private final Expiry expiry;
   private transient ValueState<Row> first;
   private transient MapState<byte[], Row> rest;
-  /** Null where the state store does not know the order. */
+  /** Null if the values of ORDER BY have no order in the state store. */
   private transient SortedRows sorted;
   private transient boolean isSorted;
   private transient int longRest;
@@ -153,7 +153,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     return row.getLong(keys + ranking.terms() + 1);
   }
 
-  /** Appended rows: from time to time, rows after the first ones are deleted. */
+  /** Adds appended rows; rows beyond the limit are deleted from time to time. */
   private void come(Iterator<Row> rows, TreeMap<Candidate, Long> kept) {
     int most = (int) Math.min(2 * Math.min(ranking.limit(), 1 << 28) + SPARE, 1 << 29);
     while (rows.hasNext()) {
@@ -177,7 +177,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     kept.putAll(copies);
   }
 
-  /** Rows that come and go; gives how many different rows rest. */
+  /** Applies additions and retractions; returns the number of different rows in the rest. */
   private long change(Iterator<Row> rows, TreeMap<Candidate, Long> kept, long resting) {
     TreeMap<Candidate, Long> changes = new TreeMap<>(ranking);
     while (rows.hasNext()) {
@@ -238,7 +238,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Fills the first rows up where they may be too few, puts some away where they are too many. */
+  /** Moves rows from the rest if there may be too few first rows, and to the rest if there are too many. */
   private long balance(TreeMap<Candidate, Long> kept, long resting) {
     long found = resting;
     long spare = Math.min(ranking.limit(), 1 << 20) + SPARE;
@@ -257,7 +257,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     return found;
   }
 
-  /** Writes a long rest down in its order, once. */
+  /** Stores a long rest in its order, once. */
   private void sort(long resting) {
     if (isSorted || sorted == null || resting <= longRest) {
       return;
@@ -270,7 +270,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Takes the first of the rest, at most {@code count}; gives how many it took. */
+  /** Moves the first rows of the rest, at most {@code count}; returns how many were moved. */
   private long fill(TreeMap<Candidate, Long> kept, long count) {
     TreeMap<Candidate, Long> best = new TreeMap<>(ranking);
     if (isSorted) {
@@ -295,7 +295,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** The difference of two lists of rows that count: retractions, then additions. */
+  /** The difference of two lists of first rows: retractions, then additions. */
   private java.util.Iterator<Row> output(List<Ranking.Shown> before, List<Ranking.Shown> after) {
     Map<Place, Long> net = new LinkedHashMap<>();
     before.forEach(shown -> net.merge(place(shown), -shown.copies(), Long::sum));
@@ -313,6 +313,6 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     return new Place(ByteBuffer.wrap(shown.candidate().row()), ranked ? shown.rank() : 0);
   }
 
-  /** A row and its rank where that matters. */
+  /** A row with its rank; the rank is 0 if it is not emitted. */
   private record Place(ByteBuffer row, long rank) {}
 }
