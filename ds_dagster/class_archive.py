@@ -1,8 +1,8 @@
-"""The class archive: what a Spark driver's JVM loads, parsed and verified once (Java's class-data sharing).
+"""Class archives: the classes that a Java program loads, parsed and verified once (Java's class-data sharing).
 
-Half of the processor time in which an engine starts goes into classes. With an archive in the cache every driver maps
-them instead; without one, or with one that Java refuses because a jar has changed, it starts as usual. Measured in
-``docs/performance.md``.
+Half of the processor time in which an engine or a broker starts goes into classes. With an archive in the cache each
+start maps them instead; without one, or with one that Java refuses because a jar has changed, the program starts as
+usual. Measured in ``docs/performance.md``.
 """
 
 from __future__ import annotations
@@ -12,21 +12,49 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ds_dagster.errors import error
-from ds_dagster.jars import Progress, cache_folder, driver_jars, file_lock, java_command, pyspark_home
-
-RECORDER = "ds_dagster.testing.recording"
-"""Module that runs every operator once in a driver and leaves the archive behind."""
+from ds_dagster.jars import Progress, cache_folder, driver_jars, file_lock, java_command, pyspark_home, resolve
 
 RECORD_SECONDS = 300.0
 KEPT = 3
-"""Number of archives of other versions that are not deleted (about 190 MB each)."""
+"""Number of archives of other versions that are not deleted, for each program."""
 
 
-def location(jars: Sequence[Path]) -> Path:
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Java program with an archive.
+
+    Attributes:
+        folder: of its archives, below the cache's folder ``classes``; empty: that folder itself.
+        recorder: module that runs the program once and writes the archive into the file of its argument.
+        jars: returns its class path; fetches or builds what is missing.
+        loads, takes: texts of the progress: who loads the classes, how long recording takes.
+    """
+
+    folder: str
+    recorder: str
+    jars: Callable[[Progress], Sequence[Path]]
+    loads: str
+    takes: str
+
+
+DRIVER = Program("", "ds_dagster.testing.recording", driver_jars, "Spark", "about a minute")
+"""A Spark driver; its archive has 190 MB."""
+BROKER = Program(
+    "broker",
+    "ds_dagster.local.recording",
+    lambda progress: resolve("kafka-broker", progress),
+    "the local Kafka broker",
+    "about ten seconds",
+)
+"""The broker that ``ds up`` starts; its archive has 50 MB."""
+
+
+def location(jars: Sequence[Path], program: Program = DRIVER) -> Path:
     """Path of the archive for this Java, this Spark and these jars, whether it exists or not. Its name is a hash of
     their paths, sizes and times, since Java accepts an archive only for the same files at the same paths.
 
@@ -36,14 +64,15 @@ def location(jars: Sequence[Path]) -> Path:
     java = Path(java_command()).resolve()
     parts = [java, pyspark_home() / "jars", *jars]
     facts = [f"{path} {(stat := path.stat()).st_size} {stat.st_mtime_ns}" for path in parts]
-    return cache_folder() / "classes" / f"{hashlib.sha256(chr(10).join(facts).encode()).hexdigest()[:16]}.jsa"
+    name = hashlib.sha256(chr(10).join(facts).encode()).hexdigest()[:16]
+    return cache_folder() / "classes" / program.folder / f"{name}.jsa"
 
 
-def java_options(jars: Sequence[Path]) -> str:
-    """Options of a driver's JVM that use the archive; empty without one."""
+def java_options(jars: Sequence[Path], program: Program = DRIVER) -> str:
+    """Options of the program's JVM that use the archive; empty without one."""
     if not all(jar.is_file() for jar in jars):
         return ""
-    archive = location(jars)
+    archive = location(jars, program)
     return (
         f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:disable -Xlog:all=error:stderr'
         if archive.is_file()
@@ -51,27 +80,27 @@ def java_options(jars: Sequence[Path]) -> str:
     )
 
 
-def record(progress: Progress, *, jars: Sequence[Path] | None = None) -> Path:
-    """Make the archive unless it is there; takes about a minute.
+def record(progress: Progress, program: Program = DRIVER, *, jars: Sequence[Path] | None = None) -> Path:
+    """Make the archive unless it exists.
 
     Raises:
-        ExternalError: CLASS_ARCHIVE_FAILED; what :func:`ds_dagster.jars.driver_jars` and :func:`location` raise.
+        ExternalError: CLASS_ARCHIVE_FAILED; what ``program.jars`` and :func:`location` raise.
     """
-    jars = driver_jars() if jars is None else jars
-    target = location(jars)
+    jars = program.jars(progress) if jars is None else jars
+    target = location(jars, program)
     with file_lock(target.parent / "record.lock"):
         if not target.is_file():
-            progress("recording the classes that Spark loads, so that engines start faster (about a minute)")
-            _record(target)
+            progress(f"recording the classes that {program.loads} loads, so that it starts faster ({program.takes})")
+            _record(target, program)
             _remove_old(target)
             progress("recorded the classes")
     return target
 
 
-def _record(target: Path) -> None:
+def _record(target: Path, program: Program) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".record-") as folder:
         archive = Path(folder, target.name)
-        command = [sys.executable, "-m", RECORDER, str(archive)]
+        command = [sys.executable, "-m", program.recorder, str(archive)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", timeout=RECORD_SECONDS, check=False

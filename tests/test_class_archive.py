@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ds_dagster import class_archive
-from ds_dagster.class_archive import java_options, location, record
+from ds_dagster.class_archive import BROKER, DRIVER, Program, java_options, location, record
 from ds_dagster.errors import ExternalError
 
-Recorder = Callable[[str], None]
+Recorder = Callable[[str], Program]
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +33,15 @@ def jars(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Puts a program in the place of the recorder; ``runs`` counts its runs."""
+    """Makes a program with this recorder; ``runs`` counts its runs."""
 
-    def install(program: str) -> None:
+    def install(program: str) -> Program:
         module = tmp_path / "fake_recorder.py"
         module.write_text(
             f"import pathlib, sys\nwith open({str(tmp_path / 'runs')!r}, 'a') as f: f.write('x')\n{program}"
         )
-        monkeypatch.setattr(class_archive, "RECORDER", "fake_recorder")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+        return replace(DRIVER, recorder="fake_recorder")
 
     return install
 
@@ -68,15 +69,19 @@ def test_another_jar_another_order_or_another_java_is_another_archive(
     assert len(seen) == 5
 
 
+def test_archives_of_brokers_have_a_folder_of_their_own(jars: list[Path]) -> None:
+    assert location(jars, BROKER) == location(jars).parent / "broker" / location(jars).name
+
+
 def test_it_is_recorded_once_and_old_ones_go(jars: list[Path], recorder: Recorder, tmp_path: Path) -> None:
-    recorder("pathlib.Path(sys.argv[1]).write_text('classes')")
+    program = recorder("pathlib.Path(sys.argv[1]).write_text('classes')")
     folder = location(jars).parent
     folder.mkdir(parents=True)
     for number in range(5):
         (folder / f"old{number}.jsa").touch()
         os.utime(folder / f"old{number}.jsa", (number, number))
     told: list[str] = []
-    assert record(told.append, jars=jars) == record(told.append, jars=jars) == location(jars)
+    assert record(told.append, program, jars=jars) == record(told.append, program, jars=jars) == location(jars)
     assert location(jars).read_text() == "classes"
     assert (tmp_path / "runs").read_text() == "x"
     assert len(told) == 2
@@ -87,9 +92,8 @@ def test_it_is_recorded_once_and_old_ones_go(jars: list[Path], recorder: Recorde
 
 @pytest.mark.parametrize("program", ["sys.exit('no such class')", "pass"])
 def test_a_failed_recording_leaves_nothing(program: str, jars: list[Path], recorder: Recorder) -> None:
-    recorder(program)
     with pytest.raises(ExternalError) as caught:
-        record(lambda line: None, jars=jars)
+        record(lambda line: None, recorder(program), jars=jars)
     assert caught.value.condition == "CLASS_ARCHIVE_FAILED"
     assert ("no such class" in caught.value.detail) == ("no such" in program)
     assert [p.name for p in location(jars).parent.iterdir()] == ["record.lock"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds_dagster.class_archive import location
+from ds_dagster.class_archive import BROKER, location
 from ds_dagster.errors import DsError
 from ds_dagster.jars import (
     built_operator_jar,
@@ -149,15 +149,19 @@ def _operators(_state: Path) -> list[Fact]:
 
 
 def _classes(_state: Path) -> list[Fact]:
-    """The class archive; to have none is not a fault."""
+    """The class archives; to have none is not a fault."""
+    name = "class archives"
     try:
         built = built_operator_jar(operator_sources())
-        archive = location((*resolve("spark-kafka"), built)) if built and is_resolved("spark-kafka") else None
+        of_driver = location((*resolve("spark-kafka"), built)) if built and is_resolved("spark-kafka") else None
+        of_broker = location(resolve("kafka-broker"), BROKER) if is_resolved("kafka-broker") else None
     except DsError as problem:
-        return [Fact("class archive", False, problem.message, problem.hint)]
-    there = archive is not None and archive.is_file()
-    missing = "none, engines start slower; `ds doctor --prepare` makes one"
-    return [Fact("class archive", True, str(archive) if there else missing)]
+        return [Fact(name, False, problem.message, problem.hint)]
+    archives = {"engines": of_driver, "local brokers": of_broker}
+    slower = [who for who, archive in archives.items() if archive is None or not archive.is_file()]
+    if slower:
+        return [Fact(name, True, f"{' and '.join(slower)} start slower; `ds doctor --prepare` records their classes")]
+    return [Fact(name, True, ", ".join(str(archive) for archive in archives.values()))]
 
 
 def _node(_state: Path) -> list[Fact]:

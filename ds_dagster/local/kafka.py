@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from ds_dagster.class_archive import BROKER, java_options
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress, java_command, resolve
 from ds_dagster.local.ports import HOST
@@ -81,7 +82,7 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
     Raises:
         DsError: what :func:`ds_dagster.jars.resolve` raises.
     """
-    class_path = ":".join(str(jar) for jar in resolve("kafka-broker", progress))
+    jars = resolve("kafka-broker", progress)
     home.data.mkdir(parents=True, exist_ok=True)
     meta = home.data / "meta.properties"
     if not meta.is_file():
@@ -91,8 +92,8 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
     logging = home.folder / "log4j2.properties"
     logging.write_text(LOGGING.format(folder=home.logs), encoding="utf-8")
     options = [f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={logging}"]
-    options += shlex.split(os.environ.get(OPTIONS, ""))
-    argv = (java_command(), *options, "-cp", class_path, "kafka.Kafka", str(configuration))
+    options += shlex.split(f"{java_options(jars, BROKER)} {os.environ.get(OPTIONS, '')}")
+    argv = (java_command(), *options, "-cp", ":".join(map(str, jars)), "kafka.Kafka", str(configuration))
     return ServerCommand(argv=argv, cwd=home.folder, environment=clean_environment())
 
 

@@ -1,9 +1,9 @@
-"""Fetches and builds in advance what the first start would: jars, the Java operators, the archive of the classes that
-Spark loads, and the programs of the local servers. Later starts need no network and are faster."""
+"""Fetches and builds in advance what the first start would: jars, the Java operators, the archives of the classes that
+Spark and the broker load, and the programs of the local servers. Later starts need no network and are faster."""
 
 from __future__ import annotations
 
-from ds_dagster.class_archive import record
+from ds_dagster.class_archive import BROKER, record
 from ds_dagster.jars import Progress, operator_jar, resolve
 
 
@@ -24,6 +24,6 @@ def prepare(progress: Progress, *, servers: bool = True) -> None:
         from ds_dagster.local import snowflake
         from ds_dagster.local.kinesis import find_node, install
 
-        resolve("kafka-broker", progress)
+        record(progress, BROKER)
         install(find_node(), progress)
         snowflake.install(progress)

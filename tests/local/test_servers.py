@@ -23,7 +23,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from ds_dagster import local
+from ds_dagster.class_archive import BROKER, location
 from ds_dagster.errors import DsError, ExternalError, UserError
+from ds_dagster.jars import resolve
 from ds_dagster.local import kafka, kinesis, postgres, servers
 from ds_dagster.local.ports import assign_ports, remembered_ports
 from ds_dagster.local.processes import start_token
@@ -110,6 +112,14 @@ def ask(state: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 # --- what they are (shared, running servers) --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the files that a process maps")
+def test_the_broker_maps_its_class_archive(servers: Path) -> None:
+    archive = location(resolve("kafka-broker"), BROKER)
+    if not archive.is_file():
+        pytest.skip("no class archive was recorded (ds doctor --prepare)")
+    assert str(archive) in Path(f"/proc/{pids(servers)['kafka']}/maps").read_text()
 
 
 def test_the_addresses_have_the_documented_shape(servers: Path) -> None:

@@ -19,11 +19,13 @@ from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.runtime.checkpoint_switch import entry_at
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.changes import why_not_over
+from ds_dagster.runtime.deciding.changes import recompiled, why_not_over
 from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
 from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
+from ds_dagster.settings import Settings
 
 AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")
 """States in which no query writes a job's checkpoint."""
@@ -63,18 +65,18 @@ def savepoint_command(
     if delete:
         savepoints.delete(savepoints.get(query, delete))
         return 0
-    loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
-    _show([_taken(loaded, control, savepoints, query, name)], as_json)
+    _show([_taken(settings, Control.open(settings), savepoints, query, name)], as_json)
     return 0
 
 
-def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name: str, savepoint: str) -> Savepoint:
+def _taken(settings: Settings, control: Control, savepoints: Savepoints, name: str, savepoint: str) -> Savepoint:
+    """A savepoint of the definition that runs, whatever the project's statement is now."""
     running = control.running()
     status = running.status(name)
     if status is None:
         raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, running.jobs))
     _check_host(control, name)
-    job, query = running.jobs[name], loaded.queries.get(name)
+    job = running.jobs[name]
     about = Savepoint(
         name="",
         query=name,
@@ -87,7 +89,8 @@ def _taken(loaded: LoadedProject, control: Control, savepoints: Savepoints, name
         folder=savepoints.root,
     )
     place = control.checkpoints().path(job.writes_as, job.checkpoint_version)
-    has_state = query is not None and any(node.is_stateful for node in query.plan.walk())
+    _, query = recompiled(JobSpec.from_json(job.spec), settings)
+    has_state = any(node.is_stateful for node in query.plan.walk())
     return savepoints.take(savepoint, place, about, has_state=has_state)
 
 
