@@ -140,6 +140,26 @@ def test_the_loss_of_one_engine_touches_no_other_and_its_successor_adopts_its_ow
     assert own.host.stops == []
 
 
+def test_jobs_of_every_engine_end_with_it_in_the_same_words(
+    control: Control, clock: FakeClock, own: House, heavy: House
+) -> None:
+    want(control, placed("a", ""), placed("b", "heavy"))
+    turn(clock, own, heavy)
+    assert own.runs("a") and heavy.runs("b")
+    for house in (own, heavy):
+        house.reconciler.draining = True
+        house.tick(times=2)
+        house.kill()
+    ended = control.statuses()
+    assert {status.message for status in ended} == {"the job ended with the engine, after its batch"}
+    assert [status.hint for status in ended] == [
+        "`ds engine start` resumes from its checkpoint",
+        "`ds engine start --pool heavy` resumes from its checkpoint",
+    ]
+    want(control, placed("a", "heavy"), placed("b", "heavy"), action="restart")
+    assert control.status("a").condition == "POOL_ENGINE_NOT_RUNNING", "it ended with the other engine"
+
+
 def test_a_job_that_moves_is_let_go_before_it_is_taken(
     control: Control, clock: FakeClock, own: House, heavy: House
 ) -> None:
