@@ -130,7 +130,8 @@ class Errand:
         kind: ``serve``: the tables of ``order`` take the public names, those that have them go to the places of
             version ``former``; streams are written by ``order`` from where ``serving`` stopped. ``drop``: the tables of
             ``order`` go, with its checkpoint. ``rename``: the tables of ``serving`` get the names that ``order`` has
-            for them. Each may be done twice.
+            for them. Each may be done twice; ``drop`` by two engines at the same time, where the query moves from one
+            to the other meanwhile.
         order: of the version, whose query is stopped.
         former: version that serves until then (kind ``serve``).
         serving: its order; it is stopped too (kind ``serve``). Of kind ``rename``: the definition before.
