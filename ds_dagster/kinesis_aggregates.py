@@ -40,6 +40,27 @@ class HashRange:
 WHOLE = HashRange()
 
 
+SHOWN_POSITION = "CONCAT(sequence_number, IF(sub_sequence_number = 0, '', CONCAT('.', sub_sequence_number)))"
+"""Spark's expression of :func:`shown_position`."""
+
+
+def shown_position(sequence: str, place: int) -> str:
+    """A record's position in its shard, as every command and row log writes it: the sequence number, with ``.n`` behind
+    it for every record of an aggregate but the first.
+
+    Args:
+        sequence: number of the Kinesis record.
+        place: inside its aggregate, from 0; 0 for an ordinary record.
+    """
+    return f"{sequence}.{place}" if place else sequence
+
+
+def read_position(text: str) -> tuple[int, int]:
+    """Sequence number and place in the aggregate of a position that :func:`shown_position` wrote."""
+    sequence, _, place = text.partition(".")
+    return int(sequence), int(place or 0)
+
+
 def open_aggregate(data: bytes, hashes: HashRange = WHOLE) -> Sequence[tuple[str, bytes]] | None:
     """The records inside an aggregate as (partition key, data), in order.
 

@@ -82,7 +82,10 @@ def safe_name(text: str, limit: int = 200) -> str:
 
 def file_name(text: str, also: str = "") -> str:
     """A name for a file or folder: letters, digits, underscore and the characters of ``also`` are kept, each other
-    character becomes ``-`` and its hexadecimal code. Different texts get different names, unlike in :func:`safe_name`,
-    except beyond U+00FF: codes have no end mark, so ``€`` gives the same name as ``" ac"``. Checkpoints use these
-    names."""
-    return re.sub(rf"[^A-Za-z0-9_{re.escape(also)}]", lambda match: f"-{ord(match[0]):02x}", text)
+    character becomes ``-`` and its code in two hexadecimal digits, beyond U+00FF ``-u``, its code and ``-``. Different
+    texts get different names, unlike in :func:`safe_name`. Checkpoints use these names."""
+    return re.sub(rf"[^A-Za-z0-9_{re.escape(also)}]", lambda match: _code(ord(match[0])), text)
+
+
+def _code(character: int) -> str:
+    return f"-{character:02x}" if character <= 0xFF else f"-u{character:x}-"

@@ -92,7 +92,7 @@ def _probes(project: LoadedProject, redactor: Redactor) -> Iterator[tuple[str, P
         resolve = _resolver(project, registry.name, redactor)
         yield f"registry {registry.name}", partial(_registry, registry, resolve)
     for store in project.catalog.stores.values():
-        if store.origin.text:
+        if store.origin.text or _keeps_views(project, store.name):
             resolve = _resolver(project, store.name, redactor)
             yield f"store {store.name}", partial(_store, project, store.name, resolve)
             if read := _read_streams(project, store.name):
@@ -125,6 +125,11 @@ def _registry(registry: RegistryDefinition, resolve: Resolver) -> ProbeResult:
 def _store(project: LoadedProject, name: str, resolve: Resolver) -> ProbeResult:
     with closing(store_admin(project, name, resolve)) as admin:
         return admin.probe()
+
+
+def _keeps_views(project: LoadedProject, store: str) -> bool:
+    """Whether a relation is in a store, which may exist without CREATE STORE."""
+    return any(relation.store == store for relation in project.catalog.relations.values())
 
 
 def _read_streams(project: LoadedProject, store: str) -> list[str]:

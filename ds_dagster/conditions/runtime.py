@@ -201,7 +201,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_STOPPED",
         "external",
         "the job ended with the engine, after its batch",
-        "`ds engine start` resumes from its checkpoint",
+        "`{command}` resumes from its checkpoint",
     ),
     Condition(
         "ENGINE_NOT_ANSWERING",

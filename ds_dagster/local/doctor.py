@@ -250,6 +250,21 @@ def available_memory() -> int | None:
     return min((value for value in (free, inside) if value is not None), default=None)
 
 
+def total_memory() -> int | None:
+    """Bytes of memory of this machine or container; None if unknown."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    match = re.search(r"MemTotal:\s+(\d+) kB", text)
+    whole = int(match.group(1)) * 1024 if match else None
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return whole
+    return min((size for size in (whole, None if limit == "max" else int(limit)) if size is not None), default=None)
+
+
 def _existing(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.is_dir())
 

@@ -12,6 +12,7 @@ from ds_dagster.orchestration.events import failure_metadata, failure_text, stat
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.renaming import is_stopped
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus, consents
 from ds_dagster.runtime.versioning import Versions
@@ -119,16 +120,14 @@ class Launch:
                 self.refused.append(str(problem))
 
     def _is_left_alone(self, props: RelationProps) -> bool:
-        names = [query.name for query in props.queries]
-        if not self.is_automatic or not all(map(self._is_stopped, names)):
+        if not self.is_automatic:
             return False
-        self.log(f"{', '.join(names)}: stopped on request, so an automation does not start it")
+        jobs = self.control.running().jobs
+        if not all(is_stopped(self.project, query, jobs) for query in props.queries):
+            return False
+        names = ", ".join(query.name for query in props.queries)
+        self.log(f"{names}: stopped on request, so an automation does not start it")
         return True
-
-    def _is_stopped(self, name: str) -> bool:
-        """Whether a query was stopped on request; a query that was never started was not."""
-        status = self.control.status(name)
-        return status.desired == "STOPPED" and status.job_id != ""
 
     def _action(self, props: RelationProps, name: str, action: LaunchAction) -> LaunchAction:
         """A restart if the relation has ``@automation on_change`` and the changed definition keeps the checkpoint."""

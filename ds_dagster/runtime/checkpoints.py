@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,10 +79,11 @@ class Checkpoints:
         shutil.rmtree(checkpoint.path)
 
     def delete_all(self, name: str) -> None:
-        """Remove every checkpoint of a job for good, where there are any."""
+        """Remove every checkpoint of a job for good, where there are any; also while another engine does the same."""
         folder = self.root / self.identity.folder / file_name(name)
-        if folder.is_dir():
-            shutil.rmtree(folder)
+        while folder.is_dir():
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
 
 
 def _size(path: Path) -> int:

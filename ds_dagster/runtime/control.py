@@ -29,7 +29,7 @@ from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_halted
 from ds_dagster.runtime.engines import Engines
 from ds_dagster.runtime.journals import rows
-from ds_dagster.runtime.journals.finite import new_request
+from ds_dagster.runtime.journals.finite import new_request, open_request
 from ds_dagster.runtime.journals.journal import Journal, bump_revision
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING, SETTLED
@@ -366,9 +366,12 @@ class Control:
             if result is not None:
                 return result
             now = self.clock.monotonic()
+            if row.state == "STEP" and row.waiting_since < self.clock.now():
+                with self.journal.write() as connection:
+                    open_request(connection, row.name, self.clock.now())  # closes it: its step has died
+                continue
             pool = self.status(row.name).pool
-            is_held = row.state == "STEP" and row.waiting_since >= self.clock.now()  # no engine takes part
-            if is_held or self.fleet.watch(pool).status().state not in ("GONE", "UNKNOWN"):
+            if row.state == "STEP" or self.fleet.watch(pool).status().state not in ("GONE", "UNKNOWN"):
                 heard = now
             if now - heard > ENGINE_GRACE_SECONDS:
                 raise not_running(pool)

@@ -129,8 +129,8 @@ class Errand:
     Attributes:
         kind: ``serve``: the tables of ``order`` get the public names, and the tables that had them get the names of
             version ``former``; ``order`` writes streams from where ``serving`` stopped. ``drop``: remove the tables and
-            the checkpoint of ``order``. ``rename``: the tables of ``serving`` get the names that they have in
-            ``order``.
+            the checkpoint of ``order``; two engines may do it at the same time, while the query moves from one to the
+            other. ``rename``: the tables of ``serving`` get the names that they have in ``order``.
         order: of the version; its query is stopped.
         former: version that serves until then (kind ``serve``).
         serving: kind ``serve``: order of version ``former``, which is stopped too; kind ``rename``: the definition

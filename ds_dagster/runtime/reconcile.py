@@ -195,12 +195,13 @@ class Reconciler:
                 return
             jobs, written = rows.jobs(connection), rows.statuses(connection)
             requests = rows.open_requests(connection)
+            held = rows.held_by_steps(connection, self.clock.now())
             if revision != self._revision:
                 self._shapes = {name: dict(last) for name, last in rows.shapes(connection).items()}
             gone = self._gone_engines(connection, jobs, written)
         ours = {name for name in jobs if self._is_ours(name, jobs, written.get(name), gone)}
         self._statuses = {name: row for name, row in self._statuses.items() if name in ours}
-        self._statuses |= self._of_others({name: row for name, row in written.items() if name in ours})
+        self._statuses |= self._of_others({name: row for name, row in written.items() if name in ours}, held)
         self._requests = {name: request for name, request in requests.items() if name in ours}
         own = {name: job for name, job in jobs.items() if name in ours}
         self._specs = sources_first({name: self._spec(job) for name, job in own.items()})
@@ -245,16 +246,17 @@ class Reconciler:
             else:
                 self.host.stop(name)
 
-    def _of_others(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
+    def _of_others(self, written: Mapping[str, StatusRow], held: Collection[str]) -> Mapping[str, StatusRow]:
         """Statuses to take over from the journal: those that Dagster steps wrote for jobs that do not run here (their
-        checkpoints may have advanced), and the last status another engine wrote for a job that has just become ours."""
+        checkpoints may have advanced), killed steps too (not of ``held``), and the last status another engine wrote for
+        a job that has just become ours."""
         ours = ACTIVE | PENDING
         own = self._statuses
         resting = (row for name, row in written.items() if name not in own or own[name].state not in ours)
-        return {row.name: row for row in resting if row.state not in ours or self._is_word_of_other(row)}
+        return {row.name: row for row in resting if row.state not in ours or self._is_last_word(row, held)}
 
-    def _is_word_of_other(self, row: StatusRow) -> bool:
-        return row.name not in self._statuses and row.writer not in (STEP, self.lease.row.token)
+    def _is_last_word(self, row: StatusRow, held: Collection[str]) -> bool:
+        return row.name not in (held if row.writer == STEP else self._statuses) and row.writer != self.lease.row.token
 
     def _spec(self, job: JobRow) -> JobSpec:
         before = self._jobs.get(job.name)

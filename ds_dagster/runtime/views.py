@@ -62,7 +62,8 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
     elif not lives and status.state in ACTIVE | PENDING:
         values |= _unheard(engine, silent, pool, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
-        values |= _said(error("ENGINE_STOPPED") if status.incarnation and not pool else not_running(pool), "ABSENT")
+        has_ended = status.incarnation and status.pool == pool  # not one that moves here from another engine
+        values |= _said(_ended(pool) if has_ended else not_running(pool), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
         values |= _lag_since(status, surroundings.now)
     return JobStatus(
@@ -83,6 +84,11 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
 def not_running(pool: str) -> DsError:
     """The error that an engine does not run. ``pool``: of the missing engine; empty: the project's own."""
     return error("POOL_ENGINE_NOT_RUNNING", pool=pool) if pool else error("ENGINE_NOT_RUNNING")
+
+
+def _ended(pool: str) -> DsError:
+    """An engine ended as asked. ``pool``: of the engine; empty: the project's own."""
+    return error("ENGINE_STOPPED", command=f"ds engine start --pool {pool}" if pool else "ds engine start")
 
 
 def _unheard(engine: EngineStatus, silent: float, pool: str, state: str) -> dict[str, str]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.runtime.conftest import clock, control, settings, verdicts
+from tests.runtime.conftest import clock, control, living_engine, settings, verdicts
 
-__all__ = ["clock", "control", "settings", "verdicts"]
+__all__ = ["clock", "control", "living_engine", "settings", "verdicts"]

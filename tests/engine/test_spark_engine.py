@@ -13,14 +13,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ds_dagster.local.servers import down, up
+from ds_dagster.local.servers import down, postgres_password, up
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings, load_settings
@@ -45,6 +47,8 @@ CREATE MATERIALIZED VIEW passing WITH ('retention.millis' = 3000) AS SELECT id F
 CREATE STREAM elsewhere WITH ('store'='later', 'topic.partitions'=1, 'topic.replicas'=1) AS SELECT id FROM clicks;
 CREATE TABLE loaded WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgresql.schema.name'='public',
   'postgresql.table.name'='loaded') AS SELECT id, url FROM desktop;
+CREATE TABLE killed WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgresql.schema.name'='public',
+  'postgresql.table.name'='killed') AS SELECT id, url FROM desktop;
 """
 
 
@@ -94,6 +98,20 @@ class House:
         (path,) = (self.root / ".ds" / "views").glob("*passing.db")
         with closing(sqlite3.connect(path)) as connection:
             return int(connection.execute("SELECT count(*) FROM passing").fetchone()[0])
+
+    def rows_of(self, table: str) -> int:
+        """Rows of a table in Postgres."""
+        import psycopg2
+        from psycopg2 import sql
+
+        with closing(
+            psycopg2.connect(
+                self.addresses["postgres"]["url"], user="postgres", password=postgres_password(self.root / ".ds")
+            )
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
+            return int(cursor.fetchone()[0])
 
     def view(self) -> dict[str, int]:
         (path,) = (self.root / ".ds" / "views").glob("*visits.db")
@@ -303,6 +321,31 @@ def test_a_step_goes_on_where_the_engine_ended(house: House) -> None:
     again = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
     assert again.state == "FINISHED", again
     assert again.rows == sum(1 for number in range(house.next - 100, house.next) if number % 3)
+
+
+@pytest.mark.slow
+def test_a_load_goes_on_where_a_step_was_killed(house: House) -> None:
+    """Killed hard in its first batch, while the engine lives: nothing else knows of the checkpoint."""
+    house.run("desktop")
+    sent = sum(house.sent.values())
+    with deadline() as over:
+        while len(house.committed("desktop")) < sent:
+            over()
+    program = Path(__file__).with_name("step_process.py")
+    step = subprocess.Popen([sys.executable, program, house.root, "killed"], stdout=subprocess.DEVNULL)
+    try:
+        with deadline() as over:
+            while not list((house.root / ".ds" / "checkpoints").glob("*/killed/v1/offsets/0")):
+                over()
+    finally:
+        step.kill()
+        step.wait()
+    with house.control.journal.write() as connection:  # a minute later
+        (row,) = rows.open_requests(connection, ["killed"]).values()
+        rows.save_requests(connection, [replace(row, waiting_since=time.time() - 1)])
+    result = house.control.wait_run(house.control.request_run(house.project, "killed", "test"), WAIT)
+    assert result.state == "FINISHED", result
+    assert house.rows_of("killed") == sent
 
 
 def test_stop_ends_the_query_and_restart_goes_on(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +57,24 @@ def test_a_step_that_died_gives_its_run_up_when_its_hold_is_over(
     result = control.wait_run(dead)
     assert (result.state, result.condition) == ("FAILED", "RUN_ABANDONED")
     assert f"request {dead}" in result.message
+
+
+def test_whoever_waits_for_the_run_of_a_step_that_died_is_told_so_when_its_hold_is_over(
+    control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    """The run of a second step, a retry, that found the first one open. An engine lives, and has no part in it."""
+    loaded = project(settings, query("load", "t", refresh="incremental"))
+    dead = control.request_run(loaded, "load", "ann")
+    with control.journal.write() as connection:
+        row = rows.request(connection, dead)
+        assert row is not None
+        held = replace(row, state="STEP", started=clock.now(), waiting_since=clock.now() + HOLD_SECONDS)
+        rows.save_requests(connection, [held])
+    clock.on_sleep = living_engine
+    began = clock.now()
+    result = control.run_in_session(loaded, "load", NoSession(), "bob")  # type: ignore[arg-type]
+    assert (result.state, result.condition) == ("FAILED", "RUN_ABANDONED")
+    assert clock.now() - began <= HOLD_SECONDS + 1
 
 
 def test_a_step_has_the_checkpoint_and_the_ledger_of_its_own_job(

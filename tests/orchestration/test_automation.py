@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 import dagster as dg
 import pytest
@@ -10,6 +11,8 @@ from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 from dagster._utils.schedules import is_valid_cron_string
 
 from ds_dagster.orchestration.automation import AUTOMATION_NAME
+from ds_dagster.runtime.deciding.desired import taken_over
+from ds_dagster.runtime.journals import rows
 from ds_dagster.sql.annotations import Automation, automation_of
 from tests.orchestration.conftest import STREAMS, TABLES, Bench, key, materialized, write_project
 
@@ -130,6 +133,52 @@ def test_an_automation_leaves_a_stopped_query_alone(bench: Bench) -> None:
     assert materialized(result) == []
     assert bench.control.status("desktop").state == "STOPPED"
     assert materialized(bench.materialize("desktop")) == ["desktop"], "a person starts it"
+
+
+def rename_desktop(bench: Bench) -> None:
+    """The query ``desktop`` gets another name; it writes the topic that it has."""
+    sql = bench.project.root / "sql" / "streams.sql"
+    text = sql.read_text(encoding="utf-8")
+    text = text.replace("-- @automation", "-- @renamed_from desktop\n-- @automation", 1)
+    text = text.replace("CREATE STREAM desktop AS", "CREATE STREAM office WITH ('topic' = 'desktop') AS")
+    sql.write_text(text, encoding="utf-8")
+    bench.forget()
+
+
+def work_with_names(bench: Bench) -> None:
+    """A round of the engine that gives jobs their new names too."""
+    with bench.control.journal.write() as connection:
+        for name, job in rows.jobs(connection).items():
+            if job.becomes:
+                rows.delete_job(connection, name)
+                rows.insert_jobs(connection, [taken_over(job)])
+    bench.work()
+
+
+def test_an_automation_leaves_a_query_alone_that_was_stopped_under_its_former_name(bench: Bench) -> None:
+    automated(bench)
+    bench.apply()
+    bench.says("desktop", batch=3)
+    bench.control.stop(["desktop"])
+    bench.work()
+    rename_desktop(bench)
+    bench.clock.on_sleep = partial(work_with_names, bench)
+    result = bench.materialize("office", tags=BY_AUTOMATION)
+    assert result.success
+    assert materialized(result) == []
+    assert (bench.control.status("desktop").state, bench.control.status("office").state) == ("STOPPED", "ABSENT")
+    assert materialized(bench.materialize("office")) == ["office"], "a person starts it"
+    assert bench.control.status("office").desired == "RUNNING"
+
+
+def test_an_automation_renames_a_query_that_runs(bench: Bench) -> None:
+    automated(bench)
+    bench.apply()
+    bench.says("desktop", batch=3)
+    rename_desktop(bench)
+    bench.clock.on_sleep = partial(work_with_names, bench)
+    assert materialized(bench.materialize("office", tags=BY_AUTOMATION)) == ["office"]
+    assert bench.control.status("office").desired == "RUNNING"
 
 
 def test_a_load_from_a_source_that_was_never_observed_is_asked_for(bench: Bench, instance: dg.DagsterInstance) -> None:

@@ -11,11 +11,12 @@ from types import MappingProxyType
 import pytest
 
 from ds_dagster.cli.metrics import Look, exposition
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.health.engine import EngineHealth
 from ds_dagster.orchestration.health.sensors import heal
 from ds_dagster.plan.query import POOL, BoundQuery
+from ds_dagster.runtime import versioning
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backoff import Backoff
 from ds_dagster.runtime.deciding.spec import JobSpec
@@ -29,6 +30,7 @@ from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.reconcile import Reconciler
 from ds_dagster.runtime.status import version_name
+from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query
 
@@ -138,6 +140,59 @@ def test_the_loss_of_one_engine_touches_no_other_and_its_successor_adopts_its_ow
     assert [order.name for order in heavy.host.orders] == ["b"]
     assert control.status("a").incarnation == incarnation
     assert own.host.stops == []
+
+
+def test_jobs_of_every_engine_end_with_it_in_the_same_words(
+    control: Control, clock: FakeClock, own: House, heavy: House
+) -> None:
+    want(control, placed("a", ""), placed("b", "heavy"))
+    turn(clock, own, heavy)
+    assert own.runs("a") and heavy.runs("b")
+    for house in (own, heavy):
+        house.reconciler.draining = True
+        house.tick(times=2)
+        house.kill()
+    ended = control.statuses()
+    assert {status.message for status in ended} == {"the job ended with the engine, after its batch"}
+    assert [status.hint for status in ended] == [
+        "`ds engine start` resumes from its checkpoint",
+        "`ds engine start --pool heavy` resumes from its checkpoint",
+    ]
+    want(control, placed("a", "heavy"), placed("b", "heavy"), action="restart")
+    assert control.status("a").condition == "POOL_ENGINE_NOT_RUNNING", "it ended with the other engine"
+
+
+def test_a_version_that_goes_while_its_query_moves_goes_once_or_twice_and_nothing_fails(
+    control: Control, clock: FakeClock, own: House, heavy: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old engine has begun to drop it. The new one does not wait for that, since the old one may be gone."""
+    monkeypatch.setattr(versioning, "why_not_beside", lambda *_: "")
+    monkeypatch.setattr(versioning, "definition_of", lambda *_: None)
+    monkeypatch.setattr(versioning, "breaking_changes", lambda *_: ())
+    want(control, placed("a", ""))
+    turn(clock, own, heavy)
+    assert own.runs("a")
+    versions = Versions(control, "ann")
+    versions.stage(project(control.settings, placed("a", "", meaning="2")), "a")
+    for _ in range(3):
+        turn(clock, own, heavy)
+    versions.abandon("a")
+    for _ in range(3):
+        turn(clock, own, heavy)
+    assert [errand.kind for errand in own.host.under_way] == ["drop"]
+    want(control, placed("a", "heavy"), action="restart")
+    for _ in range(6):
+        turn(clock, own, heavy, seconds=1.0)
+    assert [errand.kind for errand in heavy.host.under_way] == ["drop"]
+    own.host.does(error("STORE_CALL_FAILED", store="k", action="drop what the other one drops"))
+    for _ in range(3):
+        turn(clock, own, heavy, seconds=1.0)
+    heavy.host.does()
+    for _ in range(3):
+        turn(clock, own, heavy, seconds=1.0)
+    assert [status.name for status in control.statuses()] == ["a"]
+    assert not [moved for moved in control.transitions("a@2", 50) if moved.condition]
+    assert heavy.host.under_way == [] and own.host.under_way == []
 
 
 def test_a_job_that_moves_is_let_go_before_it_is_taken(

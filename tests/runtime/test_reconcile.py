@@ -491,6 +491,29 @@ def test_a_new_engine_leaves_the_run_of_a_step_that_lives_alone(house: House, st
     assert house.history("load")[0] == "ABSENT", "nobody holds it any more"
 
 
+@pytest.mark.parametrize(("state", "batch"), [("STARTING", None), ("RUNNING", None), ("RUNNING", 4)])
+def test_a_run_goes_on_where_a_step_was_killed(house: House, state: str, batch: int | None) -> None:
+    """The engine lives all the time. What the step began is known, so that its checkpoint is no stranger's."""
+    request = load(house)
+    with house.control.journal.write() as connection:
+        row = rows.request(connection, request)
+        assert row is not None
+        rows.save_requests(connection, [replace(row, state="STEP", waiting_since=house.clock.now() + 60.0)])
+        run = StatusRow("load", state, generation=1, checkpoint_version=1, incarnation="i", batch=batch)  # type: ignore[arg-type]
+        rows.save_statuses(connection, [run], writer=STEP)
+        bump_revision(connection)
+    house.tick(2.0, times=3)
+    assert (house.state("load"), house.host.orders, house.host.fenced) == (state, [], []), "the step may live"
+    house.clock.advance(61.0)
+    load(house)
+    house.tick(times=2)
+    (order,) = house.host.orders
+    assert (order.checkpoint_version, order.started, order.progressed) == (1, True, batch is not None)
+    house.host.says("load", "finished", progress=Figures(batch=5, batches=1))
+    house.tick()
+    assert house.history("load") == ["ABSENT", "STARTING", "FINISHED"]
+
+
 def test_a_run_survives_its_engine(house: House) -> None:
     request = load(house)
     house.tick()

@@ -17,7 +17,8 @@ _WRITTEN: tuple[Place, ...] = ("relation", "sink")
 _ANY_RELATION: tuple[Place, ...] = ("relation", "sink", "source")
 _CONNECTION: tuple[Place, ...] = ("store", "registry")
 _CLOUD: tuple[Place, ...] = ("store", "secret")
-_FORMATS = ("json", "primitive", "avro", "protobuf", "json_schema")
+RECORD_FORMATS = ("json", "primitive", "avro", "protobuf", "json_schema")
+"""Formats of single records, not of whole files."""
 
 STORE: tuple[PropertySpec, ...] = (
     PropertySpec("type", "word", (*_CONNECTION, "secret"), "kind of the store, schema registry or secret"),
@@ -331,14 +332,14 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=(*_FORMATS, "csv", "parquet"),
+        choices=(*RECORD_FORMATS, "csv", "parquet"),
     ),
     PropertySpec(
         "key.format",
         "word",
         _WRITTEN,
         "format of record keys; default that of the value",
-        choices=_FORMATS,
+        choices=RECORD_FORMATS,
     ),
     PropertySpec("key.type", "type", ("relation",), "type of keys that are read: a primitive type or STRUCT<…>"),
     PropertySpec("key.columns", "names", _WRITTEN, "value columns the key is built from"),

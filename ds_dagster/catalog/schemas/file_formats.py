@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ds_dagster.catalog.relation import Relation, ValueFormat
+from ds_dagster.catalog.properties.table import RECORD_FORMATS
+from ds_dagster.catalog.relation import SCHEMA_FORMAT_NAMES, Relation, ValueFormat
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 
@@ -29,10 +30,17 @@ def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
         raise error("FILES_HOLD_NO_CHANGELOG", span=relation.span, relation=name, store=relation.store)
     for format_ in (relation.value_format, relation.key.format):
         if not _holds(kind, format_) and not (format_ == "avro" and not able.avro):  # check_schemas reports it
-            allowed = ", ".join(able.file_formats if able.rows_only else ("json", "primitive", "avro"))
+            allowed = ", ".join(_held(kind))
             raise error(
                 "VALUE_FORMAT_OTHER_STORE", span=span, type=kind.name, format=format_, relation=name, allowed=allowed
             )
+
+
+def _held(kind: StoreKind) -> tuple[str, ...]:
+    able = kind.capabilities
+    if able.rows_only:
+        return able.file_formats
+    return tuple(name for name in RECORD_FORMATS if able.avro or name not in SCHEMA_FORMAT_NAMES)
 
 
 def inherited_format(format_: ValueFormat, kind: StoreKind) -> ValueFormat:

@@ -91,8 +91,9 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 @project_option
 @json_option
 def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
-    """Check this machine's requirements: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
-    whether the project's outside systems answer and accept the login. Changes nothing without --prepare."""
+    """Check this machine's requirements: Java, jars, node, Postgres, local servers, clock, disk, memory, cores and heap
+    of each engine; with --online, whether the project's outside systems answer and accept the login. Changes nothing
+    without --prepare."""
     if prepare:
         from ds_dagster.local import preparation
 
@@ -105,7 +106,7 @@ def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | 
         if problem.condition != "PROJECT_NOT_FOUND" or online:
             raise
         state = (project or Path.cwd()).resolve() / ".ds"
-    facts = (*examine(state), *_job_facts(state, project))
+    facts = (*examine(state), *_engine_facts(project), *_job_facts(state, project))
     if online:
         facts = (*facts, *_online_facts(project, timeout))
     ok = all(fact.ok for fact in facts)
@@ -117,6 +118,18 @@ def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | 
         if not fact.ok:
             note(f"{fact.name}: {fact.fix}")
     return 0 if ok else 1
+
+
+def _engine_facts(project: Path | None) -> tuple[Fact, ...]:
+    """The engines of the project, where there is one."""
+    from ds_dagster.cli.results.engine_facts import Machine, engine_facts
+    from ds_dagster.project.load import load_project
+
+    try:
+        settings = settings_of(project, quiet=True)
+        return engine_facts(load_project(settings.root, settings=settings), Machine.this())
+    except DsError:
+        return ()  # reported by whoever needs the project
 
 
 def _job_facts(state: Path, project: Path | None) -> tuple[Fact, ...]:

@@ -36,6 +36,16 @@ def renaming_of(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, Jo
     return Renaming(query, jobs[former])
 
 
+def is_stopped(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> bool:
+    """Whether a query was stopped on request, under its name or under the one whose job it would go on with. A query
+    that was never started was not."""
+    renaming = renaming_of(project, query, jobs)
+    if renaming is None:
+        return query.name in jobs and jobs[query.name].desired == "STOPPED"
+    is_underway = renaming.job.becomes != "" and renaming.job.action != "stop"
+    return renaming.job.desired == "STOPPED" and not is_underway
+
+
 def former_names(project: LoadedProject, jobs: Mapping[str, JobRow]) -> Collection[str]:
     """Former names of the jobs that renamed queries of a project continue."""
     renamings = (renaming_of(project, query, jobs) for query in project.queries.values())

@@ -255,6 +255,8 @@ class KafkaEntities:
         if problem.name() in REFUSALS:
             detail = str(problem.str())
             return error("ENTITY_REFUSED", store=self.store, action=action, relation=topic, detail=detail)
+        if problem.name() == "UNKNOWN_TOPIC_OR_PART":  # it was there a moment ago
+            return not_found(self.store, (topic,))
         return self._admin._failure(problem, action)
 
     def _await(self, reached: Callable[[], bool], action: str) -> None:

@@ -13,7 +13,7 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawR
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.reading.skew import ClockSkew
 from ds_dagster.errors import DsError, error
-from ds_dagster.kinesis_aggregates import open_aggregate
+from ds_dagster.kinesis_aggregates import open_aggregate, shown_position
 from ds_dagster.stores.probing import probed
 
 SHARDS, MODE, RETENTION = "topic.shards", "kinesis.stream.mode", "kinesis.stream.retention.hours"
@@ -380,7 +380,7 @@ def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRec
         if inside is None:
             yield _record(shard, raw, raw["SequenceNumber"], raw["PartitionKey"], raw["Data"])
         for number, (key, data) in enumerate(inside or ()):
-            yield _record(shard, raw, f"{raw['SequenceNumber']}/{number}", key, data)
+            yield _record(shard, raw, shown_position(raw["SequenceNumber"], number), key, data)
 
 
 def _record(shard: str, raw: Mapping[str, Any], position: str, key: str, data: bytes) -> RawRecord:

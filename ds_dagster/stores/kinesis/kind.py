@@ -20,6 +20,7 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
+from ds_dagster.kinesis_aggregates import SHOWN_POSITION
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
 from ds_dagster.stores.row_metadata import STREAM_METADATA
 
@@ -38,7 +39,7 @@ ENVELOPE = Envelope(
     timestamp="approximate_arrival_timestamp",
     partition="shard_id",
     order="CONCAT(LPAD(sequence_number, 64, '0'), LPAD(CAST(sub_sequence_number AS STRING), 7, '0'))",
-    position="CONCAT(sequence_number, IF(sub_sequence_number = 0, '', CONCAT('.', sub_sequence_number)))",
+    position=SHOWN_POSITION,
 )
 CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     {

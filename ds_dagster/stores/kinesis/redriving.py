@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.redriving import Put, RepairedRecord
 from ds_dagster.errors import DsError, error
+from ds_dagster.kinesis_aggregates import read_position
 from ds_dagster.stores.entity_common import record_invalid
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _in_shard(
     """Look up the first place, read on as long as wanted records come, then look up the next place."""
     from ds_dagster.stores.kinesis.admin import _records
 
-    wanted = sorted({int(position.partition(".")[0]) for position in positions})
+    wanted = sorted({read_position(position)[0] for position in positions})
     while wanted:
         first = wanted[0]
         for raw in _from(admin, stream, shard, wanted):
@@ -144,6 +145,5 @@ def _iterator(admin: KinesisAdmin, stream: str, shard: str, number: int) -> Any:
 
 def _at(inside: Sequence[RawRecord], number: int, position: str) -> RawRecord | None:
     """The record at a position, if the position has this sequence number; ``inside``: records of that number."""
-    sequence, _, sub = position.partition(".")
-    place = int(sub or 0)
-    return inside[place] if int(sequence) == number and place < len(inside) else None
+    sequence, place = read_position(position)
+    return inside[place] if sequence == number and place < len(inside) else None

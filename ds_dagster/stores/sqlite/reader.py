@@ -3,8 +3,11 @@ once."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -17,6 +20,7 @@ from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.identifiers import quoted
+from ds_dagster.stores.probing import probed
 from ds_dagster.stores.sqlite.loader import has_column, now_millis, view_error
 from ds_dagster.stores.sqlite.statements import shown_rows
 from ds_dagster.stores.sqlite.versions import MARK
@@ -122,6 +126,19 @@ def _uri(path: Path) -> str:
     return f"file:{quote(str(path))}?mode=ro"
 
 
+def _check_file(path: Path) -> None:
+    """Raises: ExternalError VIEW_UNREADABLE for a file that is no database, or that this process may not write."""
+    try:
+        with closing(sqlite3.connect(_uri(path), uri=True, timeout=READ_SECONDS)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as problem:
+        if not os.path.lexists(path):
+            return  # a version that was dropped since its folder was listed
+        raise view_error(problem, path) from problem
+    if not os.access(path, os.W_OK):  # opening it here would end this process's locks on it
+        raise error("VIEW_UNREADABLE", view=path.name, detail="this process may not write it")
+
+
 class SqliteAdmin(WithoutRecords):
     """Looks at the folder of views (see ``catalog.store.StoreAdmin``)."""
 
@@ -130,11 +147,22 @@ class SqliteAdmin(WithoutRecords):
         self.folder = folder
 
     def probe(self) -> ProbeResult:
-        """Always ok: the first view creates a missing folder."""
+        """Whether views can be written: the folder, or the one in which the first view creates it, accepts a file, and
+        each view's file is a database that this process may write."""
+        return probed(self._examine)
+
+    def _examine(self) -> str:
         parent = next(place for place in (self.folder, *self.folder.parents) if place.exists())
-        return ProbeResult(
-            True, f"views in {self.folder}" if parent == self.folder else f"no views yet in {self.folder}"
-        )
+        try:
+            with tempfile.TemporaryFile(dir=parent):
+                pass
+        except OSError as problem:
+            reason = f"{parent} cannot be written ({problem.strerror})"
+            raise error("STORE_FOLDER_INVALID", store=self.store, address=self.folder, reason=reason) from problem
+        files = sorted(self.folder.glob(f"*{SUFFIX}"))
+        for file in files:
+            _check_file(file)
+        return f"{len(files)} files of views in {self.folder}" if files else f"no views yet in {self.folder}"
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Number of rows of a view, None while it has no file. ``entity`` is its qualified name."""

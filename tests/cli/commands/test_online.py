@@ -66,6 +66,30 @@ def test_refused_declarations_are_facts_too(ds, project: Path) -> None:
     assert "unknown property x" in fact["found"]
 
 
+def test_the_store_of_views_is_asked_too(ds, project: Path) -> None:
+    text = """
+    CREATE STORE k WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1', 'tls.disabled' = TRUE);
+    CREATE STREAM clicks (url VARCHAR) WITH ('store' = 'k', 'topic' = 'clicks', 'value.format' = 'json');
+    CREATE MATERIALIZED VIEW counts AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;
+    """
+    (project / "sql" / "all.sql").write_text(text)
+
+    def fact() -> dict[str, object]:
+        found = ds("doctor", "--online", "--timeout", "2", "--json")
+        return next(one for one in found.json["facts"] if one["name"] == "store sqlite")
+
+    assert fact()["ok"]
+    (project / ".ds").mkdir(exist_ok=True)
+    (project / ".ds" / "views").write_text("in the way")
+    assert not fact()["ok"]
+    checked = ds("check", "--online", "--json")
+    assert ["sqlite" in one["message"] for one in checked.json["diagnostics"]
+            if one["condition"] == "STORE_NOT_USABLE"] == [False, True]  # fmt: skip
+    (project / "sql" / "all.sql").write_text(text.partition("CREATE MATERIALIZED")[0])
+    names = {one["name"] for one in ds("doctor", "--online", "--timeout", "2", "--json").json["facts"]}
+    assert "store sqlite" not in names, "nothing is in it"
+
+
 def test_online_needs_a_project(ds, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = ds("doctor", "--online", "--json", "--project", str(tmp_path_factory.mktemp("empty")))
     assert found.code != 0

@@ -6,12 +6,20 @@ import base64
 import shutil
 from collections import Counter
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds_dagster.errors import UserError
-from ds_dagster.kinesis_aggregates import LAST_HASH, HashRange, open_aggregate
+from ds_dagster.kinesis_aggregates import (
+    LAST_HASH,
+    SHOWN_POSITION,
+    HashRange,
+    open_aggregate,
+    read_position,
+    shown_position,
+)
 from ds_dagster.spark.kinesis.decode import decode_records, has_aggregates, take_apart
 from ds_dagster.stores.kinesis.admin import KinesisAdmin
 from tests.spark.kinesis.aggregates import MAGIC, aggregate, message, part, sealed
@@ -25,6 +33,16 @@ HALF = LAST_HASH // 2
 @given(RECORDS)
 def test_what_was_put_in_comes_out(records):
     assert list(open_aggregate(aggregate(records)) or ()) == records
+
+
+def test_row_logs_write_positions_as_commands_do():
+    places = [("49", 0), ("49", 1), ("50", 12)]
+    texts = [shown_position(*place) for place in places]
+    assert texts == ["49", "49.1", "50.12"]
+    assert [read_position(text) for text in texts] == [(int(sequence), place) for sequence, place in places]
+    values = ", ".join(f"('{sequence}', {place})" for sequence, place in places)
+    query = f"SELECT {SHOWN_POSITION} FROM (VALUES {values}) AS r(sequence_number, sub_sequence_number)"
+    assert [text for (text,) in duckdb.sql(query).fetchall()] == texts
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)

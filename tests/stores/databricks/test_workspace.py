@@ -133,6 +133,19 @@ def test_a_reference_is_looked_into_where_it_is_resolved(tmp_path: Path) -> None
     assert refused(lambda: store_admin(project, "dbx", lambda value: "http://h")).condition == "PROPERTY_INVALID"
 
 
+@pytest.mark.parametrize("more", ["/", "/browse?o=1", "/sql/warehouses/w#overview", "?o=1"])
+def test_a_pasted_address_of_a_page_connects_to_its_workspace(tmp_path: Path, more: str) -> None:
+    host = "https://dbc-1.cloud.databricks.com"
+    rest = {"warehouse_id": "w", "app_token": "t"}
+    plain, pasted = (WorkspaceAddress.of("dbx", {"url": url, **rest}) for url in (host, host + more))
+    assert pasted.client_arguments() == plain.client_arguments()
+    assert (pasted.base, pasted.shown) == (plain.base, plain.shown)
+    project = compiled(tmp_path, STORE.replace(host, host + more))
+    assert not project.errors
+    uri = KINDS["DATABRICKS"].uri(project.catalog.store("dbx"), project.queries["visits"].sink)
+    assert uri == "databricks://dbc-1.cloud.databricks.com/main.default.visits"
+
+
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "databricks", None)
     problem = refused(WorkspaceAddress("dbx", "https://h", "w").driver)

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
 from ds_dagster.stores.kafka.admin import KafkaAdmin
+from ds_dagster.stores.kafka.entities import KafkaEntities
 
 pytestmark = pytest.mark.servers
 
@@ -150,3 +151,16 @@ def test_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
         gone.describe("clicks")
     assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")
     assert not gone.probe().ok
+
+
+def test_a_topic_that_another_drops_at_the_same_moment_is_not_found(
+    admin: KafkaAdmin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.ensure(plan(topic))
+    operations = admin.operations()
+    assert isinstance(operations, KafkaEntities)
+    operations.drop((topic,))
+    monkeypatch.setattr(operations, "_found", lambda path: None)  # it looked before the other one
+    with pytest.raises(DsError) as problem:
+        operations.drop((topic,))
+    assert problem.value.condition == "ENTITY_NOT_FOUND"

@@ -15,6 +15,7 @@ from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import NewRecord
 from ds_dagster.errors import DsError
 from ds_dagster.stores.kinesis.admin import KinesisAdmin
+from ds_dagster.stores.kinesis.redriving import find
 from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = pytest.mark.servers
@@ -111,10 +112,12 @@ def test_prints_what_is_inside_an_aggregate(admin: KinesisAdmin, stream: str) ->
     number = admin._client().put_record(StreamName=stream, PartitionKey="outer", Data=data)["SequenceNumber"]
     found = list(admin.records(stream, from_beginning=True, limit=10, stopped=lambda: False))
     assert [(r.position, r.key, r.value) for r in found] == [
-        (f"{number}/0", b"a", b"1"),
-        (f"{number}/1", b"b", None),
-        (f"{number}/2", b"a", b"2"),
+        (number, b"a", b"1"),
+        (f"{number}.1", b"b", None),
+        (f"{number}.2", b"a", b"2"),
     ]
+    again = find(admin, stream, [(r.partition, r.position) for r in found])
+    assert list(again.values()) == found, "printed positions are those that `ds redrive` looks up"
     assert admin.end_reached(stream, {}) == 3
 
 

@@ -93,7 +93,13 @@ COUNTS = "CREATE CHANGELOG c WITH ('store' = 'f') AS SELECT region, COUNT(*) AS 
             "CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'h:1'); CREATE STREAM s (id BIGINT) "
             "WITH ('store' = 'k', 'value.format' = 'parquet', 'topic.partitions' = 1, 'topic.replicas' = 1);",
             "VALUE_FORMAT_OTHER_STORE",
-            "json, primitive, avro",
+            "json, primitive, avro, protobuf, json_schema",
+        ),
+        (
+            "CREATE STORE k WITH ('type' = KINESIS, 'uris' = 'http://h:1'); CREATE STREAM s (id BIGINT) "
+            "WITH ('store' = 'k', 'value.format' = 'parquet', 'topic.shards' = 1);",
+            "VALUE_FORMAT_OTHER_STORE",
+            "write 'value.format' = one of json, primitive",
         ),
         ("CREATE STREAM s WITH ('delivery' = 'exactly_once') AS SELECT id FROM events;", "", ""),
         ("CREATE STREAM s WITH ('csv.delimiter' = '::') AS SELECT id FROM events;", "PROPERTY_INVALID", "tab"),

@@ -167,6 +167,26 @@ def test_admin(tmp_path: Path) -> None:
     assert [(facts.name, facts.size) for facts in admin.entities()] == [("db.public.visits", 2)]
 
 
+def test_a_folder_that_cannot_be_written_is_not_healthy(tmp_path: Path) -> None:
+    (tmp_path / "views").write_text("in the way")
+    for folder in (tmp_path / "views", tmp_path / "views" / "deep", Path("/proc/ds/views")):
+        probe = SqliteAdmin("sqlite", folder).probe()
+        assert not probe.ok, folder
+        assert str(folder) in probe.message
+        assert probe.hint
+
+
+def test_a_file_that_is_no_database_is_not_healthy(tmp_path: Path) -> None:
+    admin = SqliteAdmin("sqlite", tmp_path / "views")
+    assert admin.probe().ok, "the first view creates it"
+    assert not (tmp_path / "views").exists(), "a probe creates nothing"
+    loader(tmp_path / "views").close()
+    assert admin.probe().ok
+    view_path(tmp_path / "views", NAME).write_bytes(b"no database at all, but long enough to be looked at" * 40)
+    probe = admin.probe()
+    assert (probe.ok, "db.public.visits" in probe.message) == (False, True)
+
+
 def test_a_ledger_of_an_earlier_package_is_taken_over(tmp_path: Path) -> None:
     """It knew batches by number alone."""
     made = loader(tmp_path)
