@@ -8,7 +8,7 @@ from tests.plan.conftest import Compile
 
 HINTS = {
     'CREATE STREAM s AS SELECT url FROM clicks WHERE url = "desktop"': (
-        "did you mean 'desktop', a text, which stands in single quotes?"
+        "did you mean 'desktop' (a text is written in single quotes)?"
     ),
     "CREATE CHANGELOG s AS SELECT window_start, COUNT(*) AS n FROM clicks GROUP BY window_start": "did you mean "
     "TUMBLE(relation, SIZE n unit) in FROM, which gives it?",
