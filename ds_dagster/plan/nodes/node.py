@@ -324,9 +324,8 @@ class Node:
         return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
 
     def state_shape(self, scope: ShapeScope) -> Shape:
-        """Its part of a state signature: the step and everything below, since rows that it keeps have these columns and
-        have passed these filters, and a retraction must equal the row it retracts. With ``rows_by_type`` a step that
-        keeps rows counts only their types."""
+        """Its part of a state signature: the step and everything below, since kept rows have these columns and passed
+        these filters, and a retraction must equal its row. With ``rows_by_type`` only the types of kept rows count."""
         if self.keeps == "rows" and scope.rows_by_type:
             types: Shape = [[str(f.type) for f in child.output] for child in self.inputs]
             return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
