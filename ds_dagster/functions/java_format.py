@@ -51,7 +51,7 @@ class Directive:
         return self.conversion.lower()
 
     def reason(self, types: Sequence[DataType | None]) -> str:
-        """Why Java refuses it for arguments of these types, empty where it does not."""
+        """Why Java refuses it for arguments of these types, empty if it does not."""
         flags = self.flags.replace("<", "")
         if self.kind not in _FLAGS or (self.conversion.isupper() and self.kind in "dofn"):
             return f"{self.text} is not a conversion; use %s, %d, %x, %o, %f, %e, %g, %b, %c, %n or %%"
@@ -110,7 +110,7 @@ def _size(text: str | None) -> int | None:
 
 
 def judge(form: str, types: Sequence[DataType | None]) -> str:
-    """Why Java refuses a format for values of these types (None: a bare NULL), empty where it does not."""
+    """Why Java refuses a format for values of these types (None: a bare NULL), empty if it does not."""
     try:
         reasons = (part.reason(types) for part in directives(form) if isinstance(part, Directive))
         return next((reason for reason in reasons if reason), "")

@@ -17,8 +17,7 @@ class Constraint:
 
     Attributes:
         name: unique in its relation.
-        condition: over the fields of the node that checks it; a row violates it where it is FALSE, not where it is
-            NULL.
+        condition: over the fields of the node that checks it; a row violates it if it is FALSE, not if it is NULL.
         on_violation: what happens to a row that violates it.
     """
 

@@ -189,9 +189,9 @@ def _curve(name: str, meaning: str, function: Callable[[float], float], *example
 
 def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> RowFunction:
     """A logarithm, NULL for 0 and below; Spark has it under the same name."""
-    meant = strict(lambda number: None if number <= 0 else function(float(number)))
+    value = strict(lambda number: None if number <= 0 else function(float(number)))
     text = f"{meaning}; NULL for 0 and below"
-    return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=meant)
+    return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=value)
 
 
 NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (

@@ -44,8 +44,8 @@ def together(
     """The one query of an application.
 
     Args:
-        statement: of it.
-        parts: of its queries, bound alone, in the order of the statements.
+        statement: of the application.
+        parts: of its queries, each bound on its own, in the order of the statements.
         spans: query name → its position in the file.
         store_kinds: folded store name → kind.
 

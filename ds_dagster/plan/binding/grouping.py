@@ -181,7 +181,7 @@ class Grouping:
             self.window = self.below = Windowed(self.below, *window)
 
     def over(self, bound: BoundExpression, span: Span) -> BoundExpression:
-        """The same expression over the aggregate's output: groups and aggregates by their fields.
+        """The expression over the aggregate's output: groups and aggregates become their fields.
 
         Raises:
             UserError: COLUMN_NOT_GROUPED.

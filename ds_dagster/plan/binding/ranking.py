@@ -102,7 +102,7 @@ def _limited_side(node: DeltaJoin, field: str, limit: int) -> Node | None:
 
 
 def keyed(node: Node) -> Iterator[Node]:
-    """The same rows with each key that a rank below can give them, the shortest first."""
+    """The node, once with each key that a rank below can give its rows, the shortest key first."""
     if isinstance(node, TopN):
         yield from (replace(node, key_names=key) for key in _keys(node))
     elif isinstance(node, Filter):

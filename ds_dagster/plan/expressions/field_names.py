@@ -1,7 +1,7 @@
 """Internal names of fields, encoded and decoded in this module only.
 
 ``alias$column`` is a column of a source under the source's internal alias. Aliases hold no ``$``, so the first one
-ends the alias. Two other forms are no columns of a user: a record's metadata (``alias$rowtime()``) and a step's own
+ends the alias. Two other forms are not columns of a user: a record's metadata (``alias$rowtime()``) and a step's own
 field (``alias$$count1``). A column that looks like one of these gets another ``$`` before it. So two fields never share
 a name.
 """

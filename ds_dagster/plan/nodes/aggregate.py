@@ -76,7 +76,7 @@ class AggregateCall:
         return f"{shown(self.name)} {self.type} = {self.function}({distinct}{argument}){condition}"
 
     def as_written(self) -> str:
-        """The call with columns by their names alone."""
+        """The call with the plain names of columns."""
         argument = "*" if self.argument is None else expression_text(self.argument.tree, column_of)
         return f"{self.function}({'DISTINCT ' * self.distinct}{argument})"
 

@@ -243,7 +243,7 @@ class Node:
 
     @property
     def settles(self) -> bool:
-        """Whether time alone decides that some rows exist: matches, and rows of outer joins without a partner."""
+        """Whether some rows exist only because time has passed: matches, and rows of outer joins without a partner."""
         return any(child.settles for child in self.inputs)
 
     @property
@@ -319,7 +319,7 @@ class Node:
         return replace(self, **changed) if changed else self
 
     def whole_shape(self, scope: ShapeScope) -> Shape:
-        """The shape of it and all below."""
+        """The shape of the node and everything below."""
         own = self.shape(Shaper(self.inputs, scope))
         return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
 
