@@ -57,7 +57,7 @@ WINDOW_FUNCTIONS: tuple[WindowFunction, ...] = (
         "RANK",
         "",
         BIGINT,
-        "number of the row; equal rows have one number, and as many numbers are skipped after them",
+        "number of the row; equal rows have the number of the first of them",
         ("RANK() OVER (ORDER BY k)", "3, 1, 1"),
     ),
     _window(
