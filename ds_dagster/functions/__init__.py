@@ -1,1 +1,1 @@
-"""The functions of the dialect, a record each: signature, meaning on Spark and in questions, text, examples."""
+"""The functions of the dialect, one record each: signature, meaning on Spark and in questions, text, examples."""

@@ -1,8 +1,8 @@
-"""A function of the dialect: how it is called, the type of its result, one line of meaning.
+"""A function of the dialect: its signatures, the type of its result, one line of meaning.
 
 A signature is written as words, one per argument (:data:`FAMILIES`); a trailing ``?`` makes an argument optional, a
-trailing ``+`` repeats it, a trailing ``*`` the last two. Arguments of words that begin with ``same`` widen to one
-common type, ``element``, ``map_key`` are of the type the collection before them holds; the binder inserts the casts.
+trailing ``+`` repeats it, a trailing ``*`` repeats the last two. Arguments of words that begin with ``same`` widen to
+one common type, ``element`` is the type of the elements of the first argument, an ARRAY; the binder inserts the casts.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ResultRule = Callable[[Sequence[DataType]], DataType]
 
 @dataclass(frozen=True, slots=True)
 class DigitsRule:
-    """A result's type that hangs on whole numbers among the arguments: their types, and their values where they are
-    literals (None for everything else)."""
+    """A rule for a result's type that depends on literals: (types of the arguments, per argument its value if it is a
+    literal whole number, else None) → type."""
 
     rule: Callable[[Sequence[DataType], Sequence[int | None]], DataType]
 
@@ -75,7 +75,7 @@ class Signature:
         return self.least <= count and (self.most is None or count <= self.most)
 
     def type_of(self, types: Sequence[DataType], numbers: Sequence[int | None] | None = None) -> DataType:
-        """Result type for these argument types; ``numbers``: those that are literals, None for other arguments."""
+        """Result type for these argument types; ``numbers``: see :class:`DigitsRule`."""
         if isinstance(self.result, DigitsRule):
             return self.result.rule(types, numbers or [None] * len(types))
         return self.result(types) if callable(self.result) else self.result
@@ -86,7 +86,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A call and what it gives, both in the dialect; the tests evaluate every one of them."""
+    """A call and its value, both in the dialect; the tests evaluate every example."""
 
     call: str
     gives: str
@@ -100,8 +100,10 @@ class Function:
         name: key of the table; aliases are turned into it by the binder.
         signatures: tried in order.
         meaning: one line for the documentation.
-        kind: scalar, aggregate, metadata of a record, of the set of GROUP BY a row belongs to, of other rows with OVER.
-        nulls: when the result may be NULL: ``any`` argument may, ``all`` arguments may, ``never``, ``always``.
+        kind: a scalar, an aggregate, metadata of a record, GROUPING (the set of GROUP BY a row belongs to), a function
+            of other rows with OVER.
+        nulls: when the result may be NULL: if ``any`` argument may be, if ``all`` arguments may be, ``never``,
+            ``always``.
         aliases: other spellings.
         deterministic: the same input gives the same output in a replayed batch.
         examples: shown and tested.
@@ -126,7 +128,7 @@ class RowFunction(Function):
     Attributes:
         spark: meaning on Spark.
         question: meaning in a question, which DuckDB answers.
-        of_batch: without arguments its value is of the batch, not of the row: the time now.
+        of_batch: without arguments it has one value per batch, not per row: the current time.
     """
 
     spark: SparkMeaning
@@ -135,7 +137,7 @@ class RowFunction(Function):
 
 
 def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
-    """A signature of words with blanks between them."""
+    """A signature; ``words``: separated by blanks."""
     return Signature(tuple(words.split()), result)
 
 
@@ -157,7 +159,7 @@ def scalar(
 
     Args:
         name: upper case.
-        words: of its arguments; several where it is called in several ways.
+        words: of its arguments; several if it has several signatures.
         result: type of the result.
         meaning: one line for the documentation.
         examples: a call and its value, both in the dialect.

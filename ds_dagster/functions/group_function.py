@@ -1,4 +1,4 @@
-"""A function of the rows of a group: an aggregate of plans, or one that is made of another."""
+"""A function of the rows of a group: an aggregate of plans, or one that is computed from another aggregate."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkAggregate:
-    """An aggregate that plans know.
+    """An aggregate that plans hold.
 
     Attributes:
-        rows: Spark's aggregate of that name, or what is called with PySpark's functions and the column.
-        values: the same over values that count once: called with PySpark's functions, the ARRAY of them and Spark's
-            type of the result; None for an aggregate to which that makes no difference. Spark has no distinct
-            aggregate over streams, but keeps sets.
+        rows: name of Spark's aggregate, or a function of PySpark's functions and the column.
+        values: for DISTINCT: a function of PySpark's functions, the ARRAY of different values and Spark's type of the
+            result; None if DISTINCT makes no difference. Spark has no distinct aggregate over streams, but keeps sets.
         unordered: instead of ``rows`` for values that cannot be compared.
-        operator: its name in our operator of changelogs, where it is another.
-        placed: the operator takes values after their position in time.
-        distinct: the operator takes values once.
+        operator: its name in our operator of changelogs; empty: the same name.
+        placed: the operator gets each value with its position in time.
+        distinct: the operator counts each value once.
     """
 
     rows: str | Callable[[Functions, Any], Any]
@@ -43,13 +42,13 @@ class SparkAggregate:
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """An aggregate that is made of one that plans know, so that their state and their retraction know that one alone.
+    """An aggregate that is computed from another one; plans, their state and their retractions hold only that one.
 
     Attributes:
-        aggregate: the one it is made of, over the first argument.
-        value: from its tree, its type and all arguments the tree of the value; None: the same.
-        by: the argument that orders rows, for FIRST_VALUE and LAST_VALUE; None: event time.
-        literal: what the last argument has to be where it is a literal: a text, or a part of all values from 0 to 1.
+        aggregate: the other aggregate, over the first argument.
+        value: (tree of that aggregate, its type, all arguments) → tree of the value; None: the aggregate itself.
+        by: number of the argument that orders rows, for FIRST_VALUE and LAST_VALUE; None: event time.
+        literal: the last argument must be a literal: a ``text``, or a ``part`` of all values from 0 to 1; empty: none.
         keeps_distinct: DISTINCT may be written and makes a difference.
     """
 
@@ -65,13 +64,14 @@ class MadeOf:
 
 @dataclass(frozen=True, slots=True)
 class OnlyOver:
-    """DuckDB's function of other rows; without OVER a question has no order of rows. ``name``: DuckDB's."""
+    """A function that questions support with OVER only, since their rows have no order without it. ``name``: of
+    DuckDB's function."""
 
     name: str
 
 
 GroupMeaning = str | Callable[["QuestionAggregate"], exp.Expression] | OnlyOver
-"""The name of DuckDB's aggregate, or what makes its expression of a call."""
+"""The name of DuckDB's aggregate, or a function that makes DuckDB's expression for a call."""
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class GroupFunction(Function):
         spark: meaning on Spark.
         question: meaning in a question.
         by_time: it depends on the position of rows in time.
-        once: it makes no difference whether each value counts once.
+        once: DISTINCT makes no difference.
     """
 
     spark: SparkAggregate | MadeOf
@@ -130,4 +130,4 @@ EXAMPLE_ROWS: tuple[tuple[str | None, int | None, bool | None], ...] = (
     ("a", 6, False),
     (None, None, None),
 )
-"""Rows of the examples of aggregates, in the order of their time."""
+"""Rows for the examples of aggregates, in the order of their time."""

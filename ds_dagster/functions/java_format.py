@@ -1,7 +1,7 @@
-"""Java's formats (``java.util.Formatter`` of Java 17) without Java: what PRINTF refuses when it is bound. A test holds
-it against Java itself.
+"""Java's formats (``java.util.Formatter`` of Java 17), checked without Java: PRINTF refuses a format when it is bound.
+A test compares this module with Java.
 
-Dates (``%t``), hashes (``%h``) and hexadecimal floats (``%a``) are refused: what they show is Java's own.
+Dates (``%t``), hashes (``%h``) and hexadecimal floats (``%a``) are refused: their texts depend on Java.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ds_dagster.datatypes import FLOATS, DataType, Scalar
 
 _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
 MOST_PLACES = 10**7
-"""A width or a precision of so many characters or more is refused: memory for the text ends the engine."""
+"""A width or a precision of this many characters or more is refused: the text would exhaust the engine's memory."""
 BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64})
-"""Whole numbers and their widths."""
+"""Type of a whole number → its bits."""
 _FLAGS: Mapping[str, str] = MappingProxyType(
     {"s": "-", "b": "-", "c": "-", "d": "-+ 0,(", "x": "-#0", "o": "-#0", "f": "-#+ 0,(", "e": "-#+ 0(", "g": "-+ 0,(",
      "%": "-", "n": ""}
 )  # fmt: skip
-"""Conversion → its flags."""
+"""Conversion → flags it may have."""
 _TAKEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "c": ("TINYINT", "SMALLINT", "INTEGER"),
@@ -30,7 +30,7 @@ _TAKEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys("feg", tuple(sorted(FLOATS))),
     }
 )
-"""Conversion → types it shows; the others show every type."""
+"""Conversion → types it can show; other conversions show every type."""
 _NO_PRECISION = frozenset("cdxo%n")
 
 
@@ -51,10 +51,10 @@ class Directive:
         return self.conversion.lower()
 
     def reason(self, types: Sequence[DataType | None]) -> str:
-        """Why Java refuses it for arguments of these types, empty where it does not."""
+        """Why Java refuses it for arguments of these types, empty if it does not."""
         flags = self.flags.replace("<", "")
         if self.kind not in _FLAGS or (self.conversion.isupper() and self.kind in "dofn"):
-            return f"{self.text} is not a conversion; one of %s, %d, %x, %o, %f, %e, %g, %b, %c, %n, %% is"
+            return f"{self.text} is not a conversion; use %s, %d, %x, %o, %f, %e, %g, %b, %c, %n or %%"
         wrong = [flag for flag in flags if flag not in _FLAGS[self.kind] or flags.count(flag) > 1]
         if wrong or {"+", " "} <= set(flags) or {"-", "0"} <= set(flags):
             return f"the flags of {self.text} do not fit"
@@ -63,7 +63,7 @@ class Directive:
         if max(self.width or 0, self.precision or 0) >= MOST_PLACES:
             return f"{self.text} is too wide"
         if self.precision is not None and self.kind in _NO_PRECISION:
-            return f"{self.text} has no precision"
+            return f"{self.text} cannot have a precision"
         return self._reason_of_type(types)
 
     def _reason_of_type(self, types: Sequence[DataType | None]) -> str:
@@ -75,7 +75,7 @@ class Directive:
         taken = _TAKEN.get(self.kind)
         if taken is None or type_ is None or (isinstance(type_, Scalar) and type_.name in taken):
             return ""
-        return f"{self.text} cannot show {type_}, but {', '.join(taken)}"
+        return f"{self.text} cannot show {type_}, only {', '.join(taken)}"
 
 
 def directives(form: str) -> list[str | Directive]:
@@ -93,7 +93,7 @@ def directives(form: str) -> list[str | Directive]:
             break
         match = _DIRECTIVE.match(form, percent)
         if match is None:
-            raise ValueError(f"{form[percent : percent + 2]} begins nothing; %% is a percent sign")
+            raise ValueError(f"{form[percent : percent + 2]} is not a conversion; write %% for a percent sign")
         number, flags, width, precision, conversion = match.groups()
         index: int | None = None
         if conversion not in "%n":
@@ -110,7 +110,7 @@ def _size(text: str | None) -> int | None:
 
 
 def judge(form: str, types: Sequence[DataType | None]) -> str:
-    """Why Java refuses a format for values of these types (None: a bare NULL), empty where it does not."""
+    """Why Java refuses a format for values of these types (None: a bare NULL), empty if it does not."""
     try:
         reasons = (part.reason(types) for part in directives(form) if isinstance(part, Directive))
         return next((reason for reason in reasons if reason), "")

@@ -1,7 +1,7 @@
 """Java's regular expressions, checked without Java: patterns that Java certainly refuses, and the number of groups.
 
-Rules: ``java.util.regex.Pattern`` of Java 17. Whatever this module is not sure of is taken for right, so that nothing
-valid is refused; a test holds that against Java itself.
+Rules: ``java.util.regex.Pattern`` of Java 17. A form that this module does not support is accepted, so that nothing
+valid is refused; a test compares this with Java.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_TIMES = 2**31 - 1
 
 
 class UnsureError(Exception):
-    """A form this module does not follow: the expression is left to Java."""
+    """A form this module does not support: the expression is left to Java."""
 
 
 class RefusedError(Exception):
@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 
 class Regex:
-    """One expression as it is read. ``groups``: groups that capture, so far."""
+    """One expression while it is read. ``groups``: number of capturing groups so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -46,7 +46,7 @@ class Regex:
         self.depth = 0
 
     def read(self) -> None:
-        """Raises: RefusedError, UnsureError."""
+        """Read the whole expression. Raises: RefusedError, UnsureError."""
         repeatable = False
         while self.at < len(self.text):
             repeatable = self._part(self.text[self.at], repeatable)
@@ -54,7 +54,7 @@ class Regex:
             raise RefusedError("a group ( is not closed")
 
     def _part(self, char: str, repeatable: bool) -> bool:
-        """Reads one part; whether * + ? may follow."""
+        """Read one part; returns whether * + ? may follow."""
         if char in "*+?":
             if not repeatable:
                 raise RefusedError(f"{char} has nothing to repeat at position {self.at + 1}")
@@ -66,7 +66,7 @@ class Regex:
             return {"\\": self._escape, "[": self._class, "(": self._group}[char]()
         if char == ")":
             if not self.depth:
-                raise RefusedError("a ) closes no group; write \\) for the character")
+                raise RefusedError("a ) without a group; write \\) for the character")
             self.depth -= 1
         self.at += 1
         return char != "|"
@@ -107,7 +107,7 @@ class Regex:
         return True
 
     def _class(self) -> bool:
-        """``[…]``; classes inside of it may be written too."""
+        """``[…]``, which may hold other classes."""
         at, open_ = self.at + 1, 1
         at += self.text[at : at + 1] == "^"
         at += self.text[at : at + 1] == "]"
@@ -140,7 +140,7 @@ class Regex:
         elif flags is not None and "x" in flags[1]:
             raise UnsureError
         elif special is None and flags is None and self.text[self.at + 1 : self.at + 2] == "?":
-            raise RefusedError(f"(? at position {self.at + 1} begins no kind of group")
+            raise RefusedError(f"(? at position {self.at + 1} does not begin a group")
         match = named or special or flags
         is_flag = flags is not None and flags[2] == ")"
         self.depth += not is_flag
@@ -150,7 +150,7 @@ class Regex:
 
 
 def judge(text: str) -> tuple[str, int | None]:
-    """Why Java refuses an expression (empty where it does not), and its number of groups (None: not known)."""
+    """Why Java refuses an expression (empty if it does not), and its number of groups (None: not known)."""
     regex = Regex(text)
     try:
         regex.read()

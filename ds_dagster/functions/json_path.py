@@ -1,5 +1,5 @@
-"""JSON paths of the dialect: ``$``, ``.name``, ``['name']``, ``[n]``; in JSON_QUERY ``[*]`` once. Flink's mode
-``lax`` in front is what holds here, and taken off."""
+"""JSON paths of the dialect: ``$``, ``.name``, ``['name']``, ``[n]``; in JSON_QUERY ``[*]`` once. All paths are lax;
+the word ``lax`` at the start (Flink) is removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP = re.compile(
 
 
 class PathError(Exception):
-    """A text is not a path; says what to write instead."""
+    """A text is not a path; the message says what to write instead."""
 
 
 def canonical(text: str) -> str:
@@ -24,7 +24,7 @@ def canonical(text: str) -> str:
     """
     mode = MODE.match(text)
     if mode and mode[1].lower() == "strict":
-        raise PathError(f"leave out strict, what is absent gives NULL: '{text[mode.end() :]}'")
+        raise PathError(f"remove strict (an absent value gives NULL): '{text[mode.end() :]}'")
     path = text[mode.end() :] if mode else text.strip()
     if not path.startswith("$"):
         raise PathError(f"begin with $: '{_begun(path)}'")
@@ -52,7 +52,7 @@ def _begun(path: str) -> str:
 
 
 def _advice(path: str, at: int) -> str:
-    """What to write from a place on that is not understood."""
+    """A hint for a path with a mistake at ``at``."""
     rest = path[at:]
     if rest.startswith(".."):
         return f"name each step, as in '{path[:at]}.a{rest[1:]}'"

@@ -1,8 +1,8 @@
-"""Operators and forms of expressions that are not calls, one record each: how it is written, text, examples.
+"""Operators and forms of expressions that are not calls, one record each: its text, its meaning, examples.
 
-Types are bound in ``plan/expressions/``. Spark's meaning is here where it is one operation on columns; the others need
+Types are bound in ``plan/expressions/``. Spark's meaning is here if it is one operation on columns; the others need
 types or trees and have a visitor in ``spark/expressions.py``. Questions use DuckDB's operator, or a visitor in
-``questions/lowering.py`` where that has another meaning.
+``questions/lowering.py`` if DuckDB's has another meaning.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ds_dagster.sql.expressions import FieldAccess
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One of them.
+    """One operator or form.
 
     Attributes:
-        text: how it is written; between its sides where it has two.
+        text: as it is written; between its sides if it has two.
         node: class of its trees.
         meaning: one line for the documentation.
         examples: shown and tested.
-        spark: from the columns of both sides their result; None where a visitor computes it.
+        spark: (left column, right column) → result; None if a visitor computes it.
     """
 
     text: str
@@ -60,7 +60,8 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "/",
         exp.Div,
-        "quotient; of whole numbers whole, cut towards zero; by zero floats give infinity or NaN, others fail",
+        "quotient; whole for whole numbers, cut towards zero; division by zero gives infinity or NaN for floats, else "
+        "it fails",
         ("7 / 2", "3"),
         ("7 / 2.0", "3.5"),
     ),
@@ -68,24 +69,22 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "||",
         exp.DPipe,
-        "texts joined, as CONCAT; NULL when a side is",
+        "texts joined, as CONCAT; NULL if a side is NULL",
         ("'a' || 'b'", "'ab'"),
         ("'a' || NULL", "NULL"),
     ),
     _operator(
         "=",
         exp.EQ,
-        "equal, after both sides are converted to one type; NULL when a side is; NaN equals itself",
+        "equal, after both sides are converted to one type; NULL if a side is NULL; NaN equals itself",
         ("1 = 1.0", "TRUE"),
         spark=lambda left, right: left == right,
     ),
     _operator("<>", exp.NEQ, "not equal", ("1 <> 2", "TRUE"), spark=lambda left, right: left != right),
-    _operator(
-        "<", exp.LT, "below; texts by their bytes", ("'a' < 'b'", "TRUE"), spark=lambda left, right: left < right
-    ),
-    _operator("<=", exp.LTE, "below or equal", ("2 <= 2", "TRUE"), spark=lambda left, right: left <= right),
-    _operator(">", exp.GT, "above", ("1 > 2", "FALSE"), spark=lambda left, right: left > right),
-    _operator(">=", exp.GTE, "above or equal", ("2 >= 2", "TRUE"), spark=lambda left, right: left >= right),
+    _operator("<", exp.LT, "less; texts by their bytes", ("'a' < 'b'", "TRUE"), spark=lambda left, right: left < right),
+    _operator("<=", exp.LTE, "less or equal", ("2 <= 2", "TRUE"), spark=lambda left, right: left <= right),
+    _operator(">", exp.GT, "greater", ("1 > 2", "FALSE"), spark=lambda left, right: left > right),
+    _operator(">=", exp.GTE, "greater or equal", ("2 >= 2", "TRUE"), spark=lambda left, right: left >= right),
     _operator(
         "IS NOT DISTINCT FROM",
         exp.NullSafeEQ,
@@ -96,21 +95,21 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "IS DISTINCT FROM",
         exp.NullSafeNEQ,
-        "the opposite; never NULL",
+        "the opposite of IS NOT DISTINCT FROM; never NULL",
         ("1 IS DISTINCT FROM NULL", "TRUE"),
         spark=lambda left, right: ~left.eqNullSafe(right),
     ),
     _operator(
         "AND",
         exp.And,
-        "both are true; FALSE when a side is FALSE, else NULL when a side is",
+        "both are true; FALSE if a side is FALSE, else NULL if a side is NULL",
         ("FALSE AND CAST(NULL AS BOOLEAN)", "FALSE"),
         spark=lambda left, right: left & right,
     ),
     _operator(
         "OR",
         exp.Or,
-        "a side is true; else NULL when a side is",
+        "a side is true; else NULL if a side is NULL",
         ("TRUE OR CAST(NULL AS BOOLEAN)", "TRUE"),
         spark=lambda left, right: left | right,
     ),
@@ -139,7 +138,7 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "ESCAPE",
         exp.Escape,
-        "behind LIKE: the character before a `%` or `_` that is meant",
+        "after LIKE: the character before a `%` or `_` that stands for itself",
         ("'50%' LIKE '50!%' ESCAPE '!'", "TRUE"),
     ),
     _operator(
@@ -152,7 +151,7 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "CAST(x AS type)",
         exp.Cast,
-        "the value as another type; one that does not fit fails",
+        "the value as another type; fails if it does not fit",
         ("CAST('12' AS INTEGER)", "12"),
         ("CAST(2.9 AS INTEGER)", "2"),
     ),
@@ -162,7 +161,7 @@ OPERATORS: tuple[Operator, ...] = (
     _operator(
         "x[i]",
         exp.Bracket,
-        "element of an ARRAY, counted from 1, or value of a MAP; NULL where there is none",
+        "element of an ARRAY, counted from 1, or value of a MAP; NULL if there is none",
         ("ARRAY['a', 'b'][2]", "'b'"),
         ("MAP['k', 1]['k']", "1"),
     ),
@@ -170,6 +169,6 @@ OPERATORS: tuple[Operator, ...] = (
     _operator("ARRAY[…]", exp.Array, "an ARRAY of values", ("CARDINALITY(ARRAY[1, 2])", "2")),
     _operator("STRUCT(x AS name, …)", exp.Struct, "a STRUCT of values with names", ("STRUCT(1 AS a)->a", "1")),
 )
-"""All of them, in the order of the documentation."""
+"""All operators, in the order of the documentation."""
 TEXTS: dict[type[exp.Expression], str] = {operator.node: operator.text for operator in OPERATORS}
-"""Class of a tree → how the operator is written."""
+"""Class of a tree → text of its operator."""

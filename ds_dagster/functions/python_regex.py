@@ -1,8 +1,7 @@
-r"""A regular expression of Java as Python's, for questions: what both write alike and mean otherwise is rewritten.
+r"""A regular expression of Java as Python's, for questions; forms with another meaning in Python are rewritten.
 
-Rules: ``java.util.regex.Pattern`` of Java 17 without flags: ``\w``, ``\d``, ``\s`` and ``(?i)`` know ASCII alone,
-``\b`` knows all letters, ``.`` and ``$`` know five ends of a line. What Python does not have is refused, never taken
-for something else.
+Rules: ``java.util.regex.Pattern`` of Java 17 without flags: ``\w``, ``\d``, ``\s`` and ``(?i)`` cover ASCII only,
+``\b`` covers all letters, ``.`` and ``$`` have five ends of a line. Forms that Python does not have are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ESCAPES: Mapping[str, str] = MappingProxyType(
         "R": rf"(?:\r\n|[{_LINE_ENDS}\x0b\f])",
     }
 )
-"""Letter behind a backslash → Python's expression, where that letter is another one or none there."""
+"""Letter after a backslash → Python's expression, for letters that Python lacks or gives another meaning."""
 
 
 @lru_cache(maxsize=256)
@@ -43,7 +42,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """A Java regular expression, compiled by Python.
 
     Raises:
-        ValueError: it is not a valid one, or Python does not have what it uses.
+        ValueError: it is not valid, or uses a form that Python does not have.
     """
     refused, _ = judge(pattern)
     try:
@@ -55,7 +54,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 class _Rewriting:
-    """One expression on its way."""
+    """One expression while it is rewritten. ``text`` raises ValueError for a form that Python does not have."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern

@@ -1,7 +1,6 @@
-"""What a function of the dialect is in DuckDB: an expression of its own, or a Python function over the values.
+"""The meaning of a function in questions: an expression of DuckDB, or a Python function over the values.
 
-DuckDB's functions are used where they give the dialect's answer for every input; all others are computed in Python,
-where the meaning is written out.
+DuckDB's functions are used if they give the dialect's answer for every input; all others are computed in Python.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class Call:
     """A call in a question.
 
     Attributes:
-        arguments: already in DuckDB's words.
-        written: the same as they were bound.
+        arguments: as trees of DuckDB.
+        written: the arguments as bound trees.
         types: of the arguments; None for a bare NULL.
         result: type of the result.
     """
@@ -40,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A function that DuckDB has."""
+    """A function that is an expression of DuckDB."""
 
     build: Callable[[Call], exp.Expression]
 
@@ -51,8 +50,8 @@ class Computed:
 
     Attributes:
         make: the call → a function of its arguments' values.
-        takes_nulls: it is called with NULLs too; else NULL in gives NULL out.
-        changes: another value for each row, so DuckDB may not compute it once.
+        takes_nulls: it is called with NULLs too; else any NULL argument gives NULL.
+        changes: it has another value for each row, so DuckDB must not compute it once.
     """
 
     make: Callable[[Call], Callable[..., Any]]
@@ -69,12 +68,12 @@ class ByTypes:
 
 Meaning = Native | Computed | ByTypes
 ValueFunction = Callable[..., Any] | str
-"""A function of values; a text: the module and name of one in ``functions/values/``, which is loaded for a question
-that needs it, so that projects load without it."""
+"""A function of values; or ``module.name`` of one in ``functions/values/``, which is imported when a question needs it,
+so that projects load without it."""
 
 
 def strict(function: ValueFunction) -> Computed:
-    """A Python function; NULL when any argument is NULL."""
+    """A Python function; NULL if any argument is NULL."""
     return Computed(lambda _: _loaded(function))
 
 
@@ -92,12 +91,12 @@ def _loaded(function: ValueFunction) -> Callable[..., Any]:
 
 
 def native(name: str) -> Native:
-    """DuckDB's function of that name and the same arguments."""
+    """DuckDB's function of that name, with the same arguments."""
     return Native(lambda call: named(name, *call.arguments))
 
 
 def named(name: str, *arguments: exp.Expression) -> exp.Anonymous:
-    """A call in DuckDB's words."""
+    """A call of a function of DuckDB."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -106,15 +105,15 @@ def computed_once(
     values: Sequence[exp.Expression],
     build: Callable[[Sequence[exp.Expression]], exp.Expression],
 ) -> exp.Expression:
-    """An expression over values in DuckDB's words that may write a value more than once.
+    """An expression of DuckDB that computes each value once, although ``build`` may use it several times.
 
-    DuckDB computes each mention of RAND() anew, also where its own functions are macros (``nullif``); the parameter of
-    a lambda has one value.
+    DuckDB computes each mention of RAND() again, also in its own macros (``nullif``); the parameter of a lambda has one
+    value.
 
     Args:
-        changing: for each value, whether it is another one each time it is computed.
-        values: in DuckDB's words.
-        build: makes the expression of them.
+        changing: for each value, whether it differs each time it is computed.
+        values: as trees of DuckDB.
+        build: values → the expression.
     """
     parameters = {place: f"value {place}" for place, is_changing in enumerate(changing) if is_changing}
     parts = [
@@ -130,7 +129,7 @@ def computed_once(
 
 
 def whole_quotient(sides: Sequence[exp.Expression]) -> exp.Expression:
-    """Quotient of whole numbers, cut towards zero; a division by zero fails."""
+    """(left, right) → quotient of whole numbers, cut towards zero; division by zero fails."""
     left, right = sides
     is_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
     by_zero = exp.and_(is_zero, exp.Not(this=exp.Is(this=left.copy(), expression=exp.Null())))
@@ -139,7 +138,7 @@ def whole_quotient(sides: Sequence[exp.Expression]) -> exp.Expression:
 
 
 def list_element(parts: Sequence[exp.Expression]) -> exp.Expression:
-    """Element of a list at a place from 1; NULL outside of it."""
+    """(list, place from 1) → element; NULL outside of the list."""
     value, index = parts
     inside = exp.GTE(this=exp.Paren(this=index.copy()), expression=exp.Literal.number(1))
     return exp.Case(ifs=[exp.If(this=inside, true=named("list_extract", value, index))])

@@ -1,4 +1,4 @@
-"""What a function is on Spark. Nothing here imports pyspark: Spark's side hands in its functions and the columns."""
+"""The meaning of a function on Spark. Nothing here imports pyspark: ``spark/`` passes its functions and columns in."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ if TYPE_CHECKING:
     from pyspark.sql import types as spark_types
 
 MOST_PLACES = 2**31 - 1
+"""The largest INTEGER."""
 Functions = Any
 """The module ``pyspark.sql.functions``."""
 
 
 class Java(Protocol):
-    """Values that methods of our jar compute."""
+    """Columns that methods of our jar compute."""
 
     def time_of_text(self, text: Column, pattern: Column) -> Column:
-        """Milliseconds since 1970 (BIGINT) of a text that begins by a pattern of SimpleDateFormat."""
+        """Milliseconds since 1970 (BIGINT) of a text whose start matches a pattern of SimpleDateFormat."""
 
     def to_digits(self, call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
-        """The first argument rounded or cut to the digits (0) of the second, in its own type."""
+        """The first argument, rounded or cut to as many decimals as the second says (default 0), in its own type."""
 
     def json(self, value: Column, type_: spark_types.DataType) -> Column:
-        """A value of that type as JSON; NULL stays NULL."""
+        """A value of that type as a JSON text; NULL stays NULL."""
 
     def negated(self, number: Column, type_: spark_types.DataType) -> Column:
-        """A number with the other sign, all digits of a DECIMAL."""
+        """A number with the other sign; a DECIMAL keeps all its digits."""
 
     def scalar(self, method: str, *columns: Column) -> Column:
         """A method of a class of ``dsdagster.scalar`` over columns: ``JsonTexts.value``."""
@@ -57,7 +58,7 @@ class SparkCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OfCall:
-    """A meaning that needs more of a call than its columns: literals, types, our jar."""
+    """A meaning that needs more than the columns of a call: literals, types, our jar."""
 
     build: Callable[[Functions, SparkCall], Any]
 
@@ -68,28 +69,28 @@ def by_java(method: str) -> OfCall:
 
 
 def limited(f: Functions, number: Column) -> Any:
-    """A whole number as the nearest INTEGER."""
+    """A whole number as the nearest INTEGER: one that is too large becomes the largest."""
     most = f.lit(MOST_PLACES)
     return f.when(number > most, most).when(number < -most, -most).otherwise(number).cast("int")
 
 
 OUTSIDE_OF_YEARS = "a time lies outside of the years 0001 to 9999"
 LEAST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""First and last second of the years 0001 to 9999, since 1970."""
+"""First and last second of the years 0001 to 9999, in seconds since 1970."""
 
 
 def in_years(f: Functions, time: Column, *, safe: bool = False) -> Column:
-    """A DATE or TIMESTAMP of the years 0001 to 9999, which the types of the dialect hold; the row fails for another,
-    or with ``safe`` it is NULL."""
+    """A DATE or TIMESTAMP of the years 0001 to 9999, which the types of the dialect hold; for other years the row
+    fails, or with ``safe`` the value is NULL."""
     fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
     held: Column = f.when(f.year(time).between(1, 9999) | time.isNull(), time).otherwise(fails)
     return held
 
 
 def moment(f: Functions, number: Column, per_second: int, *, safe: bool = False, decimal: bool = False) -> Column:
-    """TIMESTAMP_LTZ of seconds (1), their fraction cut to milliseconds, or of milliseconds (1000) since 1970. The row
-    fails for one outside of the years 0001 to 9999, or with ``safe`` it is NULL: Spark's functions overflow there, and
-    their exception does not say that it is of a row. ``decimal``: the number is a DECIMAL."""
+    """TIMESTAMP_LTZ of a number of seconds (``per_second`` 1, fraction cut to milliseconds) or milliseconds (1000)
+    since 1970. Outside of the years 0001 to 9999 the row fails, or with ``safe`` the value is NULL: Spark's functions
+    overflow there, and their exception does not show that a row caused it. ``decimal``: the number is a DECIMAL."""
     fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
     is_held = (number >= LEAST_SECOND * per_second) & (number < (LAST_SECOND + 1) * per_second)
     millis = number if per_second == 1000 else _millis(f, number, decimal=decimal)
@@ -107,7 +108,7 @@ def _millis(f: Functions, seconds: Column, *, decimal: bool) -> Any:
 
 
 def of_places(meaning: str | Callable[..., Any]) -> OfCall:
-    """A meaning whose whole numbers are places or lengths: a BIGINT beyond INTEGER is as far as the largest INTEGER."""
+    """A meaning whose whole numbers are places or lengths: a BIGINT beyond INTEGER becomes the largest INTEGER."""
 
     def build(f: Functions, call: SparkCall) -> Any:
         is_long = [call.type_of(position).typeName() == "long" for position in range(len(call.columns))]
@@ -118,5 +119,5 @@ def of_places(meaning: str | Callable[..., Any]) -> OfCall:
 
 
 SparkMeaning = str | Callable[..., Any] | OfCall
-"""The name of a function of Spark SQL with the same arguments and meaning; or what is called with Spark's functions and
-the columns of the arguments, ``lambda f, text, count: f.left(text, count)``, and gives a column; or :class:`OfCall`."""
+"""The name of a function of Spark SQL with the same arguments and meaning; or a function of Spark's functions and the
+arguments' columns that gives a column, ``lambda f, text, count: f.left(text, count)``; or :class:`OfCall`."""

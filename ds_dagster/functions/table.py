@@ -1,4 +1,4 @@
-"""The functions of the dialect: the one table of all of them, from the files of their families."""
+"""The table of all functions of the dialect, from the files of their families."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OTHER_ROWS: Mapping[str, str] = MappingProxyType(
     {f.name: f.question for f in WINDOW_FUNCTIONS}
     | {f.name: f.question.name for f in GROUP_FUNCTIONS.values() if isinstance(f.question, OnlyOver)}
 )
-"""Function of other rows, in questions with OVER only → DuckDB's."""
+"""Function of other rows, which questions support with OVER only → DuckDB's function."""
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {f.name: f for f in (*_SCALARS, *PLAN_FUNCTIONS, *GROUP_FUNCTIONS.values(), *WINDOW_FUNCTIONS)}
 )
@@ -69,14 +69,14 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
         "GETDATE": "write CURRENT_TIMESTAMP",
         "GET_JSON_OBJECT": "write JSON_VALUE(text, '$.name') or, for objects and arrays, JSON_QUERY",
         "EXTRACTJSONFIELD": "write JSON_VALUE(text, '$.name') or, for objects and arrays, JSON_QUERY",
-        "TYPEOF": "the type of a column stands in DESCRIBE relation, that of an expression in ds explain",
+        "TYPEOF": "DESCRIBE relation shows the type of a column, ds explain that of an expression",
         "EXPLODE": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
         "UNNEST": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
     }
-    | {"APPROX_PERCENTILE": "PERCENTILE(x, 0.9), which is exact"}
-    | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
+    | {"APPROX_PERCENTILE": "write PERCENTILE(x, 0.9), which is exact"}
+    | {"MATCH_ROWTIME": "write it in MEASURES of MATCH_RECOGNIZE; elsewhere rowtime() gives a record's timestamp"}
 )
-"""Functions of the dialect that are not built: name → what works today."""
+"""Functions that are not built, or not outside of MATCH_RECOGNIZE: name → what to write instead."""
 
 
 _WINDOW = "a window is written in FROM: SELECT … FROM {0}(relation, {1}) GROUP BY window_start, window_end"
@@ -114,7 +114,7 @@ OF_OTHER_DIALECTS: Mapping[str, str] = MappingProxyType(
         "URL_EXTRACT_QUERY": "write PARSE_URL(url, 'QUERY')",
     }
 )
-"""Functions of other dialects: name → what means the same here. A function of the user may have such a name."""
+"""Functions of other dialects: name → what to write instead. A function of the user may have such a name."""
 
 
 def find_function(name: str) -> Function | None:

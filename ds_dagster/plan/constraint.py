@@ -1,4 +1,4 @@
-"""Constraints of relations, bound: what the rows that a query reads or writes satisfy."""
+"""Bound constraints of relations: conditions on the rows that a query reads or writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ class Constraint:
 
     Attributes:
         name: unique in its relation.
-        condition: over the fields of the node that checks it; a row violates it where it is FALSE, not where it is
-            NULL.
-        on_violation: what a row that violates it causes.
+        condition: over the fields of the node that checks it; a row violates it if it is FALSE, not if it is NULL.
+        on_violation: what happens to a row that violates it.
     """
 
     name: str
@@ -32,12 +31,12 @@ class Constraint:
 
 
 def constraints_shape(constraints: tuple[Constraint, ...], texts: Shape, quarantine: Relation | None) -> Shape:
-    """Their part of a fingerprint; nothing without any, so that other plans keep their hashes.
+    """The constraints' part of a fingerprint; empty without constraints, so that other plans keep their hashes.
 
     Args:
         constraints: of one node.
-        texts: of their conditions.
-        quarantine: where rows are put aside, None for nowhere.
+        texts: shapes of their conditions.
+        quarantine: relation for rows that violate a constraint, None without one.
     """
     if not constraints:
         return []

@@ -22,11 +22,11 @@ from ds_dagster.sql.printing import print_statement
 
 Described = Mapping[str, object]
 WIDTH, HANGING = 120, 6
-"""Characters of a line of a plan, and how far the rest of a longer one is indented."""
+"""Characters of a line of a plan, and the indentation of the rest of a longer line."""
 
 
 def explain_statement(part: Part) -> str:
-    """The statement as it was understood, in one canonical form."""
+    """The parsed statement in canonical form."""
     return print_statement(part.statement)
 
 
@@ -88,7 +88,7 @@ def _nodes(top: Node) -> list[Described]:
 
 
 def _again(top: Node) -> Mapping[int, int]:
-    """Number of a stateful step → number of the first step that computes the same rows; Spark runs both."""
+    """Number of a stateful step → number of the first step that gives equal rows; Spark runs both."""
     first: dict[str, int] = {}
     repeated = {}
     for number, node in enumerate(top.walk(), start=1):
@@ -109,7 +109,7 @@ def _tree(node: Node, numbers: Iterator[int], again: Mapping[int, int], indent: 
 
 
 def _folded(text: str, hanging: str) -> list[str]:
-    """A line, cut after commas where it is too long; ``hanging`` begins the lines after the first."""
+    """A line, cut after commas if it is too long; ``hanging`` begins the lines after the first."""
     first, *others = text.split(", ")
     lines = [first]
     for part in others:

@@ -1,5 +1,4 @@
-"""Relations and queries as a graph: what reads what, an order in which sources come first, circles named by both
-ends."""
+"""Relations and queries as a graph: which query reads which relation, an order with sources first, circles."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
 
 
 def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:
-    """Where a query names a source."""
+    """Position at which a query names a source."""
     body = node.named.statement.body
     context = node.named.statement.origin.context
     for ref in relation_refs(body.tree):
@@ -85,8 +84,8 @@ def reads_by_target(nodes: Iterable[QueryNode]) -> dict[QualifiedName, list[Qual
 
 
 def ordered(edges: Edges) -> tuple[list[QualifiedName], list[list[QualifiedName]]]:
-    """Relations with sources first (of equals in the order given), and the circles, each as a path without its
-    repeated end."""
+    """Relations with sources first (else in the order given), and the circles, each as a path without its repeated
+    end."""
     done: dict[QualifiedName, None] = {}
     circles: list[list[QualifiedName]] = []
     for start in edges:
@@ -114,8 +113,8 @@ def _visit(
 
 
 def job_circle(jobs: Iterable[BoundQuery]) -> list[str]:
-    """Names of jobs of which each reads what the next one writes, the first again at the end; empty without a circle.
-    An application that reads its own results does not count."""
+    """Names of jobs in a circle, each reading what the next one writes, the first again at the end; empty without a
+    circle. An application that reads its own results does not count."""
     listed = list(jobs)
     fillers: dict[QualifiedName, list[str]] = {}
     for job in listed:

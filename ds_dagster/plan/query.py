@@ -30,12 +30,12 @@ class PlanReads(ABC):
     @property
     @abstractmethod
     def plan(self) -> Node:
-        """All that runs as one."""
+        """The whole plan: one sink, or the bundle of an application."""
 
     @property
     @abstractmethod
     def error_logs(self) -> tuple[Relation, ...]:
-        """Where it keeps rows whose expressions fail."""
+        """The relations that keep rows whose expressions fail."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -44,13 +44,13 @@ class PlanReads(ABC):
 
     @property
     def late(self) -> tuple[LateRows, ...]:
-        """Where it keeps rows that are too late for a window, each place once."""
+        """The places of rows that are too late for a window, each relation once."""
         late_rows = (node.late for node in self.plan.walk() if isinstance(node, Window) and node.late is not None)
         return tuple({rows.relation.name: rows for rows in late_rows}.values())
 
     @property
     def logs(self) -> tuple[Relation, ...]:
-        """Where it keeps rows that it leaves out, each place once."""
+        """The relations that keep rows it leaves out (bad, failing, late or in violation), each entity once."""
         records = (scan.log for scan in self.scans if scan.log is not None)
         aside = (node.quarantine for node in self.plan.walk() if isinstance(node, Scan | Sink) and node.quarantine)
         relations = (*records, *self.error_logs, *(rows.relation for rows in self.late), *aside)
@@ -74,19 +74,19 @@ class PlanReads(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Part(PlanReads):
-    """What one statement of a query fills one relation with.
+    """One statement of a query: a plan that fills one relation.
 
     Attributes:
         name: of the relation for CREATE … AS, ``'query.name'`` otherwise.
         statement: its source.
         root: its plan.
-        refresh: ``continuous`` for streams, changelogs and views; of tables as written.
+        refresh: ``continuous`` for streams, changelogs and views; for tables as written.
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
-        state_signature: hash of what a checkpoint of it alone depends on (operators, key schemas, sources).
-        earlier_signatures: what earlier versions of the algorithm make of the same state.
+        state_signature: hash of the parts of its plan that its checkpoint depends on (sources, stateful steps, key).
+        earlier_signatures: signatures of the same state by earlier versions of the algorithm.
         lineage: sink column → source columns it is computed from (filters and join keys are not in it).
         settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
-        error_log: where rows are kept whose expressions fail; None keeps none.
+        error_log: relation that keeps rows whose expressions fail; None: none does.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Part(PlanReads):
 
     @property
     def pool(self) -> str:
-        """Compute pool that QUERY WITH names; empty without."""
+        """Compute pool that QUERY WITH names; empty without one."""
         return str(self.settings.get(POOL, ""))
 
     @property
@@ -158,13 +158,13 @@ class BoundQuery(PlanReads):
 
     @property
     def is_application(self) -> bool:
-        """Whether its checkpoint is an application's, even of one part: sources have no names in it, each sink has an
-        identity of its own, and every batch is handed to the sinks one after the other."""
+        """Whether it is an application, even of one part: sources have no names in its checkpoint, each sink has an
+        identity of its own, and the sinks write a batch one after the other."""
         return isinstance(self.statement, Application)
 
     @property
     def plan(self) -> Node:
-        """All that runs as one: the root, or the bundle of an application."""
+        """The whole plan: the root, or the bundle of an application."""
         return Bundle(tuple(part.root for part in self.parts)) if self.is_application else self.root
 
     @property
@@ -173,7 +173,7 @@ class BoundQuery(PlanReads):
         return self.parts[0].root
 
     def writer_of(self, part: Part, identity: SinkIdentity) -> SinkIdentity:
-        """Who writes the sink of one of :attr:`parts`: the job, in an application a member of it."""
+        """Identity of the writer of a part's sink: the job, in an application the job's member for this part."""
         return identity.of_member(part.name) if self.is_application else identity
 
     @property
@@ -188,12 +188,12 @@ class BoundQuery(PlanReads):
 
     @property
     def relations(self) -> str:
-        """Their qualified names as one text."""
+        """Qualified names of :attr:`sinks` as one text."""
         return ", ".join(str(sink.name) for sink in self.sinks)
 
     @property
     def entities(self) -> str:
-        """What it reads and writes (``store.entity``) as one text."""
+        """The entities it reads and writes (``store.entity``) as one text."""
         return ", ".join(
             dict.fromkeys(f"{relation.store}.{relation.entity}" for relation in (*self.inputs, *self.sinks))
         )

@@ -8,12 +8,12 @@ from tests.plan.conftest import Compile
 
 HINTS = {
     'CREATE STREAM s AS SELECT url FROM clicks WHERE url = "desktop"': (
-        "did you mean 'desktop', a text, which stands in single quotes?"
+        "did you mean 'desktop' (a text is written in single quotes)?"
     ),
     "CREATE CHANGELOG s AS SELECT window_start, COUNT(*) AS n FROM clicks GROUP BY window_start": "did you mean "
     "TUMBLE(relation, SIZE n unit) in FROM, which gives it?",
     "CREATE STREAM s AS SELECT call_gemini(url) AS n FROM clicks": "declare your own with CREATE FUNCTION call_gemini; "
-    "those of the dialect are on the page Functions of the documentation",
+    "the functions of the dialect are on the page Functions of the documentation",
     "CREATE STREAM s AS SELECT UPER(url) AS n FROM clicks": "did you mean UPPER?",
     "CREATE CHANGELOG s AS SELECT a.userid, a.name FROM users a FULL JOIN accounts b ON a.userid = b.userid": (
         "add userid to the SELECT list"

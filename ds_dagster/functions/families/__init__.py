@@ -1,1 +1,1 @@
-"""The records of functions, a file per family."""
+"""The records of functions, one file per family."""

@@ -42,7 +42,7 @@ def _mean(types: Sequence[DataType]) -> DataType:
 
 
 def _spark_sum(f: Functions, values: Any, type_: Any) -> Any:
-    """NULL without values, as SUM and AVG have it."""
+    """The sum of an ARRAY; NULL if it is empty."""
     total = f.aggregate(values, f.lit(0).cast(type_), lambda so_far, item: (so_far + item).cast(type_))
     return f.when(f.size(values) > 0, total)
 
@@ -125,7 +125,7 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "COUNT",
         "any?",
         BIGINT,
-        "rows, or values that are not NULL",
+        "number of rows, or of values that are not NULL",
         ("COUNT(*)", "4"),
         ("COUNT(n)", "3"),
         ("COUNT(DISTINCT k)", "2"),
@@ -137,7 +137,7 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "SUM",
         "number",
         _total,
-        "whole numbers to BIGINT, DECIMAL(p,s) to DECIMAL(38,s), floats to DOUBLE",
+        "sum: BIGINT for whole numbers, DECIMAL(38,s) for DECIMAL(p,s), DOUBLE for floats",
         ("SUM(n)", "12"),
         spark=SparkAggregate("sum", _spark_sum),
         question=_sum,
@@ -146,7 +146,7 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "AVG",
         "number",
         _mean,
-        "DOUBLE; DECIMAL(p,s) to DECIMAL(38,max(s,6))",
+        "mean: DECIMAL(38,max(s,6)) for DECIMAL(p,s), else DOUBLE",
         ("AVG(n)", "4"),
         spark=SparkAggregate("avg", _spark_average),
         question=_average,
@@ -184,7 +184,7 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "VAR_SAMP",
         "number",
         DOUBLE,
-        "variance of a sample; NULL of one value",
+        "variance of a sample; NULL for one value",
         ("VAR_SAMP(n)", "4"),
         nulls="always",
         aliases=("VARIANCE",),
@@ -204,7 +204,7 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "STDDEV_SAMP",
         "number",
         DOUBLE,
-        "standard deviation of a sample; NULL of one value",
+        "standard deviation of a sample; NULL for one value",
         ("STDDEV_SAMP(n)", "2"),
         nulls="always",
         aliases=("STDDEV",),
@@ -247,8 +247,8 @@ AGGREGATE_FUNCTIONS: tuple[GroupFunction, ...] = (
         "APPROX_COUNT_DISTINCT",
         "hashable",
         BIGINT,
-        "how many different values; over a stream, with or without a window, an estimate with a standard deviation of "
-        "5 % in state of fixed size, over changelogs and other aggregates exact, as COUNT(DISTINCT …)",
+        "number of different values; over a stream, with or without a window, an estimate with a standard deviation of "
+        "5 % in state of fixed size, over changelogs and other aggregates exact, like COUNT(DISTINCT …)",
         ("APPROX_COUNT_DISTINCT(k)", "2"),
         nulls="never",
         spark=SparkAggregate("approx_count_distinct", operator="COUNT", distinct=True),

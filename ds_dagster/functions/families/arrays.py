@@ -34,7 +34,7 @@ def _spark_sort(f: Functions, array: Column, upwards: Column | None = None, null
 
 def _spark_slice(f: Functions, array: Column, *bounds: Column) -> Any:
     def place(bound: Column) -> Any:
-        """Counted from 1; negative ones from the end, 0 is 1."""
+        """A place counted from 1; a negative one counts from the end, 0 is 1."""
         return f.when(bound < 0, f.size(array) + bound + 1).when(bound == 0, f.lit(1)).otherwise(bound)
 
     places = [place(bound) for bound in bounds]
@@ -123,7 +123,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ELEMENT",
         "array",
         element,
-        "the one element; NULL of an empty ARRAY, more than one fails",
+        "the only element; NULL for an empty ARRAY, fails for more than one element",
         ("ELEMENT(ARRAY[7])", "7"),
         nulls="always",
         spark=_spark_element,
@@ -133,7 +133,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_CONTAINS",
         "comparable_array element",
         BOOLEAN,
-        "the element (also NULL) is in it",
+        "whether the ARRAY has the element (also NULL)",
         ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),
         ("ARRAY_CONTAINS(ARRAY['a'], NULL)", "FALSE"),
         spark=lambda f, array, wanted: f.exists(array, lambda item: item.eqNullSafe(wanted)),
@@ -143,7 +143,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_POSITION",
         "comparable_array element",
         INTEGER,
-        "place of the first such element; 0 when absent",
+        "place of the first such element, counted from 1; 0 if absent",
         ("ARRAY_POSITION(ARRAY['a', 'b'], 'b')", "2"),
         spark=lambda f, array, wanted: f.call_function("array_position", array, wanted).cast("int"),
         question=strict(_place),
@@ -152,7 +152,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_APPEND",
         "array element",
         first,
-        "with the element at the end",
+        "the ARRAY with the element at the end",
         ("ARRAY_APPEND(ARRAY[1], 2)", "ARRAY[1, 2]"),
         spark=lambda f, array, new: f.array_append(array, new),
         question=nullable(lambda values, new: None if values is None else [*values, new]),
@@ -161,7 +161,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_PREPEND",
         "array element",
         first,
-        "with the element at the start",
+        "the ARRAY with the element at the start",
         ("ARRAY_PREPEND(ARRAY[1], 2)", "ARRAY[2, 1]"),
         spark=lambda f, array, new: f.array_prepend(array, new),
         question=nullable(lambda values, new: None if values is None else [new, *values]),
@@ -170,7 +170,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_REMOVE",
         "comparable_array element",
         first,
-        "without every such element",
+        "the ARRAY without all elements that are equal to the second argument",
         ("ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "ARRAY[2]"),
         spark=lambda f, array, unwanted: f.filter(array, lambda item: ~item.eqNullSafe(unwanted)),
         question=nullable(
@@ -183,7 +183,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_CONCAT",
         "same_array+",
         first,
-        "one after the other",
+        "the ARRAYs one after the other",
         ("ARRAY_CONCAT(ARRAY[1], ARRAY[2, 1])", "ARRAY[1, 2, 1]"),
         spark="concat",
         question=strict(lambda *lists: [value for values in lists for value in values]),
@@ -228,7 +228,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_REVERSE",
         "array",
         first,
-        "backwards",
+        "the elements in reverse order",
         ("ARRAY_REVERSE(ARRAY[1, 2])", "ARRAY[2, 1]"),
         spark="reverse",
         question=strict(lambda values: values[::-1]),
@@ -237,7 +237,8 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_SORT",
         "comparable_array boolean? boolean?",
         first,
-        "sorted upwards with NULLs first, or (FALSE) downwards with NULLs last; the third: NULLs are first",
+        "sorted upwards with NULLs first, or with FALSE downwards with NULLs last; the third argument says whether "
+        "NULLs are first",
         ("ARRAY_SORT(ARRAY[2, 1])", "ARRAY[1, 2]"),
         ("ARRAY_SORT(ARRAY[1, 2], FALSE)", "ARRAY[2, 1]"),
         ("ARRAY_SORT(ARRAY[2, NULL, 1], TRUE, FALSE)", "ARRAY[1, 2, NULL]"),
@@ -248,7 +249,7 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_SLICE",
         "array integer integer?",
         first,
-        "from a place to a place (the end), both included; negative ones are counted from the end",
+        "elements from a place to a place (default: the end), both included; negative places count from the end",
         ("ARRAY_SLICE(ARRAY[1, 2, 3, 4], 2, 3)", "ARRAY[2, 3]"),
         ("ARRAY_SLICE(ARRAY[1, 2, 3, 4], -2)", "ARRAY[3, 4]"),
         spark=_spark_slice,
@@ -278,7 +279,8 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_JOIN",
         "scalar_array text text?",
         VARCHAR,
-        "elements as CAST to VARCHAR shows them, the second between them; NULLs are left out, or shown as the third",
+        "elements as CAST to VARCHAR shows them, with the second argument between them; NULLs are left out, or shown "
+        "as the third argument",
         ("ARRAY_JOIN(ARRAY['a', NULL, 'b'], '-', '?')", "'a-?-b'"),
         ("ARRAY_JOIN(ARRAY[TRUE, FALSE], ',')", "'TRUE,FALSE'"),
         spark="array_join",

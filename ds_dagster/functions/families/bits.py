@@ -16,7 +16,7 @@ def _wider(types: Sequence[DataType]) -> DataType:
 
 
 def _unsigned(number: int) -> int:
-    """A BIGINT as the number its 64 bits are without a sign."""
+    """The 64 bits of a BIGINT as a number without a sign."""
     return number if number >= 0 else number + (1 << 64)
 
 
@@ -25,7 +25,7 @@ BIT_FUNCTIONS: tuple[RowFunction, ...] = (
         "BIN",
         "integer",
         VARCHAR,
-        "in binary digits",
+        "the number in binary digits",
         ("BIN(10)", "'1010'"),
         spark="bin",
         question=strict(lambda number: format(_unsigned(number), "b")),
@@ -54,7 +54,7 @@ BIT_FUNCTIONS: tuple[RowFunction, ...] = (
         "BITOR",
         "integer integer",
         _wider,
-        "the bits that are 1 in one of both or in both, as a number of the wider type",
+        "the bits that are 1 in either or both, as a number of the wider type",
         ("BITOR(12, 10)", "14"),
         ("BITOR(4, 4)", "4"),
         spark=lambda _, left, right: left.bitwiseOR(right),

@@ -75,7 +75,7 @@ def _url_decoded(text: str) -> str | None:
 
 
 def _spark_from_base64(f: Functions, text: Any) -> Any:
-    """Spark passes over whitespace in some places, and reads what is there."""
+    """NULL for a text with whitespace, which Spark would ignore in some places."""
     bare = f.when(~text.rlike(r"\s"), text)
     return f.make_valid_utf8(f.try_to_binary(bare, f.lit("base64")).cast("string"))
 
@@ -89,7 +89,7 @@ def _from_base64(text: str) -> str | None:
 
 def _character_set(name: str) -> str:
     if name.upper() not in CHARSETS:
-        raise ValueError(f"'{name}' is not a valid character set; {', '.join(CHARSETS)} are")
+        raise ValueError(f"'{name}' is not a valid character set; use one of {', '.join(CHARSETS)}")
     return name.lower()
 
 
@@ -125,7 +125,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "text text text?",
         VARCHAR,
         "part of a URL: HOST, PATH, QUERY (a parameter by the third argument), REF, PROTOCOL, FILE, AUTHORITY, "
-        "USERINFO; NULL when absent or no URL",
+        "USERINFO; NULL if it is absent or the text is not a valid URL",
         ("PARSE_URL('https://host/p?k=v', 'QUERY', 'k')", "'v'"),
         ("PARSE_URL('https://host/p?k=v', 'HOST')", "'host'"),
         nulls="always",
@@ -136,7 +136,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "URL_ENCODE",
         "text",
         VARCHAR,
-        "form encoding, UTF-8",
+        "the text in form encoding (UTF-8)",
         ("URL_ENCODE('a b&c')", "'a+b%26c'"),
         spark="url_encode",
         question=strict(lambda text: quote_plus(text, safe="*-._").replace("~", "%7E")),
@@ -145,7 +145,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "URL_DECODE",
         "text",
         VARCHAR,
-        "the opposite; NULL when it is not so encoded",
+        "the opposite of URL_ENCODE; NULL if the text is not in form encoding",
         ("URL_DECODE('a+b%26c')", "'a b&c'"),
         nulls="always",
         spark="try_url_decode",
@@ -164,7 +164,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "FROM_BASE64",
         "text",
         VARCHAR,
-        "the opposite; NULL when it is not valid Base64",
+        "the opposite of TO_BASE64; NULL if the text is not valid Base64",
         ("FROM_BASE64('aGk=')", "'hi'"),
         nulls="always",
         spark=_spark_from_base64,
@@ -203,7 +203,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "UNHEX",
         "text",
         VARBINARY,
-        "bytes of hexadecimal digits; NULL when it has others",
+        "bytes of hexadecimal digits; NULL for a text with other characters",
         ("DECODE(UNHEX('6869'), 'UTF-8')", "'hi'"),
         ("UNHEX('6g')", "NULL"),
         nulls="always",
@@ -252,7 +252,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "SHA1",
         "text",
         VARCHAR,
-        "the same by SHA-1, 40 digits",
+        "SHA-1 of the UTF-8 bytes, 40 hexadecimal digits in lower case",
         ("LEFT(SHA1('a'), 8)", "'86f7e437'"),
         spark=lambda f, text: f.sha1(text.cast("binary")),
         question=_hashed("sha1"),
@@ -261,7 +261,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "SHA224",
         "text",
         VARCHAR,
-        "the same by SHA-224",
+        "SHA-224 of the UTF-8 bytes, in hexadecimal digits",
         ("LEFT(SHA224('a'), 8)", "'abd37534'"),
         spark=_spark_sha(224),
         question=_hashed("sha224"),
@@ -270,7 +270,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "SHA256",
         "text",
         VARCHAR,
-        "the same by SHA-256",
+        "SHA-256 of the UTF-8 bytes, in hexadecimal digits",
         ("LEFT(SHA256('a'), 8)", "'ca978112'"),
         spark=_spark_sha(256),
         question=_hashed("sha256"),
@@ -279,7 +279,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "SHA384",
         "text",
         VARCHAR,
-        "the same by SHA-384",
+        "SHA-384 of the UTF-8 bytes, in hexadecimal digits",
         ("LEFT(SHA384('a'), 8)", "'54a59b9f'"),
         spark=_spark_sha(384),
         question=_hashed("sha384"),
@@ -288,7 +288,7 @@ CODE_FUNCTIONS: tuple[RowFunction, ...] = (
         "SHA512",
         "text",
         VARCHAR,
-        "the same by SHA-512",
+        "SHA-512 of the UTF-8 bytes, in hexadecimal digits",
         ("LEFT(SHA512('a'), 8)", "'1f40fc92'"),
         spark=_spark_sha(512),
         question=_hashed("sha512"),

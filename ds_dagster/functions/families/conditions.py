@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _spark_none_null(name: str) -> SparkMeaning:
-    """GREATEST and LEAST: Spark leaves NULLs out, the dialect does not."""
+    """GREATEST and LEAST: NULL if an argument is NULL; Spark ignores NULLs."""
 
     def build(f: Functions, *columns: Column) -> Any:
         some_null = reduce(or_, [column.isNull() for column in columns])
@@ -30,8 +30,8 @@ def _spark_none_null(name: str) -> SparkMeaning:
 
 
 def _none_null(name: str, choose: Callable[..., Any]) -> ByTypes:
-    """GREATEST and LEAST: DuckDB leaves NULLs out, the dialect does not, and DuckDB orders NULLs inside of values
-    otherwise."""
+    """GREATEST and LEAST: NULL if an argument is NULL; DuckDB ignores NULLs. Nested values are compared in Python,
+    since DuckDB orders NULLs inside them differently."""
 
     def build(call: Call) -> exp.Expression:
         nulls = [exp.Is(this=argument.copy(), expression=exp.Null()) for argument in call.arguments]
@@ -64,7 +64,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "NULLIF",
         "same_comparable same_comparable",
         first,
-        "NULL when both are equal, else the first",
+        "NULL if both are equal, else the first",
         ("NULLIF(1, 1)", "NULL"),
         nulls="always",
         spark="nullif",
@@ -74,7 +74,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "IF",
         "boolean same same",
         last,
-        "the second when the first is true, else (also for NULL) the third",
+        "the second argument if the first is true, else (also for NULL) the third",
         ("IF(1 > 2, 'more', 'less')", "'less'"),
         nulls="always",
         spark=lambda f, condition, value, otherwise: f.when(condition, value).otherwise(otherwise),
@@ -84,7 +84,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "GREATEST",
         "same_comparable+",
         first,
-        "largest argument; NULL when any argument is NULL",
+        "largest argument; NULL if any argument is NULL",
         ("GREATEST(1, 3, 2)", "3"),
         spark=_spark_none_null("greatest"),
         question=_none_null("greatest", max),
@@ -93,7 +93,7 @@ CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
         "LEAST",
         "same_comparable+",
         first,
-        "smallest argument; NULL when any argument is NULL",
+        "smallest argument; NULL if any argument is NULL",
         ("LEAST(1, 3, 2)", "1"),
         spark=_spark_none_null("least"),
         question=_none_null("least", min),

@@ -1,4 +1,4 @@
-"""Functions of JSON texts, Flink SQL's names and meanings. Paths are `$.name[0]`, with or without `lax` in front."""
+"""Functions of JSON texts, Flink SQL's names and meanings. Paths are `$.name[0]`, with or without `lax` before them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_VALUE",
         "text text",
         VARCHAR,
-        "scalar at a JSON path as text, a number as it is written; NULL when absent or not a scalar",
+        "scalar at a JSON path as text, a number as it is written; NULL if it is absent or not a scalar",
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a.b')""", "'1'"),
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a')""", "NULL"),
         nulls="always",
@@ -124,8 +124,8 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_QUERY",
         "text text",
         VARCHAR,
-        "object or array at a JSON path as JSON; NULL when absent or a scalar; one `[*]` in the path gives what all "
-        "elements of an array have there, as an array",
+        "object or array at a JSON path as JSON; NULL if it is absent or a scalar; with one `[*]` in the path, an "
+        "array with the values of all elements",
         ("""JSON_QUERY('{"a": [1, 2]}', '$.a')""", "'[1,2]'"),
         ("""JSON_QUERY('{"a": 1}', '$.a')""", "NULL"),
         ("""JSON_QUERY('{"a": [{"b": "x"}, {"c": 2}]}', 'lax $.a[*].b')""", """'["x"]'"""),
@@ -142,7 +142,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_EXISTS",
         "text text",
         BOOLEAN,
-        "something is at a JSON path, be it `null`; FALSE for what is not valid JSON",
+        "whether there is a value at a JSON path, also `null`; FALSE if the text is not valid JSON",
         ("""JSON_EXISTS('{"a": null}', '$.a')""", "TRUE"),
         ("""JSON_EXISTS('{"a": null}', '$.b')""", "FALSE"),
         ("JSON_EXISTS('nonsense', '$.b')", "FALSE"),
@@ -154,7 +154,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_STRING",
         "any",
         VARCHAR,
-        "the value as JSON; what JSON_OBJECT and JSON_ARRAY give is JSON already",
+        "the value as JSON; a result of JSON_OBJECT or JSON_ARRAY stays as it is",
         ("JSON_STRING('x')", "'\"x\"'"),
         ("JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
         ("JSON_STRING(TRUE)", "'true'"),
@@ -167,8 +167,8 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "text any*",
         VARCHAR,
         "an object of names and values, `JSON_OBJECT([KEY] 'a' VALUE 1, …)` or with commas; NULL is `null`, or left "
-        "out with `ABSENT ON NULL`; what JSON_OBJECT, JSON_ARRAY and JSON_STRING give stands inside as JSON; a "
-        "name that is NULL fails the row",
+        "out with `ABSENT ON NULL`; results of JSON_OBJECT, JSON_ARRAY and JSON_STRING are inserted as JSON; the row "
+        "fails if a name is NULL",
         ("JSON_OBJECT(KEY 'a' VALUE 1, 'b' VALUE NULL)", """'{"a":1,"b":null}'"""),
         ("JSON_OBJECT('a' VALUE 'x', 'b' VALUE NULL ABSENT ON NULL)", """'{"a":"x"}'"""),
         ("JSON_OBJECT('a', JSON_ARRAY(1, TRUE))", """'{"a":[1,true]}'"""),
@@ -221,7 +221,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_UNQUOTE",
         "text",
         VARCHAR,
-        "what a JSON string says; any other text as it is",
+        "the text in a JSON string; any other text unchanged",
         ("""JSON_UNQUOTE('"a\\"b"')""", """'a"b'"""),
         ("JSON_UNQUOTE('[1]')", "'[1]'"),
         ("""JSON_UNQUOTE('"open')""", """'"open'"""),
@@ -232,7 +232,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "IS_JSON",
         "text",
         BOOLEAN,
-        "a JSON text; FALSE for NULL (Flink's `IS JSON`)",
+        "whether the text is JSON; FALSE for NULL (Flink's `IS JSON`)",
         ("IS_JSON('{\"a\": 1}')", "TRUE"),
         ("IS_JSON('{a')", "FALSE"),
         nulls="never",

@@ -59,7 +59,7 @@ def _pairs(pairs: Mapping[Any, Any]) -> list[dict[str, Any]]:
 
 def _from_arrays(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
     if len(keys) != len(values) or len(set(keys)) != len(keys) or None in keys:
-        raise ValueError("keys and values of a MAP are of equal number, no key is NULL or comes twice")
+        raise ValueError("a MAP needs as many keys as values, and no key that is NULL or repeated")
     return dict(zip(keys, values, strict=True))
 
 
@@ -75,8 +75,8 @@ MAP_FUNCTIONS: tuple[RowFunction, ...] = (
         "STR_TO_MAP",
         ("text", "text text text"),
         MapType(VARCHAR, VARCHAR),
-        "pairs of a text as a MAP; between pairs and between key and value stand regular expressions, default `,` and "
-        "`=`; the last of equal keys counts, a pair without a value has NULL",
+        "pairs of a text as a MAP; the second and third argument are regular expressions of the separators of pairs "
+        "and of key and value, default `,` and `=`; the last of equal keys counts, a pair without a value has NULL",
         ("STR_TO_MAP('a=1,b=2')", "MAP['a', '1', 'b', '2']"),
         ("STR_TO_MAP('a:1;a:2;c', ';', ':')", "MAP['a', '2', 'c', NULL]"),
         spark=by_java("Pairs.of"),
@@ -114,7 +114,7 @@ MAP_FUNCTIONS: tuple[RowFunction, ...] = (
         "MAP_FROM_ARRAYS",
         "scalar_array array",
         _map_of,
-        "keys and values of equal number; a key that comes twice fails",
+        "MAP of an ARRAY of keys and one of values; fails if their numbers differ, or a key is NULL or repeated",
         ("MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])['b']", "2"),
         spark="map_from_arrays",
         question=strict(_from_arrays),
@@ -123,7 +123,7 @@ MAP_FUNCTIONS: tuple[RowFunction, ...] = (
         "MAP_UNION",
         "same_map same_map",
         first,
-        "entries of both; of one key the second's",
+        "entries of both; for a key in both, the entry of the second",
         ("MAP_UNION(MAP['a', 1], MAP['a', 2])['a']", "2"),
         spark=_spark_union,
         question=strict(lambda first, second: {**first, **second}),

@@ -1,4 +1,4 @@
-"""Functions of numbers, Flink SQL's names and meanings; each says what it gives outside its domain."""
+"""Functions of numbers, Flink SQL's names and meanings; each record gives the result outside the function's domain."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _spark_sign(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_modulo(f: Functions, call: SparkCall) -> Any:
-    """NaN of floats by zero, where Spark fails; all others fail."""
+    """Floats by zero give NaN, where Spark fails; other numbers by zero fail."""
     left, right = call.columns
     if {call.type_of(0).typeName(), call.type_of(1).typeName()}.isdisjoint(("float", "double")):
         return left % right
@@ -72,7 +72,7 @@ def _spark_absolute(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_whole(name: str) -> OfCall:
-    """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which holds no large one, no NaN and no infinity."""
+    """FLOOR, CEIL: Spark makes a BIGINT of FLOAT and DOUBLE, which cannot hold large numbers, NaN and infinity."""
 
     def build(f: Functions, call: SparkCall) -> Any:
         type_, (number,) = call.type_of(0), call.columns
@@ -97,7 +97,7 @@ def _spark_logarithm(f: Functions, *columns: Any) -> Any:
 
 
 def _like_result(rounding: str) -> Computed:
-    """A number with so many digits, as the result's type; NULL where that cannot hold it."""
+    """A number with that many decimals, in the result's type; NULL if the type cannot hold it."""
 
     def make(call: Call) -> Callable[..., Any]:
         from ds_dagster.functions.values.casts import rounded
@@ -114,7 +114,7 @@ def _signed(value: Any) -> Any:
 
 
 def _modulo(left: Any, right: Any) -> Any:
-    """Sign of the first."""
+    """The remainder, with the sign of ``left``."""
     from ds_dagster.functions.values.casts import EXACT
 
     if isinstance(left, float) or isinstance(right, float):
@@ -161,7 +161,7 @@ def _cotangent(number: float) -> float:
 
 
 def _arc_tangent_2(y: float, x: float) -> float:
-    return math.atan2(float(y) + 0.0, float(x) + 0.0)  # DECIMALs too; as Spark has it, where no zero is negative
+    return math.atan2(float(y) + 0.0, float(x) + 0.0)  # of DECIMALs too; as on Spark, no zero is negative
 
 
 def _random_below(bound: int) -> int:
@@ -189,9 +189,9 @@ def _curve(name: str, meaning: str, function: Callable[[float], float], *example
 
 def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> RowFunction:
     """A logarithm, NULL for 0 and below; Spark has it under the same name."""
-    meant = strict(lambda number: None if number <= 0 else function(float(number)))
+    value = strict(lambda number: None if number <= 0 else function(float(number)))
     text = f"{meaning}; NULL for 0 and below"
-    return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=meant)
+    return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=value)
 
 
 NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
@@ -217,7 +217,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         "ROUND",
         "number integer?",
         DigitsRule(_rounded),
-        "half up, to that many decimals (0)",
+        "rounded half up, to that many decimals (default 0)",
         ("ROUND(2.345, 2)", "2.35"),
         spark=OfCall(lambda _, call: call.java.to_digits(call, "HALF_UP")),
         question=_like_result(ROUND_HALF_UP),
@@ -226,7 +226,7 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         "TRUNCATE",
         "number integer?",
         DigitsRule(_rounded),
-        "cut towards zero, to that many decimals (0)",
+        "cut towards zero, to that many decimals (default 0)",
         ("TRUNCATE(-2.349, 2)", "-2.34"),
         spark=OfCall(lambda _, call: call.java.to_digits(call, "DOWN")),
         question=_like_result(ROUND_DOWN),
@@ -350,7 +350,8 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         "WIDTH_BUCKET",
         "number number number integer",
         BIGINT,
-        "which of so many equal parts between two bounds a number falls into; 0 below, one more above",
+        "number of the part, from 1, that the first argument is in, if the range between two bounds is cut into that "
+        "many equal parts; 0 below the range, one more than the last part above it",
         ("WIDTH_BUCKET(5, 0, 10, 5)", "3"),
         spark="width_bucket",
         question=strict(_bucket),

@@ -41,13 +41,13 @@ def _array(types: Sequence[DataType]) -> DataType:
 
 
 def _sorted_or_null(f: Functions, values: Column) -> Any:
-    """Spark keeps the order in which tasks finish; ours is the order of the values."""
+    """The values in their own order, where Spark's order is that in which tasks finish; NULL without values."""
     return f.when(f.size(values) > 0, f.sort_array(values))
 
 
 def _placed(operator: str) -> SparkAggregate:
-    """The first (MIN) or last (MAX) value by its place in time; where values cannot be compared, by the place, then by
-    their text."""
+    """The first (MIN) or last (MAX) value by its position in time; values that cannot be compared are ordered by their
+    position, then by their text."""
 
     def unordered(f: Functions, placed: Column) -> Any:
         value = placed.getField(PLACED_VALUE)
@@ -81,7 +81,7 @@ def _as_json(values: exp.Expression, _type: DataType, arguments: Sequence[exp.Ex
 
 
 def literal_part(tree: exp.Expression) -> Fraction | None:
-    """A literal from 0 to 1 with at most nine digits, None for everything else."""
+    """A literal from 0 to 1 with at most nine decimals, None for everything else."""
     from fractions import Fraction
 
     is_number = isinstance(tree, exp.Literal) and not tree.is_string
@@ -90,7 +90,7 @@ def literal_part(tree: exp.Expression) -> Fraction | None:
 
 
 def _part_of(arguments: Sequence[exp.Expression]) -> Fraction:
-    """The second argument; without one the middle."""
+    """The second argument; 1/2 without one."""
     part = literal_part(arguments[1] if len(arguments) > 1 else _number("0.5"))
     assert part is not None
     return part
@@ -101,14 +101,14 @@ def _number(value: object) -> exp.Expression:
 
 
 def _product(values: exp.Expression, part: Fraction, *, less: int) -> exp.Expression:
-    """The numerator of the place; ``less``: by how much the number of values is reduced."""
+    """The numerator of the place: (number of values - ``less``) * numerator of the part."""
     count = cast_node(_call("CARDINALITY", values), INTEGER, BIGINT)
     whole = exp.Paren(this=exp.Sub(this=count, expression=_number(less)))
     return exp.Paren(this=exp.Mul(this=whole, expression=_number(part.numerator)))
 
 
 def _between_two(values: exp.Expression, type_: DataType, arguments: Sequence[exp.Expression]) -> exp.Expression:
-    """``a + (b - a) * rest`` of the values beside the place, in whole numbers up to the last step."""
+    """``a + (b - a) * rest`` of the values before and after the place; whole numbers up to the last step."""
     assert isinstance(type_, ArrayType)
     part = _part_of(arguments)
     above, size = _product(values, part, less=1), _number(part.denominator)
@@ -228,8 +228,8 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "JSON_ARRAYAGG",
         "comparable",
         VARCHAR,
-        "all values that are not NULL, in their own order, as a JSON array; `[]` without any; what "
-        "functions of JSON give stands inside as JSON",
+        "all values that are not NULL, in their own order, as a JSON array; `[]` without any; results of functions of "
+        "JSON are inserted as JSON",
         ("JSON_ARRAYAGG(n)", "'[2,4,6]'"),
         nulls="never",
         spark=MadeOf("ARRAY_AGG", _as_json, keeps_distinct=True),
@@ -239,8 +239,8 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "FIRST_VALUE",
         "any",
         first,
-        "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join those of "
-        "the first relation of FROM",
+        "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join, time and "
+        "position in the first relation of FROM count",
         ("FIRST_VALUE(k)", "'b'"),
         spark=_placed("MIN"),
         question=OnlyOver("first_value"),
@@ -251,7 +251,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "LAST_VALUE",
         "any",
         first,
-        "the same of the latest row",
+        "value that is not NULL of the latest row, in the order of FIRST_VALUE",
         ("LAST_VALUE(n)", "6"),
         spark=_placed("MAX"),
         question=OnlyOver("last_value"),
@@ -272,7 +272,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "MAX_BY",
         "any orderable",
         first,
-        "the same where the second is largest; of several such rows the largest first argument",
+        "like MIN_BY, in the row where the second is largest; of several such rows the largest first argument",
         ("MAX_BY(k, n)", "'a'"),
         spark=MadeOf("LAST_VALUE", by=1),
         question=_value_by("max"),
@@ -281,7 +281,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "PERCENTILE",
         "number number",
         DOUBLE,
-        "the value below which that part (a literal from 0 to 1) of all values is, between two of them where none is; "
+        "the value below which that part (a literal from 0 to 1) of all values is, interpolated between two values; "
         "exact, so every value is kept. `PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)` is `PERCENTILE(x, 0.9)`",
         ("PERCENTILE(n, 0.25)", "3"),
         aliases=("PERCENTILE_CONT", "QUANTILE"),
@@ -292,7 +292,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "PERCENTILE_DISC",
         "orderable number",
         first,
-        "the smallest of the values that at least that part of them do not exceed, also as `PERCENTILE_DISC(0.9) "
+        "the smallest value that at least that part of all values does not exceed, also as `PERCENTILE_DISC(0.9) "
         "WITHIN GROUP (ORDER BY x)`",
         ("PERCENTILE_DISC(k, 0.5)", "'a'"),
         spark=MadeOf("ARRAY_AGG", _one_of_them, literal="part"),
@@ -302,7 +302,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "MEDIAN",
         "number",
         DOUBLE,
-        "the value in the middle, or half-way between the two there: `PERCENTILE(x, 0.5)`",
+        "the middle value, or the mean of the two middle ones: `PERCENTILE(x, 0.5)`",
         ("MEDIAN(n)", "4"),
         spark=MadeOf("ARRAY_AGG", _between_two),
         question=_percentile(_between),

@@ -1,4 +1,4 @@
-"""Functions that do not compute from values: plans have a field for each, see the record."""
+"""Functions whose value is a field of the plan, not computed from arguments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ds_dagster.functions.function import Example, Function, signature
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFunction(Function):
-    """One of them.
+    """A function whose value is a field of the plan.
 
     Attributes:
-        plan: where a plan has its value from.
-        no_question: why it is refused in questions; empty where it is not.
+        plan: source of its value in a plan.
+        no_question: why it is refused in questions; empty if it is not.
     """
 
     plan: str
@@ -49,7 +49,7 @@ PLAN_FUNCTIONS: tuple[PlanFunction, ...] = (
     PlanFunction(
         "ROWMETADATA",
         (signature("", StructType(())),),
-        "where the record stands: Kafka topic, partition, offset, timestamp_type, headers; Kinesis stream, "
+        "the record's metadata: for Kafka topic, partition, offset, timestamp_type, headers; for Kinesis stream, "
         "partition_key, shard_id, sequence_number",
         kind="metadata",
         nulls="never",
@@ -61,8 +61,8 @@ PLAN_FUNCTIONS: tuple[PlanFunction, ...] = (
     PlanFunction(
         "GROUPING",
         (signature("any+", BIGINT),),
-        "0 where a row of GROUPING SETS, ROLLUP or CUBE is grouped by the expression, else 1; of several expressions "
-        "their bits, the first one's the highest",
+        "0 if a row of GROUPING SETS, ROLLUP or CUBE is grouped by the expression, else 1; for several expressions one "
+        "bit each, the first one the highest",
         kind="grouping",
         nulls="never",
         aliases=("GROUPING_ID",),

@@ -1,4 +1,4 @@
-"""Functions of regular expressions, which are Java's."""
+"""Functions of Java's regular expressions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 LONE_DOLLAR = r"\\|\$(?![0-9{])"
-"""In a replacement: plain characters that have a meaning in Java, so that they are escaped."""
+"""Characters of a replacement that are plain in the dialect and special in Java; they get a backslash."""
 
 
 def _spark_groups(method: str, default: int) -> OfCall:
-    """A group that takes no part in a match is NULL, where Spark's functions give an empty text."""
+    """A group that takes no part in a match gives NULL; Spark's functions give an empty text."""
 
     def build(f: Functions, call: SparkCall) -> Any:
         text, pattern, *group = call.columns
@@ -45,8 +45,8 @@ def _spark_replace(f: Functions, call: SparkCall) -> Any:
 
 
 def java_split(text: str, pattern: str, most: int = 0) -> list[str]:
-    """The parts of a text as Java's ``String.split`` has them: none before a match of nothing at the start, and
-    without a limit no empty ones at the end."""
+    """The parts of a text as Java's ``String.split`` gives them: no empty part before an empty match at the start, and
+    without a limit (``most`` 0) no empty parts at the end."""
     parts: list[str] = []
     begin = 0
     for match in compiled(pattern).finditer(text):
@@ -94,7 +94,7 @@ def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str | None]:
 
 def _check_group(expression: re.Pattern[str], group: int) -> None:
     if not 0 <= group <= expression.groups:
-        raise ValueError(f"'{expression.pattern}' has {expression.groups} groups, none is {group}")
+        raise ValueError(f"'{expression.pattern}' has {expression.groups} groups, but no group {group}")
 
 
 def _first_place(text: str, pattern: str) -> int:
@@ -114,7 +114,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP",
         "text text",
         BOOLEAN,
-        "a part matches a Java regular expression",
+        "whether a part of the text matches a Java regular expression",
         ("REGEXP('ab12', '[0-9]+')", "TRUE"),
         aliases=("REGEXP_LIKE",),
         spark="rlike",
@@ -125,8 +125,8 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP_EXTRACT",
         "text text integer?",
         VARCHAR,
-        "group of the first match of a Java regular expression (default group 0, the whole); NULL without a match "
-        "or of a group that takes no part in it",
+        "group of the first match of a Java regular expression (default group 0, the whole match); NULL without a "
+        "match, or if the group takes no part in it",
         ("REGEXP_EXTRACT('a=1;b=2', '(\\w)=(\\d)', 2)", "'1'"),
         nulls="always",
         spark=_spark_groups("Groups.first", 0),
@@ -147,7 +147,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP_REPLACE",
         "text text text",
         VARCHAR,
-        "every match of a Java regular expression replaced; `$1` is a group",
+        "the text with every match of a Java regular expression replaced; `$1` is a group",
         ("REGEXP_REPLACE('a1b22', '[0-9]+', '#')", "'a#b#'"),
         spark=OfCall(_spark_replace),
         question=strict(_replaced),
@@ -167,7 +167,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP_INSTR",
         "text text",
         INTEGER,
-        "place of the first match, counted from 1; 0 without one",
+        "place of the first match, counted from 1; 0 without a match",
         ("REGEXP_INSTR('ab12', '[0-9]')", "3"),
         spark="regexp_instr",
         question=strict(_first_place),
@@ -177,7 +177,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP_SUBSTR",
         "text text",
         VARCHAR,
-        "the first match; NULL without one",
+        "the first match; NULL without a match",
         ("REGEXP_SUBSTR('ab12', '[0-9]+')", "'12'"),
         nulls="always",
         spark=_spark_groups("Groups.first", 0),

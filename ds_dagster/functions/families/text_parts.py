@@ -1,4 +1,4 @@
-"""Parts of texts, where they are, and what a text consists of; Flink SQL's names and meanings."""
+"""Functions of parts of texts, of positions in them and of kinds of characters; Flink SQL's names and meanings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DECIMAL_NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def _literally(f: Functions, call: SparkCall, position: int) -> Any:
-    """A separator as the regular expression that matches just it."""
+    """A separator as the regular expression that matches only this text."""
     written = call.literal(position)
     if written is not None:
         return f.lit(re.escape(written))
@@ -44,13 +44,13 @@ def _spark_split_index(f: Functions, call: SparkCall) -> Any:
 
 
 def _spark_locate(f: Functions, part: Column, text: Column, *start: Column) -> Any:
-    """Spark finds nothing from a place that is NULL."""
+    """NULL for a start that is NULL; Spark gives 0."""
     place = f.call_function("locate", part, text, *start)
     return f.when(start[0].isNotNull(), place) if start else place
 
 
 def _spark_substring(f: Functions, text: Column, start: Column, *length: Column) -> Any:
-    """NULL for a length below 0, nothing for a start before the first character."""
+    """NULL for a length below 0, an empty text for a start before the first character."""
     part = f.when(start < -f.length(text), f.lit("")).otherwise(f.call_function("substring", text, start, *length))
     return f.when(length[0] >= 0, part) if length else part
 
@@ -64,7 +64,7 @@ def _spark_all_of(pattern: str) -> SparkMeaning:
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str | None:
-    """From a position counted from 1; negative from the end."""
+    """Part of a text from a position counted from 1; a negative position counts from the end."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     if length is not None and length < 0:
         return None
@@ -97,7 +97,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "TRIM",
         "text text?",
         VARCHAR,
-        "without the characters of the second argument (blank) on both ends",
+        "the text without the characters of the second argument (default: blank) at both ends",
         ("TRIM('  x ')", "'x'"),
         ("TRIM(LEADING '0' FROM '007')", "'7'"),
         aliases=("BTRIM",),
@@ -126,7 +126,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "LEFT",
         "text integer",
         VARCHAR,
-        "the first characters",
+        "that many first characters",
         ("LEFT('stream', 3)", "'str'"),
         spark=of_places("left"),
         question=strict(lambda text, count: text[: max(count, 0)]),
@@ -135,7 +135,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "RIGHT",
         "text integer",
         VARCHAR,
-        "the last characters",
+        "that many last characters",
         ("RIGHT('stream', 3)", "'eam'"),
         spark=of_places("right"),
         question=strict(lambda text, count: text[max(len(text) - count, 0) :] if count > 0 else ""),
@@ -144,7 +144,8 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "SUBSTRING",
         "text integer integer?",
         VARCHAR,
-        "from a position counted from 1 (negative: from the end), to the end or for a length; NULL for one below 0",
+        "part from a position counted from 1 (negative: from the end), to the end or of a length; NULL for a length "
+        "below 0",
         ("SUBSTRING('stream', 2, 3)", "'tre'"),
         nulls="always",
         aliases=("SUBSTR",),
@@ -155,7 +156,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "SPLIT",
         "text text",
         TEXTS,
-        "parts between a literal separator; an empty separator gives the characters",
+        "parts of the text between separators, which are plain texts; an empty separator gives the characters",
         ("SPLIT('a,b,,c', ',')", "ARRAY['a', 'b', '', 'c']"),
         ("SPLIT('abc', '')", "ARRAY['a', 'b', 'c']"),
         spark=OfCall(_spark_split),
@@ -165,7 +166,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "SPLIT_INDEX",
         "text text integer",
         VARCHAR,
-        "part at a position counted from 0 after splitting at a literal separator; NULL outside",
+        "part at a position counted from 0 after splitting at a separator, a plain text; NULL outside",
         ("SPLIT_INDEX('a,b,c', ',', 1)", "'b'"),
         nulls="always",
         spark=OfCall(_spark_split_index),
@@ -194,7 +195,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "POSITION",
         "text text",
         INTEGER,
-        "place of the first text inside the second, counted from 1; 0 when absent",
+        "place of the first text inside the second, counted from 1; 0 if absent",
         ("POSITION('b' IN 'abc')", "2"),
         spark="position",
         question=strict(_located),
@@ -221,7 +222,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "STARTSWITH",
         "text text",
         BOOLEAN,
-        "begins with the second",
+        "whether the first text begins with the second",
         ("STARTSWITH('abc', 'ab')", "TRUE"),
         spark="startswith",
         question=strict(str.startswith),
@@ -230,7 +231,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "ENDSWITH",
         "text text",
         BOOLEAN,
-        "ends with the second",
+        "whether the first text ends with the second",
         ("ENDSWITH('abc', 'ab')", "FALSE"),
         spark="endswith",
         question=strict(str.endswith),
@@ -239,7 +240,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "IS_ALPHA",
         "text",
         BOOLEAN,
-        "letters only; FALSE for NULL and an empty text",
+        "whether the text has letters only; FALSE for NULL and an empty text",
         ("IS_ALPHA('aß')", "TRUE"),
         ("IS_ALPHA('a1')", "FALSE"),
         nulls="never",
@@ -250,7 +251,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "IS_DIGIT",
         "text",
         BOOLEAN,
-        "digits only; FALSE for NULL and an empty text",
+        "whether the text has digits only; FALSE for NULL and an empty text",
         ("IS_DIGIT('12')", "TRUE"),
         ("IS_DIGIT('1.2')", "FALSE"),
         nulls="never",
@@ -261,7 +262,7 @@ TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
         "IS_DECIMAL",
         "text",
         BOOLEAN,
-        "a decimal number; FALSE for NULL and an empty text",
+        "whether the text is a decimal number; FALSE for NULL and an empty text",
         ("IS_DECIMAL('-1.2')", "TRUE"),
         ("IS_DECIMAL('1.2.3')", "FALSE"),
         nulls="never",

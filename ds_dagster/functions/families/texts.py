@@ -1,4 +1,4 @@
-"""Functions that make texts of others, Flink SQL's names and meanings."""
+"""Functions that make texts from other texts, Flink SQL's names and meanings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 MOST_CHARACTERS = 2**24
-"""Of a text that a number in the data makes long."""
+"""Most characters of a text whose length is an argument: a longer one could exhaust the engine's memory."""
 TOO_LONG = f"a text of more than {MOST_CHARACTERS} characters"
 TOO_WIDE = r"%[^%a-zA-Z]*[1-9][0-9]{7}"
 """A directive of a format with a width or precision of eight digits."""
@@ -28,12 +28,12 @@ WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
 
 
 def _spark_translate(f: Functions, text: Column, *characters: Column) -> Any:
-    """NULL for the characters means none of them."""
+    """NULL for the characters is an empty text."""
     return f.call_function("translate", text, *[f.coalesce(character, f.lit("")) for character in characters])
 
 
 def _spark_overlay(f: Functions, text: Column, other: Column, start: Column, *length: Column) -> Any:
-    """Unchanged where there is no such position; a length below 0 is 0."""
+    """Unchanged for a position outside of the text; a length below 0 is 0."""
     widths = [f.least(f.greatest(width, f.lit(0)), f.length(text)) for width in length]
     placed = f.call_function("overlay", text, other, start, *widths)
     result = f.when((start > 0) & (start <= f.length(text)), placed).otherwise(text)
@@ -43,7 +43,7 @@ def _spark_overlay(f: Functions, text: Column, other: Column, start: Column, *le
 
 
 def _spark_padded(name: str) -> Callable[..., Any]:
-    """NULL for a length below zero and without anything to fill with."""
+    """NULL for a length below 0, and for an empty ``fill``."""
 
     def build(f: Functions, text: Column, length: Column, fill: Column) -> Any:
         padded = f.call_function(name, text, f.least(length, f.lit(MOST_CHARACTERS)), fill)
@@ -59,8 +59,8 @@ def _spark_repeated(f: Functions, text: Column, count: Column) -> Any:
 
 
 def _spark_short(f: Functions, length: Column, text: Column) -> Any:
-    """A text, unless it would be too long: memory for it ends the engine. Spark computes constants in the branch that
-    is not taken, too, so the text has to be made of a number that is held."""
+    """A text; the row fails if it is longer than :data:`MOST_CHARACTERS`. Spark also computes constants in a branch
+    that is not taken, so the length in ``text`` itself must be limited."""
     return f.when(length <= MOST_CHARACTERS, text).when(length.isNotNull(), f.raise_error(f.lit(TOO_LONG)))
 
 
@@ -71,7 +71,7 @@ def _spark_printed(f: Functions, form: Column, *values: Column) -> Any:
 
 
 def _spark_initcap(f: Functions, text: Column) -> Any:
-    """Spark takes only blanks for the end of a word."""
+    """Words of letters and digits; in Spark only blanks end a word."""
     pieces = f.regexp_extract_all(text, f.lit(WORDS_AND_OTHERS), f.lit(0))
     return f.array_join(f.transform(pieces, f.initcap), "")
 
@@ -92,7 +92,7 @@ def _joined(separator: str | None, *texts: str | None) -> str | None:
 
 
 def _initial_capitals(text: str) -> str:
-    """Words of letters and digits, as Flink cuts them."""
+    """Words are letters and digits, as in Flink."""
     return re.sub(r"[^\W_]+", lambda word: word.group(0)[0].upper() + word.group(0)[1:].lower(), text)
 
 
@@ -124,7 +124,7 @@ def _overlaid(text: str, other: str, start: int, length: int | None = None) -> s
 
 
 def _translated(text: str | None, old: str | None, new: str | None) -> str | None:
-    """NULL for the characters means none of them."""
+    """NULL for the characters is an empty text."""
     if text is None:
         return None
     old, new = old or "", new or ""
@@ -152,7 +152,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "CONCAT",
         "text+",
         VARCHAR,
-        "texts joined; NULL when any argument is NULL (also `||`)",
+        "texts joined; NULL if any argument is NULL (also `||`)",
         ("CONCAT('a', 'b')", "'ab'"),
         ("CONCAT('a', NULL)", "NULL"),
         spark="concat",
@@ -162,7 +162,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "CONCAT_WS",
         "text text+",
         VARCHAR,
-        "texts joined with the first between them; texts that are NULL are left out",
+        "texts joined with the first argument between them; texts that are NULL are left out",
         ("CONCAT_WS('-', 'a', NULL, 'b')", "'a-b'"),
         nulls="always",
         spark="concat_ws",
@@ -192,7 +192,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "INITCAP",
         "text",
         VARCHAR,
-        "words (letters and digits) with a capital first letter and small ones behind it",
+        "words (letters and digits) with a capital first letter and small letters after it",
         ("INITCAP('hELLO big-world')", "'Hello Big-World'"),
         spark=_spark_initcap,
         question=strict(_initial_capitals),
@@ -201,8 +201,8 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "LPAD",
         "text integer text",
         VARCHAR,
-        "filled on the left with the third argument, or cut, to that many characters; NULL for a number below 0 and "
-        "for nothing to fill with",
+        "the text filled on the left with the third argument, or cut, to that many characters; NULL for a number below "
+        "0 or an empty third argument",
         ("LPAD('7', 3, '0')", "'007'"),
         ("LPAD('12345', 3, '0')", "'123'"),
         nulls="always",
@@ -223,8 +223,8 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "OVERLAY",
         "text text integer integer?",
         VARCHAR,
-        "the first with the second from a position (counted from 1), instead of as many characters (its own number); "
-        "unchanged for a position that the first has not; also `OVERLAY(a PLACING b FROM p FOR n)`",
+        "the first text with the second in place of that many characters (default: its own length) from a position "
+        "counted from 1; unchanged for a position outside of the first; also `OVERLAY(a PLACING b FROM p FOR n)`",
         ("OVERLAY('xxxxxtest' PLACING 'yyyy' FROM 6)", "'xxxxxyyyy'"),
         ("OVERLAY('xxxxxtest', 'yyyy', 6, 2)", "'xxxxxyyyyst'"),
         spark=of_places(_spark_overlay),
@@ -234,7 +234,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "REPLACE",
         "text text text",
         VARCHAR,
-        "every occurrence of the second replaced by the third",
+        "the first text with every occurrence of the second replaced by the third",
         ("REPLACE('a-b-c', '-', '/')", "'a/b/c'"),
         spark="replace",
         question=strict(lambda text, old, new: text.replace(old, new) if old else text),
@@ -243,7 +243,8 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "TRANSLATE",
         "text text text",
         VARCHAR,
-        "every character of the second replaced by the one at its place in the third, or removed",
+        "the first text with every character of the second replaced by the character at its place in the third, or "
+        "removed if there is none",
         ("TRANSLATE('2024-01', '-0', '/')", "'224/1'"),
         spark=_spark_translate,
         question=nullable(_translated),
@@ -252,7 +253,8 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "REPEAT",
         "text integer",
         VARCHAR,
-        "that many times; a row whose text would be longer than 16,777,216 characters fails, as with LPAD",
+        "the text that many times; the row fails if the result would be longer than 16,777,216 characters, also with "
+        "LPAD",
         ("REPEAT('ab', 3)", "'ababab'"),
         spark=of_places(_spark_repeated),
         question=strict(_repeated),
@@ -261,7 +263,7 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
         "REVERSE",
         "text",
         VARCHAR,
-        "backwards",
+        "the characters in reverse order",
         ("REVERSE('abc')", "'cba'"),
         spark="reverse",
         question=strict(lambda text: text[::-1]),

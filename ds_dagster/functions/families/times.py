@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 TIME_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
-"""Units of TIMESTAMPDIFF and TIMESTAMPADD."""
+"""Units of TIMESTAMPDIFF, TIMESTAMPADD, and of FLOOR and CEIL of times."""
 EXTRACT_UNITS = (
     *TIME_UNITS, "MICROSECOND", "NANOSECOND", "DOY", "DOW", "ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM",
     "EPOCH",
 )  # fmt: skip
-"""Parts EXTRACT gives."""
+"""Parts of EXTRACT."""
 
 
 def _other_time(types: Sequence[DataType]) -> DataType:
-    """TIMESTAMP ↔ TIMESTAMP_LTZ, with as many digits."""
+    """TIMESTAMP ↔ TIMESTAMP_LTZ, with the same precision."""
     time = types[0]
     assert isinstance(time, Scalar)
     return replace(time, name="TIMESTAMP" if time.name == "TIMESTAMP_LTZ" else "TIMESTAMP_LTZ")
@@ -44,7 +44,7 @@ def _other_time(types: Sequence[DataType]) -> DataType:
 
 
 def _at_the_start(f: Functions, call: SparkCall, text: Column, pattern: Column) -> Any:
-    """TIMESTAMP_LTZ of a text that begins by the pattern."""
+    """TIMESTAMP_LTZ of a text whose start matches the pattern."""
     return moment(f, call.java.time_of_text(text, pattern), 1000, safe=True)
 
 
@@ -66,13 +66,13 @@ def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
 
 
 def _shown(f: Functions, seconds: Column, text: Column) -> Any:
-    """A text of a time; the row fails for one in a year without four digits."""
+    """The text of a time; the row fails if its year is not from 0001 to 9999."""
     fails = f.raise_error(f.lit("a time as text needs a year from 0001 to 9999"))
     return f.when((seconds < LEAST_SECOND) | (seconds > LAST_SECOND), fails).otherwise(text)
 
 
 def _by_pattern(f: Functions, pattern: Column, text: Column) -> Any:
-    """A text by a pattern; the row fails for marks without quotes that Java keeps for itself."""
+    """A text by a pattern; the row fails if the pattern has unquoted marks that Java reserves."""
     bare = f.regexp_replace(pattern, f.lit("'[^']*'"), f.lit(""))
     fails = f.raise_error(f.lit("a mark in a pattern of times is not quoted"))
     return f.when(f.rlike(bare, f.lit(f"[{re.escape(''.join(sorted(OWN_MARKS)))}]")), fails).otherwise(text)
@@ -129,7 +129,7 @@ SPARK_PARTS: Mapping[str, Callable[[Functions, Any], Any]] = MappingProxyType(
         "MILLENNIUM": lambda f, time: f.floor((f.year(time) + 999) / 1000),
     }
 )
-"""Part of a time that Spark's date_part calls otherwise, or does not give as Flink does."""
+"""Part of a time that Spark's date_part names differently, or computes differently from Flink."""
 
 
 def _spark_extract(f: Functions, call: SparkCall) -> Any:
@@ -165,7 +165,7 @@ def _spark_ceil(f: Functions, call: SparkCall) -> Any:
 
 
 def _clock(call: Call) -> Callable[..., Any]:
-    """The time by the clock of a zone for a moment, the moment for a TIMESTAMP."""
+    """The clock of a zone for a moment (TIMESTAMP_LTZ), or the moment for a clock of a zone (TIMESTAMP)."""
     from ds_dagster.functions.values import times
 
     is_moment = isinstance(call.result, Scalar) and call.result.name == "TIMESTAMP"
@@ -185,7 +185,7 @@ def _of_unit(unit: str) -> Computed:
 
 
 def _part(name: str, meaning: str, gives: str, unit: str = "") -> RowFunction:
-    """A part of a time; ``unit``: as EXTRACT calls it, where that is not its name."""
+    """A function for a part of a time; ``unit``: its name in EXTRACT; empty: the same name."""
     part = unit or name
     return scalar(
         name,
@@ -203,7 +203,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TO_DATE",
         "text text?",
         DATE,
-        "text to DATE by a pattern (yyyy-MM-dd), which it may go on behind; NULL when it does not begin so",
+        "text to DATE by a pattern (default yyyy-MM-dd) that the start of the text must match; else NULL",
         ("TO_DATE('31.01.2024', 'dd.MM.yyyy')", "DATE '2024-01-31'"),
         ("TO_DATE('2024-13-01')", "NULL"),
         nulls="always",
@@ -215,7 +215,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TO_TIMESTAMP",
         "text text?",
         TIMESTAMP,
-        "text to TIMESTAMP by a pattern (yyyy-MM-dd HH:mm:ss); NULL when it does not match",
+        "text to TIMESTAMP by a pattern (default yyyy-MM-dd HH:mm:ss); NULL if it does not match",
         ("TO_TIMESTAMP('31.01.2024', 'dd.MM.yyyy')", "TIMESTAMP '2024-01-31 00:00:00'"),
         nulls="always",
         spark=lambda f, text, *pattern: in_years(f, f.try_to_timestamp(text, *pattern)).cast("timestamp_ntz"),
@@ -226,8 +226,8 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TO_TIMESTAMP_LTZ",
         ("number integer", "number", "text text?"),
         TIMESTAMP_LTZ,
-        "epoch number with precision 0 (seconds) or 3 (milliseconds, default; the row fails for another one), or text "
-        "by a pattern in UTC",
+        "epoch number with precision 0 (seconds) or 3 (milliseconds, the default; the row fails for another "
+        "precision), or text by a pattern in UTC",
         ("DATE_FORMAT(TO_TIMESTAMP_LTZ(1700000000, 0), 'HH:mm:ss')", "'22:13:20'"),
         nulls="always",
         spark=OfCall(_spark_to_timestamp_ltz),
@@ -248,7 +248,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "UNIX_TIMESTAMP",
         "text? text?",
         BIGINT,
-        "epoch seconds of a text by a pattern of SimpleDateFormat, which it may go on behind; without arguments: now",
+        "epoch seconds of a text by a pattern of SimpleDateFormat that its start must match; without arguments: now",
         ("UNIX_TIMESTAMP('1970-01-01 00:01:00')", "60"),
         nulls="always",
         spark=OfCall(_spark_unix_timestamp),
@@ -270,7 +270,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "CONVERT_TZ",
         "text text text",
         VARCHAR,
-        "a text that begins yyyy-MM-dd HH:mm:ss of one time zone in another one; NULL when it is not such a text",
+        "a text that begins with yyyy-MM-dd HH:mm:ss, from one time zone to another; NULL for other texts",
         ("CONVERT_TZ('2024-07-01 12:00:00', 'UTC', 'Europe/Berlin')", "'2024-07-01 14:00:00'"),
         nulls="always",
         spark=OfCall(_spark_convert_tz),
@@ -281,9 +281,9 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "AT_TIME_ZONE",
         "timestamp text",
         _other_time,
-        "`time AT TIME ZONE 'zone'`: a TIMESTAMP is taken for the clock of that zone and gives the moment, "
-        "TIMESTAMP_LTZ; a TIMESTAMP_LTZ gives what that clock shows, TIMESTAMP. Hours that a clock skips are read as "
-        "the clock before, hours that come twice are the first ones",
+        "`time AT TIME ZONE 'zone'`: a TIMESTAMP is read as the clock of that zone and gives the moment, "
+        "TIMESTAMP_LTZ; a TIMESTAMP_LTZ gives the time of that clock, TIMESTAMP. Hours that a clock skips are read "
+        "with the offset before the change, of hours that come twice the first ones count",
         ("TIMESTAMP '2024-07-01 14:00:00' AT TIME ZONE 'Europe/Berlin'", "TO_TIMESTAMP_LTZ(1719835200, 0)"),
         ("TO_TIMESTAMP_LTZ(0, 3) AT TIME ZONE 'Asia/Tokyo'", "TIMESTAMP '1970-01-01 09:00:00'"),
         spark=OfCall(_spark_at_time_zone),
@@ -344,7 +344,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         BIGINT,
         "whole units from the second to the third, `TIMESTAMPDIFF(unit, from, to)`: "
         + ", ".join(TIME_UNITS)
-        + "; so many months as the earlier time can be moved by TIMESTAMPADD without passing the later one",
+        + "; months count as TIMESTAMPADD can move the earlier time without passing the later one",
         ("TIMESTAMPDIFF(HOUR, TIMESTAMP '2024-01-01 00:00:00', TIMESTAMP '2024-01-02 01:59:00')", "25"),
         ("TIMESTAMPDIFF(MONTH, DATE '2024-01-31', DATE '2024-02-29')", "1"),
         spark=OfCall(_spark_difference),
@@ -355,7 +355,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TIMESTAMPADD",
         "text integer timestamp",
         last,
-        "a time moved by so many units, `TIMESTAMPADD(unit, number, time)`; a DATE is moved by `+ INTERVAL`",
+        "a time moved by that many units, `TIMESTAMPADD(unit, number, time)`; a DATE is moved by `+ INTERVAL`",
         ("TIMESTAMPADD(MINUTE, 90, TIMESTAMP '2024-01-01 00:00:00')", "TIMESTAMP '2024-01-01 01:30:00'"),
         spark=OfCall(_spark_added),
         question=strict("times.added"),
@@ -377,7 +377,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         "TIME_CEIL",
         "text temporal",
         last,
-        "`CEIL(time TO unit)`: the next start of a unit, or the time itself when it is one",
+        "`CEIL(time TO unit)`: the next start of a unit, or the time itself if it is one",
         ("CEIL(TIMESTAMP '2024-05-17 10:11:12' TO DAY)", "TIMESTAMP '2024-05-18 00:00:00'"),
         ("CEIL(TIMESTAMP '2024-05-01 00:00:00' TO MONTH)", "TIMESTAMP '2024-05-01 00:00:00'"),
         spark=OfCall(_spark_ceil),

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from ds_dagster.datatypes import BIGINT, DOUBLE, DataType
 from ds_dagster.functions.function import Example, Function, Nulls, ResultRule, first, signature
 
-_FILTERED = "ranking over a stream comes with top-n; filter or aggregate instead"
+_RANKED = "write ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) in a sub-select, and filter on it: WHERE n <= 3"
+"""For functions that are called without OVER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFunction(Function):
-    """One of them.
+    """A function of other rows.
 
     Attributes:
-        question: DuckDB's function.
-        instead: an alternative where it is not supported.
+        question: name of DuckDB's function.
+        instead: hint for a call without OVER.
     """
 
     question: str
@@ -29,7 +30,7 @@ def _window(
     result: DataType | ResultRule,
     meaning: str,
     *examples: tuple[str, str],
-    instead: str = _FILTERED,
+    instead: str = _RANKED,
     nulls: Nulls = "never",
 ) -> WindowFunction:
     return WindowFunction(
@@ -49,60 +50,62 @@ WINDOW_FUNCTIONS: tuple[WindowFunction, ...] = (
         "ROW_NUMBER",
         "",
         BIGINT,
-        "number of the row; over a stream with a filter on it, for the first rows of each group",
+        "number of the row; over a stream only with a filter on it, for the first rows of each group",
         ("ROW_NUMBER() OVER (ORDER BY n)", "1, 2, 3"),
     ),
     _window(
         "RANK",
         "",
         BIGINT,
-        "number of the row, equal rows have one number, and the next one jumps",
+        "number of the row; equal rows have the number of the first of them",
         ("RANK() OVER (ORDER BY k)", "3, 1, 1"),
     ),
     _window(
         "DENSE_RANK",
         "",
         BIGINT,
-        "number of the row, equal rows have one number, without gaps",
+        "number of the row; equal rows have one number, and no number is skipped",
         ("DENSE_RANK() OVER (ORDER BY k)", "2, 1, 1"),
     ),
     _window(
         "PERCENT_RANK",
         "",
         DOUBLE,
-        "rank from 0 to 1: how many rows are before, of all others; in questions only",
+        "rank from 0 to 1: the part of all other rows that is before the row; in questions only",
         ("PERCENT_RANK() OVER (ORDER BY n)", "0.0, 0.5, 1.0"),
     ),
     _window(
         "CUME_DIST",
         "",
         DOUBLE,
-        "which part of all rows is not after the row, from above 0 to 1; in questions only",
+        "the part of all rows that is not after the row, above 0 and at most 1; in questions only",
         ("ROUND(CUME_DIST() OVER (ORDER BY n), 2)", "0.33, 0.67, 1.0"),
     ),
     _window(
         "NTILE",
         "integer",
         BIGINT,
-        "number of the part, when rows are cut into so many parts; in questions only",
+        "number of the part, from 1, if rows are cut into that many parts; in questions only",
         ("NTILE(3) OVER (ORDER BY n)", "1, 2, 3"),
     ),
     _window(
         "LAG",
         "any integer? any?",
         first,
-        "value of the row so many (1) before; else NULL, or in a question the third argument",
+        "value of the row that many (default 1) before; NULL without such a row, or in a question the third argument",
         ("LAG(n) OVER (ORDER BY n)", "NULL, 2, 4"),
         nulls="always",
+        instead="write LAG(value) OVER (PARTITION BY k ORDER BY time)",
     ),
     _window(
         "LEAD",
         "any integer? any?",
         first,
-        "value of the row so many (1) after; else NULL, or the third argument; in questions only",
+        "value of the row that many (default 1) after; NULL without such a row, or the third argument; in questions "
+        "only",
         ("LEAD(n) OVER (ORDER BY n)", "4, 6, NULL"),
         nulls="always",
-        instead="a row waits for no row behind it: write LAG(value) OVER (…), and read the row that follows; or "
+        instead="a row does not wait for later rows: write LAG(value) OVER (…) and use the next row, or "
         "MATCH_RECOGNIZE (… PATTERN (a b) …) for two rows as one",
     ),
 )

@@ -1,4 +1,4 @@
-"""A call of an aggregate in a question, as its record gets it."""
+"""A call of an aggregate in a question, the argument of :data:`~ds_dagster.functions.group_function.GroupMeaning`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.functions.question import named
 
 Computing = Callable[[Callable[..., Any], Sequence[exp.Expression], Sequence[DataType], DataType], exp.Expression]
-"""A Python function over arguments of these types, as an expression of a type; it is called with NULLs too."""
+"""(Python function, arguments, their types, type of the result) → expression. The function is called with NULLs too."""
 Reached = Callable[[exp.Expression], exp.Expression]
-"""DuckDB's call over the rows that count, followed by FILTER and OVER."""
+"""DuckDB's call of an aggregate → the call over the rows that count, with FILTER and OVER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class QuestionAggregate:
     """One call.
 
     Attributes:
-        arguments: in DuckDB's words.
+        arguments: as trees of DuckDB.
         types: of the arguments.
         distinct: each value counts once.
         result: type of the result.
-        over: the rows that count; without rows in which an argument is NULL in :attr:`present`.
-        present: see there.
+        over: adds FILTER and OVER as they are written.
+        present: like ``over``, but rows in which an argument is NULL do not count.
         compute: see :data:`Computing`.
     """
 

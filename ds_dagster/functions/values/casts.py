@@ -1,4 +1,4 @@
-"""CAST of one value, as the dialect means it: text forms of every type, numbers at their limits.
+"""CAST of one value by the rules of the dialect: text forms of every type, limits of numbers.
 
 Values are Python's: ``datetime``, ``date``, ``time``, ``Decimal``, ``bytes``, lists, dicts.
 """
@@ -21,18 +21,18 @@ TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 EXACT = Context(prec=100)
 FEWEST_DIGITS = -400
-"""Behind the point: no number is as large as a one with so many zeros."""
+"""Fewest decimals that rounding uses: every number is below 10**400, so fewer decimals give 0 as well."""
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 3, "TIMESTAMP_LTZ": 3, "TIME": 0})
-"""Digits of a fraction where the type names none."""
+"""Digits of a fraction if the type names none."""
 MOMENT = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?"
     r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
-"""Parts that are left out are the first ones."""
+"""A year with optional parts; a missing month or day is 1, a missing time is midnight."""
 SHORT = re.compile(r"\S+[ T](\d{1,2}|\d{1,2}:\S*[+-]\d\d)", re.ASCII)
-"""An hour, or the offset at the end, without minutes: CAST takes them as full hours."""
+"""A text whose hour, or whose offset at the end, has no minutes: CAST reads it as a full hour."""
 TIME_OF_DAY = re.compile(r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -44,9 +44,9 @@ def cast(value: Any, source: DataType | None, target: DataType, *, safe: bool = 
 
     Args:
         value: of the type ``source``.
-        source: None for what is of the target's type already.
+        source: None if the value is of the target's type already.
         target: of the result.
-        safe: a value that does not fit becomes NULL, inside of nested ones too.
+        safe: a value that does not fit becomes NULL, also inside a nested value.
 
     Raises:
         ValueError: the value does not fit.
@@ -92,7 +92,7 @@ def _value(type_: DataType) -> DataType | None:
 
 
 def _as_struct(value: Mapping[str, Any], source: DataType, target: StructType, safe: bool) -> dict[str, Any]:
-    """Fields by their places, as they are bound."""
+    """Fields are paired by position."""
     fields = source.fields if isinstance(source, StructType) else ()
     pairs = zip(fields, target.fields, strict=True)
     return {new.name: cast(value.get(old.name), old.type, new.type, safe=safe) for old, new in pairs}
@@ -143,7 +143,7 @@ def _bytes_text(value: bytes, _type: Scalar) -> str:
 
 
 def double_text(value: float, _type: Scalar | None = None) -> str:
-    """As Java writes a double: 1.0, 1.0E10, 1.0E-5, Infinity, NaN."""
+    """The text of Java for a double: 1.0, 1.0E10, 1.0E-5, Infinity, NaN."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -244,7 +244,7 @@ def _exact(value: Any, target: Scalar) -> Decimal:
         return Decimal(int(value))
     text = repr(value) if isinstance(value, float) else str(value).strip()
     try:
-        exact = Decimal("" if "_" in text else text)  # which Python leaves out
+        exact = Decimal("" if "_" in text else text)  # Python would ignore a _
     except InvalidOperation as problem:
         raise ValueError(f"'{value}' is not a valid {target}") from problem
     if not exact.is_finite():
@@ -253,10 +253,10 @@ def _exact(value: Any, target: Scalar) -> Decimal:
 
 
 def fitted(value: Decimal, target: Scalar, rounding: str = ROUND_HALF_UP) -> Decimal:
-    """A number with the digits of a DECIMAL type.
+    """A number rounded to the scale of a DECIMAL type.
 
     Raises:
-        ValueError: it has more.
+        ValueError: it has more digits than the type.
     """
     fitted_value = value.quantize(Decimal(1).scaleb(-(target.scale or 0)), rounding=rounding, context=EXACT)
     if len(fitted_value.as_tuple().digits) > (target.precision or 10) and fitted_value != 0:
@@ -270,7 +270,7 @@ def divided(total: Decimal, count: int, target: Scalar) -> Decimal:
 
 
 def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
-    """A number with so many digits after the point, as a number of a type; None if the type cannot hold it."""
+    """A number with ``digits`` decimals (negative: before the point), in a type; None if the type cannot hold it."""
     if isinstance(value, float) and not math.isfinite(value):
         return value
     exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)
@@ -301,7 +301,7 @@ def _as_moment(value: Any, target: Scalar) -> datetime:
 
 
 def _cut(microseconds: int, digits: int) -> int:
-    """A fraction of a second with so many digits."""
+    """Microseconds cut to that many digits of a second."""
     return microseconds - microseconds % 10 ** (6 - digits) if digits < 6 else microseconds
 
 
@@ -310,10 +310,10 @@ def read_moment(text: str, *, has_zone: bool = True) -> datetime:
 
     Args:
         text: of the time.
-        has_zone: a type without a zone takes the time as it is written, whatever zone follows it.
+        has_zone: False for a type without a zone: a zone in the text is ignored.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     match = MOMENT.fullmatch(text.strip())
     if match is None:
@@ -331,7 +331,7 @@ def read_moment(text: str, *, has_zone: bool = True) -> datetime:
 
 
 def zone_offset(zone: str) -> timedelta:
-    """How far a zone ``Z``, ``+02``, ``+0200``, ``+02:00`` is ahead of UTC."""
+    """Difference of a zone ``Z``, ``+02``, ``+0200``, ``+02:00`` to UTC; positive to the east."""
     if zone.upper() == "Z":
         return timedelta()
     hours, minutes = int(zone[1:3]), int(zone[3:].strip(":") or 0)
@@ -339,7 +339,7 @@ def zone_offset(zone: str) -> timedelta:
 
 
 _DAY_ALONE = re.compile("[ T]")
-"""A day ends here; what follows it does not count."""
+"""End of a day in a text; CAST to DATE ignores the rest."""
 
 
 def _as_date(value: Any, _target: Scalar) -> date:

@@ -1,4 +1,4 @@
-"""Values in a format of Java, as PRINTF gives them in questions; a test holds them against Java itself."""
+"""Values in a format of Java: PRINTF in questions. A test compares this module with Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ds_dagster.functions.values.casts import as_text
 
 _DEFAULT_PRECISION = 6
 _LEAST_FIXED = Decimal("0.0001")
-"""%g writes a smaller number with an exponent."""
+"""%g writes numbers below this with an exponent."""
 
 
 def formatted(form: str, values: Sequence[Any], types: Sequence[DataType | None]) -> str:

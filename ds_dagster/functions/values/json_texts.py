@@ -18,16 +18,17 @@ from ds_dagster.functions.json_path import STEP, PathError, canonical
 from ds_dagster.functions.values.casts import as_text, in_utc
 
 ABSENT = object()
+"""The result if there is no value; None is JSON's ``null``."""
 EACH = object()
 """A step to all elements of an array."""
 
 
 class Number(str):
-    """A number of a JSON text, with its own digits."""
+    """A number of a JSON text, with its digits as they are written."""
 
 
 def read(text: str) -> Any:
-    """A JSON text, numbers with their own digits; :data:`ABSENT` for a text that is not valid JSON."""
+    """The value of a JSON text, numbers as :class:`Number`; :data:`ABSENT` if the text is not valid JSON."""
     try:
         return json.loads(text, parse_float=Number, parse_int=Number, parse_constant=_refuse)
     except ValueError:
@@ -74,7 +75,7 @@ def _below(value: Any, path_steps: Sequence[object]) -> Any:
 
 
 def _each(value: Any, path_steps: Sequence[object]) -> Any:
-    """What all elements of an array have at a path."""
+    """The values at a path of all elements of an array; elements without one are left out."""
     if not isinstance(value, list):
         return ABSENT
     parts = (_below(element, path_steps) for element in value)
@@ -82,7 +83,7 @@ def _each(value: Any, path_steps: Sequence[object]) -> Any:
 
 
 def scalar(text: str, path: str) -> str | None:
-    """JSON_VALUE: the scalar at a path as text."""
+    """JSON_VALUE: the scalar at a path as text; None if there is none."""
     value = at(text, path)
     if value is ABSENT or value is None or isinstance(value, dict | list):
         return None
@@ -92,18 +93,19 @@ def scalar(text: str, path: str) -> str | None:
 
 
 def exists(text: str, path: str) -> bool:
-    """JSON_EXISTS: something is at a path."""
+    """JSON_EXISTS: whether there is a value at a path."""
     return at(text, path) is not ABSENT
 
 
 def nested(text: str, path: str) -> str | None:
-    """JSON_QUERY: the object or array at a path; ``[*]`` gives what all elements of an array have there."""
+    """JSON_QUERY: the object or array at a path as JSON, None if there is none; ``[*]`` gives an array with the values
+    of all elements."""
     value = at(text, path)
     return written(value) if isinstance(value, dict | list) else None
 
 
 def written(value: Any) -> str:
-    """What :func:`read` gives, as JSON without blanks."""
+    """A value of :func:`read` as JSON without blanks."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -163,19 +165,19 @@ def _scalar_json(value: Any, type_: Scalar | None) -> str:
 
 
 def json_object(parts: Sequence[str | None], *, absent: bool) -> str:
-    """An object of names and values that are JSON already; NULL is ``null`` or left out."""
+    """A JSON object; ``parts``: names and values in turn, as JSON. NULL is ``null``, or left out with ``absent``."""
     pairs = zip(parts[::2], parts[1::2], strict=True)
     shown = (f"{name}:{value or 'null'}" for name, value in pairs if value is not None or not absent)
     return "{" + ",".join(shown) + "}"
 
 
 def json_array(parts: Sequence[str | None], *, absent: bool) -> str:
-    """An array of values that are JSON already."""
+    """A JSON array; ``parts``: values as JSON. NULL is ``null``, or left out with ``absent``."""
     return "[" + ",".join(part or "null" for part in parts if part is not None or not absent) + "]"
 
 
 def unquoted(text: str) -> str:
-    """What a JSON string says; any other text as it is."""
+    """The text in a JSON string; any other text unchanged."""
     value = read(text) if text.startswith('"') else ABSENT
     return value if isinstance(value, str) else text
 

@@ -83,14 +83,15 @@ _READ: Mapping[str, str] = MappingProxyType(
         "Z": r"[+-]\d{4}", "E": r"[A-Za-z]+",
     }
 )  # fmt: skip
-"""Letter of a Java pattern → the text it reads; several letters read so many digits, one any number of them."""
+"""Letter of a Java pattern → expression of the text that a run of it reads; a single letter reads any number of
+digits."""
 _NOT_SIMPLE = frozenset("xu")
-"""Letters that SimpleDateFormat, which reads the start of a text, does not have, or means something else by."""
+"""Letters that SimpleDateFormat, which reads the start of a text, does not have or gives another meaning."""
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def pattern_pieces(java: str) -> list[tuple[str, str, str]]:
-    """(quoted text, run of one letter, anything else), one of them filled."""
+    """The parts of a pattern as (quoted text, run of one letter, other characters); one of the three is filled."""
     parts = re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z']+)", java)
     return [
         ((m.group(1) or "'").replace("''", "'") if m.group(1) is not None else "",
@@ -103,7 +104,7 @@ def formatted(moment: datetime | date, pattern: str) -> str:
     """A time as text by a Java pattern.
 
     Raises:
-        ValueError: a letter that is not known here, a mark that Java keeps for itself.
+        ValueError: a letter that is not supported here, or a mark that Java reserves.
     """
     value = in_utc(moment) if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001, in UTC
     shown = []
@@ -118,7 +119,7 @@ def formatted(moment: datetime | date, pattern: str) -> str:
 
 @lru_cache(maxsize=64)
 def _reading(java: str, whole: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """A Java pattern as a regular expression with a group for each run of a letter, and those runs."""
+    """A Java pattern as a regular expression with a group for each run of a letter, and the runs."""
     parts, runs = [], []
     for quoted, letters, other in pattern_pieces(java):
         if not letters:
@@ -146,12 +147,13 @@ def _digits_of(letters: str, java: str) -> str:
 
 
 def parsed(text: str, pattern: str | None = None, *, whole: bool = True) -> datetime | None:
-    """A text as a time in UTC by a Java pattern, None where it does not match.
+    """A text as a time in UTC by a Java pattern, None if it does not match.
 
     Args:
-        text: read.
-        pattern: none reads ``yyyy-MM-dd HH:mm:ss`` with or without a fraction.
-        whole: nothing may follow.
+        text: of the time.
+        pattern: None: SQL and ISO texts, see :func:`~ds_dagster.functions.values.casts.read_moment`; for the start of a
+            text ``yyyy-MM-dd HH:mm:ss``.
+        whole: the pattern must match the whole text, else only its start.
     """
     if pattern is None and whole:
         try:
@@ -189,7 +191,7 @@ def _moment(parts: Mapping[str, tuple[str, str]]) -> datetime:
 
 
 def after_epoch(*, millis: int) -> datetime:
-    """The moment so many milliseconds after 1970, with its zone."""
+    """The moment that many milliseconds after 1970, with zone UTC."""
     return (EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=timezone.utc)
 
 
@@ -200,13 +202,18 @@ def epoch_micros(moment: datetime | date) -> int:
 
 
 def to_date(text: str, pattern: str = DATE_PATTERN) -> date | None:
-    """The day of a text that begins by a pattern."""
+    """The day of a text whose start matches a pattern; None if it does not."""
     moment = parsed(text, pattern, whole=False)
     return None if moment is None else moment.date()
 
 
 def to_moment(value: Any, second: Any = 3) -> datetime | None:
-    """A moment, with its zone: of seconds (``second`` 0) or milliseconds since 1970, or of a text by a pattern."""
+    """A moment with zone UTC: of seconds (``second`` 0) or milliseconds (3) since 1970, or of a text by the pattern
+    ``second``; None if the text does not match.
+
+    Raises:
+        ValueError: the precision is not one of :data:`~ds_dagster.functions.constants.PRECISIONS`.
+    """
     if not isinstance(value, str):
         if second not in PRECISIONS:
             raise ValueError(NOT_A_PRECISION)
@@ -219,12 +226,12 @@ def to_moment(value: Any, second: Any = 3) -> datetime | None:
 
 
 def text_of_epoch(seconds: int, pattern: str = DEFAULT_PATTERN) -> str:
-    """Seconds since 1970 as text."""
+    """Seconds since 1970 as text by a pattern."""
     return formatted(after_epoch(millis=seconds * 1000), pattern)
 
 
 def epoch_seconds(text: str | None = None, pattern: str = DEFAULT_PATTERN) -> int | None:
-    """Seconds since 1970 of a text that begins by a pattern; without a text of now."""
+    """Seconds since 1970 of a text whose start matches a pattern, None if it does not; without a text, of now."""
     moment = datetime.now(timezone.utc) if text is None else parsed(text, pattern, whole=False)
     return None if moment is None else epoch_micros(moment) // 1_000_000
 
@@ -248,7 +255,7 @@ _MICROS: Mapping[str, int] = MappingProxyType(
 
 
 def moved(moment: Any, count: float, unit: str) -> Any:
-    """A time or a day, so many units later."""
+    """A time or a day, ``count`` units later; MONTH, QUARTER and YEAR keep the day, or take the month's last one."""
     name = unit.upper().removesuffix("S")
     if name in MONTHS:
         months = moment.year * 12 + moment.month - 1 + int(count) * MONTHS[name]
@@ -258,7 +265,7 @@ def moved(moment: Any, count: float, unit: str) -> Any:
 
 
 def added(unit: str, count: float, moment: Any) -> Any:
-    """The arguments of TIMESTAMPADD."""
+    """:func:`moved` with the arguments in the order of TIMESTAMPADD."""
     return moved(moment, count, unit)
 
 
@@ -267,7 +274,7 @@ def _last_day(year: int, month: int) -> int:
 
 
 def difference(unit: str, begin: Any, end: Any) -> int:
-    """Whole units from one time to another."""
+    """Whole units from one time to another; negative if the second is earlier."""
     name = unit.upper()
     first, last = _plain(begin), _plain(end)
     if last < first:
@@ -284,7 +291,7 @@ def _plain(moment: Any) -> datetime:
 
 
 def floor(unit: str, moment: Any) -> Any:
-    """The start of the unit a time or a day is in."""
+    """The start of the unit that a time or a day is in; weeks begin on Monday."""
     if not isinstance(moment, datetime):
         return floor(unit, _plain(moment)).date()
     name = unit.upper()
@@ -299,7 +306,7 @@ def floor(unit: str, moment: Any) -> Any:
 
 
 def ceil(unit: str, moment: Any) -> Any:
-    """The next start of a unit, or the time or day itself when it is one."""
+    """The next start of a unit, or the time or day itself if it is one."""
     start = floor(unit, moment)
     return moment if start == moment else moved(start, 1, unit)
 
@@ -327,7 +334,7 @@ PARTS: Mapping[str, Callable[[datetime], int]] = MappingProxyType(
         "EPOCH": lambda moment: epoch_micros(moment) // 1_000_000,
     }
 )
-"""Part of a time, as EXTRACT gives it."""
+"""Part of a time → function of EXTRACT."""
 
 
 def part(unit: str, moment: Any) -> int:
@@ -350,7 +357,7 @@ def _zone_named(name: str) -> tzinfo:
 
 
 def converted(text: str, source: str, target: str) -> str | None:
-    """A text of one time zone in another one."""
+    """A text of one time zone in another one; None if it does not begin ``yyyy-MM-dd HH:mm:ss``."""
     moment = parsed(text, whole=False)
     if moment is None:
         return None
@@ -359,10 +366,10 @@ def converted(text: str, source: str, target: str) -> str | None:
 
 
 def moment_of(clock: datetime, zone: str) -> datetime:
-    """The moment at which the clock of a zone shows that time."""
+    """The moment, in UTC, at which the clock of a zone shows a time."""
     return in_utc(clock).replace(tzinfo=_zone_named(zone)).astimezone(timezone.utc)
 
 
 def clock_of(moment: datetime, zone: str) -> datetime:
-    """What the clock of a zone shows at a moment."""
+    """The time, without a zone, that the clock of a zone shows at a moment."""
     return in_utc(moment).replace(tzinfo=timezone.utc).astimezone(_zone_named(zone)).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Queries of one application → one query: every source scanned in one way, all sinks under one root."""
+"""Queries of one application → one query: one scan per source, all sinks under one root."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ds_dagster.sql.statements import Application
 
 WITH_OF: Mapping[str, str] = MappingProxyType(
     {
-        "time": "event time, or how long it waits",
+        "time": "event time (timestamp, source.allow.latency.millis or source.idle.timeout.millis)",
         "starting_position": "starting.position",
         "starting_timestamp": "starting.timestamp",
         "starting_offsets": "starting.offsets",
         "bad_records": "source.deserialization.error.handling",
         "max_records_per_batch": "max.records.per.batch",
-        "data_loss": "what lost records do",
+        "data_loss": "source.data.loss",
         "slot": "postgresql.slot.name",
         "log": "source.deserialization.error.log.topic",
     }
 )
-"""Field of a scan → how people call what decides it."""
+"""Field of a scan → properties that set it, for messages."""
 _MERGED = frozenset({"columns", "rowtime", "record_fields"})
 
 
@@ -44,8 +44,8 @@ def together(
     """The one query of an application.
 
     Args:
-        statement: of it.
-        parts: of its queries, bound alone, in the order of the statements.
+        statement: of the application.
+        parts: of its queries, each bound on its own, in the order of the statements.
         spans: query name → its position in the file.
         store_kinds: folded store name → kind.
 
@@ -80,8 +80,8 @@ def together(
 
 
 def _scans(name: str, parts: Iterable[Part], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
-    """Source name → a scan that gives what all of them need, also what one of them needs in two places: beside a
-    virtual relation over the same source."""
+    """Source name → one scan with all fields that the queries need, also those that a query needs besides a virtual
+    relation over the same source."""
     scans: dict[str, Scan] = {}
     for part in parts:
         for scan in (node for node in part.root.walk() if isinstance(node, Scan)):
@@ -109,7 +109,7 @@ def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
 
 
 def _same(first: Scan, second: Scan, name: str) -> bool:
-    """Whether a field says the same: of a log only where it is."""
+    """Whether two scans have an equal field; logs are equal if they have one name."""
     if name == "log" and first.log is not None and second.log is not None:
         return log_name(first.log) == log_name(second.log)
     return bool(getattr(first, name) == getattr(second, name))
@@ -120,7 +120,7 @@ def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:
 
 
 def _replaced_below(node: N, other: Callable[[Node], Node | None]) -> N:
-    """The node over plans with other nodes in place of some."""
+    """A copy of the node in which each node below is replaced by ``other(node)`` if that is not None."""
     return node.with_inputs(lambda below: other(below) or _replaced_below(below, other))
 
 
@@ -128,8 +128,12 @@ def _replaced_below(node: N, other: Callable[[Node], Node | None]) -> N:
 
 
 def _one_output_mode(name: str, parts: list[Part], spans: Mapping[str, Span]) -> list[Part]:
-    """Refined groups need Spark's update mode, all other state append mode, and a job has one mode: next to other
-    state such groups count weights."""
+    """Refined groups need Spark's update mode, all other state needs append mode, and a job has one mode: next to other
+    state such groups count weights.
+
+    Raises:
+        UnsupportedError: APPLICATION_OUTPUT_MODES.
+    """
     refined = [part for part in parts if any(map(_is_refined, part.root.walk()))]
     stateful = [part for part in parts if any(node.is_stateful for node in part.root.walk())]
     if not refined or len(stateful) == 1:
@@ -163,7 +167,8 @@ def _counting_weights(node: Node) -> Node | None:
 
 
 def _check_row_errors(parts: Iterable[Part], spans: Mapping[str, Span]) -> None:
-    """Rows that are made once for several queries are left out once, and kept in one place.
+    """Rows that are computed once for several queries are left out once, so these queries need one setting and one
+    error log.
 
     Raises:
         UserError: APPLICATION_ROW_ERRORS.
@@ -202,9 +207,9 @@ def _on_error(part: Part) -> tuple[bool, str]:
 
 
 def _one_state(parts: list[Part], statement: Application) -> list[Part]:
-    """The queries such that a virtual relation that keeps state is the same wherever it is read.
+    """The queries, changed so that a virtual relation with state is one equal node wherever it is read.
 
-    Where one of them needs its rows with weights, all of them read weights, and those that need none fold them.
+    If one of them needs its rows with weights, all of them read weights, and those that need none fold them.
 
     Raises:
         UserError: APPLICATION_STATE_SHARED.
@@ -218,7 +223,7 @@ def _one_state(parts: list[Part], statement: Application) -> list[Part]:
 
 
 def _differing(parts: Iterable[Part]) -> frozenset[str]:
-    """Names of virtual relations with state that are not the same everywhere."""
+    """Names of virtual relations with state whose nodes are not all equal."""
     virtuals: dict[str, Virtual] = {}
     differing: set[str] = set()
     for node in (node for part in parts for node in part.root.walk()):

@@ -50,7 +50,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """What binding a project gave. Same shapes as in ``project.Project``."""
+    """The result of binding a project. Shapes as in ``project.Project``."""
 
     catalog: Catalog
     queries: Mapping[str, BoundQuery]
@@ -69,9 +69,9 @@ def assemble(
     """Bind all queries of a project.
 
     Args:
-        declared: pass one.
-        settings, kinds: as there.
-        broken: names of relations whose statement did not even parse.
+        declared: the result of pass one.
+        settings, kinds: as in pass one.
+        broken: names of relations whose statement could not be parsed.
     """
     return _Assembly(declared, settings, kinds, broken).run()
 
@@ -126,7 +126,7 @@ class _Assembly:
         )
 
     def _check_constraints(self) -> None:
-        """A declared relation whose constraints are wrong fails what reads it; the quarantine of one is a relation."""
+        """A declared relation with wrong constraints fails the queries that read it; a quarantine is a relation too."""
         for name, relation in tuple(self.relations.items()):
             findings = Findings()
             check_constraints(relation, self.catalog.functions, findings)
@@ -138,7 +138,7 @@ class _Assembly:
                 self.relations.setdefault(log.name, log)
 
     def _fill(self, nodes: Sequence[QueryNode]) -> None:
-        """Bind the queries of one relation; the one that creates it first."""
+        """Bind the queries of one relation, first the one that creates it."""
         for node in sorted(nodes, key=lambda node: isinstance(node.named.statement, InsertInto)):
             if any(refused.node is node for refused in self.refused):
                 continue
@@ -149,7 +149,7 @@ class _Assembly:
                 self._fenced(node)
 
     def _fenced(self, node: QueryNode) -> None:
-        """Bind a query; a bug of ours spoils its own statement, not the project."""
+        """Bind a query; a bug of this package refuses the statement only, not the project."""
         try:
             self._bind(node)
         except DsError as problem:
@@ -200,7 +200,7 @@ class _Assembly:
     # applications
 
     def _jobs(self) -> list[BoundQuery]:
-        """The jobs: a query alone, or all queries of an application; if one of these is refused, all are."""
+        """The jobs: a single query, or all queries of an application; if one of these is refused, all are."""
         composed: dict[str, BoundQuery] = {}
         self._fell()
         for statement in self.applications:
@@ -238,14 +238,15 @@ class _Assembly:
         return together(statement, [part for member in bound for part in member.query.parts], spans, store_kinds)
 
     def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
-        """An application that cannot be one job: each of its queries is refused for that."""
+        """Refuse each query of an application that cannot be one job."""
         for member in bound:
             self._refuse(member.node, [problem.diagnostic()])
             self._forget(member)
         self._fell()
 
     def _fell(self) -> None:
-        """Refuse what belongs to an application with a refused query, and what reads from it, until nothing falls."""
+        """Refuse the queries of applications with a refused query, and the queries that read from them, until no more
+        are refused."""
         while True:
             why = {name: _cause(r) for r in reversed(self.refused) if (name := _application(r.node))} | self.undeclared
             fallen = [bound for bound in self.bound if _application(bound.node) in why]
@@ -275,7 +276,7 @@ class _Assembly:
                 self._refuse_circle(circle, remaining)
 
     def _refuse_circle(self, circle: Sequence[QualifiedName], nodes: Sequence[QueryNode]) -> None:
-        """One diagnostic at one end that names the other; all queries on the circle are refused with it."""
+        """One diagnostic at one query, with the other one as related; all queries of the circle are refused with it."""
         first = nodes[0]
         source = next(name for name in first.reads if name in circle)
         other = next((node for node in nodes if node.target == source), first)
@@ -297,8 +298,8 @@ class _Assembly:
             self.failed.add(node.target)
 
     def _refuse_entity_circles(self) -> None:
-        """Circles that close through an entity: a query writes what a relation declares again and another query
-        reads."""
+        """Refuse circles that close through an entity: a query writes an entity that another relation declares again,
+        and a query of the circle reads this relation."""
         declared_again = entity_edges(self.relations, [bound.query for bound in self.bound])
         if not declared_again:
             return
@@ -324,7 +325,7 @@ class _Assembly:
     # names of queries
 
     def _name_queries(self) -> None:
-        """Every query has a name of its own; where several fill one relation each INSERT INTO says it."""
+        """Refuse a name that is taken, and INSERT INTO without ``'query.name'`` if several queries fill a relation."""
         count: dict[QualifiedName, int] = {}
         for node in self.nodes:
             count[node.target] = count.get(node.target, 0) + 1
@@ -365,7 +366,7 @@ def _cause(refused: Refused) -> Span:
 
 
 def _undeclared(declared: Declared) -> Iterator[tuple[str, Span]]:
-    """Applications with a mistake that pass one found, and where."""
+    """Applications with an error of pass one, and its position."""
     errors = [d.span for d in declared.diagnostics if d.severity == "error" and d.span is not None]
     for statement in declared.applications:
         whole = statement.origin.span

@@ -1,4 +1,4 @@
-"""Statement → bound query, in two phases: what the SELECT means, then what its sink is."""
+"""Statement → bound query, in two phases: the meaning of the SELECT, then its sink."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 QUERY_NAME = "query.name"
 TOTAL_COLUMN = "all_rows"
-"""Column that CREATE … AS gives a total which selects no constant: its key, always TRUE."""
+"""Column that CREATE … AS adds to a total without a constant in its SELECT list: the key, always TRUE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What binding one statement gave: the query, or None with errors; warnings come with either."""
+    """The result of binding one statement: the query, or None with errors; warnings come with either."""
 
     query: BoundQuery | None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -132,7 +132,7 @@ class _Binder:
         return self._query(final, choices)
 
     def _check_properties(self) -> None:
-        """What is wrong with WITH of CREATE … AS, whose SELECT is refused already."""
+        """Report mistakes in WITH of CREATE … AS whose SELECT is refused."""
         statement, world = self.statement, self.world
         if isinstance(statement, CreateAsSelect):
             index = property_index(world.kinds)
@@ -169,7 +169,7 @@ class _Binder:
         return self._sink(projected, relation, tuple(item.name for item in selected.items))
 
     def _sink(self, projected: Project, relation: Relation, columns: tuple[str, ...]) -> Sink:
-        """The root, which checks what the relation's rows satisfy."""
+        """The root, with the relation's constraints."""
         sink, functions = Sink(_folded(projected), relation, columns), self.world.catalog.functions
         fields = output_fields(relation, tuple(replace(f, name=n) for f, n in zip(sink.output, columns, strict=True)))
         constraints = bound_constraints(relation, fields, functions, self.findings)
@@ -301,8 +301,8 @@ class _Binder:
         return BoundQuery.of(part, execution=execution)
 
     def _check_pool(self, settings: Mapping[str, object], execution: str) -> None:
-        """The compute pool is declared, and an engine runs the query (COMPUTE_POOL_UNKNOWN, COMPUTE_POOL_REFUSED,
-        COMPUTE_POOL_OF_STEP)."""
+        """Refuse a compute pool that is not declared, or for a query that no engine runs (COMPUTE_POOL_UNKNOWN,
+        COMPUTE_POOL_REFUSED, COMPUTE_POOL_OF_STEP)."""
         pools = self.world.catalog.pools
         if POOL not in settings or pools is None:
             return
@@ -312,7 +312,7 @@ class _Binder:
             raise error("COMPUTE_POOL_OF_STEP", span=written.span, relation=self.target.name)
 
     def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
-        """What stores refuse to read or to write is known before a query starts."""
+        """Report what stores refuse to read or to write, before a query starts."""
         catalog, kinds = self.world.catalog, self.world.kinds
         sink, findings = catalog.store(root.relation.store), Findings()
         findings.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
@@ -325,7 +325,7 @@ class _Binder:
 
 
 def _outside(projected: Project) -> Literal["append", "upsert"]:
-    """How a sink sees the rows: those with weights are folded to upserts by key."""
+    """Changelog kind of the rows for a sink: rows with weights are folded to upserts by key."""
     return "append" if projected.changelog == "append" else "upsert"
 
 

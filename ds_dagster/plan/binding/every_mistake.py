@@ -1,7 +1,7 @@
 """The other mistakes of a SELECT that is refused: unknown names, and conditions that cannot be evaluated.
 
 A binder stops at the first mistake of an expression, and of a clause that other clauses depend on. After a SELECT is
-refused, its parts are bound one by one, so that users see at once all that they have to change.
+refused, its parts are bound one by one, so that users see all their mistakes at once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ds_dagster.plan.joins.semi import has_query
 from ds_dagster.sql.expressions import RelationRef, WindowRef
 
 NAMES = frozenset(("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "AMBIGUOUS_COLUMN", "UNKNOWN_FUNCTION"))
-"""Conditions of names are reported wherever the name is; other mistakes depend on their surroundings."""
+"""Conditions about names, which are mistakes in every clause; other mistakes depend on the clause."""
 
 
 def every_mistake(tree: exp.Select, scope: Scope, reported: Iterable[Diagnostic]) -> Iterator[DsError]:
-    """Mistakes of a SELECT that are not known yet.
+    """Mistakes of a SELECT that are not reported yet.
 
     Args:
         tree: the SELECT.
         scope: with all its sources.
-        reported: the mistakes reported so far; no place is reported twice.
+        reported: the mistakes reported so far; no position is reported twice.
     """
     return _new((*_names(tree, scope), *_conditions(tree, scope)), reported)
 
@@ -47,7 +47,7 @@ def unknown_relations(tree: exp.Select, sources: SourceBinder, reported: Iterabl
 
 
 def _new(problems: Iterable[DsError], reported: Iterable[Diagnostic]) -> Iterator[DsError]:
-    """Each place once."""
+    """The problems at positions that are not reported yet, one per position."""
     places = {(finding.span.line, finding.span.column) for finding in reported if finding.span}
     for problem in problems:
         span = problem.span
@@ -90,7 +90,7 @@ def _refused(binder: ExpressionBinder, node: exp.Expression) -> Iterator[DsError
 
 
 def _conditions(tree: exp.Select, scope: Scope) -> Iterator[DsError]:
-    """What is wrong with each part of WHERE."""
+    """Mistakes of each part of WHERE."""
     where = tree.args.get("where")
     pending = [where.this] if where is not None else []
     binder = ExpressionBinder(scope, "WHERE")

@@ -1,4 +1,4 @@
-"""Filters go below joins: fewer rows wait in their state.
+"""Filters are pushed below joins, so that fewer rows are in the state of joins.
 
 A condition on the fields of one side is pushed below the join if every row of the result holds that side's row
 unchanged: both sides of an INNER JOIN, the left of a LEFT JOIN; never the side that an outer join may fill with NULL.
@@ -17,7 +17,7 @@ from ds_dagster.plan.nodes.rows import Filter, Sink
 
 
 def push_filters(root: Sink) -> Sink:
-    """All conditions as far below joins as they may go."""
+    """Push all conditions as far below joins as allowed."""
     return replace(root, input=_push(root.input))
 
 
@@ -30,8 +30,8 @@ def _push(node: Node) -> Node:
 
 
 def _pushed(node: Filter) -> Node | None:
-    """The same rows with conditions of the filter, and of filters right below it, inside of the join; None where
-    nothing can move."""
+    """The same rows with conditions of the filter, and of filters directly below it, moved below the join; None if no
+    condition can move."""
     parts: list[BoundExpression] = []
     below: Node = node
     while isinstance(below, Filter):
@@ -62,7 +62,7 @@ def _is_over(part: BoundExpression, node: Node) -> bool:
 
 
 def _filtered(node: Node, conditions: list[BoundExpression] | None) -> Node:
-    """The filter over a side. For upserts it goes below the step that keeps the last row, which then keeps fewer
+    """The filter over a side. For upserts it is pushed below the step that keeps the last row, which then keeps fewer
     rows."""
     if not conditions:
         return node

@@ -23,7 +23,7 @@ _COUNT = "first$count"
 
 
 def first_rows(node: Node) -> Node:
-    """The same rows appended, where they are the first of each value of a stream; other nodes as they are."""
+    """The same rows, appended, if the node gives the first row of each value of a stream; other nodes unchanged."""
     return _first(node) or node
 
 
@@ -47,7 +47,7 @@ def _of_distinct(node: Distinct) -> Node | None:
 
 
 def _of_rank(node: TopN) -> Node | None:
-    """Of ROW_NUMBER() OVER (… ORDER BY the event time) = 1."""
+    """The rows of ROW_NUMBER() OVER (… ORDER BY the event time) = 1; None for other ranks."""
     rows = _appended(node.input)
     if rows is None or node.function != "ROW_NUMBER" or node.limit != 1 or len(node.order) != 1:
         return None

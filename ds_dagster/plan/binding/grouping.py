@@ -45,13 +45,14 @@ def _has_aggregate(item: exp.Expression) -> bool:
 
 
 def _is_over(call: exp.Expression) -> bool:
-    """Whether an aggregate is one of rows in order (OVER), which groups nothing."""
+    """Whether an aggregate is called with OVER, which does not group."""
     holder = call.parent.parent if isinstance(call.parent, exp.Filter) else call.parent
     return isinstance(holder, exp.Window)
 
 
 class Grouping:
-    """The groups of one SELECT and the aggregates found on the way. ``held``: of an aggregate of Spark."""
+    """The groups of one SELECT and its aggregates. ``held``: see
+    :class:`~ds_dagster.plan.nodes.aggregate.Aggregate`."""
 
     def __init__(
         self, scope: Scope, tree: exp.Select, source: Planned, below: Node, naming: Naming, *, held: bool = True
@@ -80,7 +81,8 @@ class Grouping:
         """Bind GROUP BY.
 
         Raises:
-            UserError: WINDOW_NOT_GROUPED, GROUP_BY_…; AGGREGATE_OVER_CHANGELOG, STATEFUL_CHAIN.
+            UserError: WINDOW_NOT_GROUPED, GROUP_BY_…, HAVING_WITHOUT_GROUP, GROUPING_ARGUMENT.
+            NotYetError: STATEFUL_CHAIN.
         """
         check_over("a step", self.below, self.span)
         group = self.tree.args.get("group")
@@ -98,7 +100,8 @@ class Grouping:
         self._find_window()
 
     def keyed(self, items: tuple[SelectItem, ...], *, inner: bool) -> tuple[SelectItem, ...]:
-        """The items of a SELECT over its groups. Of a total, which has one row, the first constant becomes the key."""
+        """The items of a SELECT over its groups. The first constant in the list of a total, which has one row, becomes
+        its key."""
         constant_item = next((item for item in items if _is_constant(item.expression)), None)
         if inner or constant_item is None or not is_total_key(self.group[0].name):
             return items
@@ -107,7 +110,7 @@ class Grouping:
         return tuple(replace(item, expression=constant) if item is constant_item else item for item in items)
 
     def check_set(self, items: Sequence[SelectItem], *, inner: bool) -> None:
-        """Rows of different sets may be alike but for the set's number.
+        """Refuse GROUPING SETS whose number is not selected: rows of different sets may differ in it only.
 
         Raises:
             UserError: GROUPING_NOT_SELECTED.
@@ -125,7 +128,7 @@ class Grouping:
         return item
 
     def _add_sets(self, sets: GroupingSets, binder: ExpressionBinder) -> None:
-        """Each row once per set, grouped by the set's number too; GROUPING finds its meaning from here on."""
+        """Each row once per set, grouped by the set's number too; puts the values of GROUPING into the scope."""
         self.below = sets.expanded(self.below)
         self.group.append(sets.key)
         self._by_text[identity_text(column(sets.name))] = sets.key
@@ -159,7 +162,7 @@ class Grouping:
             self.group.append(self._by_text[text])
 
     def _find_window(self) -> None:
-        """The window the groups are made of: that of the only source, or one whose bounds a step below passes on."""
+        """Find the window of the groups: that of the only source, or one whose bounds a step below passes on."""
         own = self.source.window
         grouped = {named.name for named in self.group}
         if own is not None:
@@ -178,7 +181,7 @@ class Grouping:
             self.window = self.below = Windowed(self.below, *window)
 
     def over(self, bound: BoundExpression, span: Span) -> BoundExpression:
-        """The same expression over the aggregate's output: groups and aggregates by their fields.
+        """The expression over the aggregate's output: groups and aggregates become their fields.
 
         Raises:
             UserError: COLUMN_NOT_GROUPED.
@@ -208,7 +211,8 @@ class Grouping:
         return BoundExpression(top, bound.type, nullable)
 
     def node(self, *, updates: bool) -> Aggregate | DeltaAggregate:
-        """The aggregate, once all its calls are known. GROUP BY alone counts, so that there is something to keep."""
+        """The aggregate; called when all its calls are known. GROUP BY without aggregates counts rows, since the node
+        needs a call."""
         if not self.aggregates.calls:
             self.aggregates.add("COUNT", None, None, BIGINT)
         calls = tuple(self.aggregates.calls.values())
@@ -217,27 +221,27 @@ class Grouping:
         return DeltaAggregate(weighted(self.below), tuple(self.group), calls)
 
     def _is_native(self) -> bool:
-        """Whether Spark's own aggregate can do it: over a window, or over appended rows with at most one stateful step
-        below, none that waits for time to give rows without partner."""
+        """Whether Spark's own aggregate can compute it: over a window, or over appended rows with at most one stateful
+        step below and no step whose rows exist only because time has passed (``Node.settles``)."""
         if self.window is not None:
             return True
         few = sum(node.is_stateful for node in self.below.walk()) <= 1 and not has_weights(self.below)
         return self.below.changelog == "append" and few and not self.below.settles
 
     def check_values(self) -> None:
-        """Values that may go again have to be found again. Once all calls are known.
+        """Refuse values that cannot be compared where they may be retracted. Called when all calls are known.
 
         Raises:
             NotYetError: FUNCTION_NOT_YET.
         """
         unequal = next((call for call in self.aggregates.calls.values() if not is_comparable(call.type)), None)
         if unequal is not None and not self._is_native():
-            name = f"{unequal.function} of {unequal.type} behind a changelog or another aggregate"
-            instead = f"{unequal.function}(JSON_STRING(value))"
+            name = f"{unequal.function} of {unequal.type} over a changelog or another aggregate"
+            instead = f"write {unequal.function}(JSON_STRING(value))"
             raise error("FUNCTION_NOT_YET", span=self.span, name=name, instead=instead)
 
     def check_updates(self, updates: bool) -> None:
-        """Refuse a refined window over a step that cannot give its rows.
+        """Refuse a refined window over a step whose rows wait for time.
 
         Raises:
             NotYetError: STATEFUL_CHAIN.
@@ -246,8 +250,8 @@ class Grouping:
             check_over("a windowed aggregate that is refined", self.below, self.span)
 
     def check_session(self, updates: bool) -> None:
-        """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls
-        are known.
+        """Refuse a session whose bounds are read below the aggregate, which alone knows them. Called when all calls are
+        known.
 
         Raises:
             UserError: SESSION_BOUNDS, SESSION_UPDATES.
@@ -271,12 +275,12 @@ class Grouping:
 
 
 def window_of(node: Node) -> Window | None:
-    """The window somewhere below, if any."""
+    """The first window of a plan, None without one."""
     return next((n for n in node.walk() if isinstance(n, Window)), None)
 
 
 def key_names(node: Node, columns: Sequence[Named]) -> tuple[dict[str, str], list[str]]:
-    """For each key field of a node the name it gets in a projection, and those that get none."""
+    """Key fields of a node → their names in a projection, and the key fields that the projection does not pass on."""
     passed: dict[str, str] = {}
     for named in columns:
         tree = named.expression.tree
@@ -287,7 +291,7 @@ def key_names(node: Node, columns: Sequence[Named]) -> tuple[dict[str, str], lis
 
 
 def _is_constant(expression: BoundExpression) -> bool:
-    """Whether an expression is one value that is not NULL, whatever the row."""
+    """Whether an expression is a literal that is not NULL, maybe with a sign, a cast or parentheses."""
     tree = expression.tree
     while isinstance(tree, exp.Paren | exp.Neg | exp.Cast):
         tree = tree.this

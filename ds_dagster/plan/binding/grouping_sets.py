@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: each row once per set, with the number of the set in a field that groups too."""
+"""GROUPING SETS, ROLLUP and CUBE: each row once per set, with the number of the set as one more group field."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def calls_of_grouping(trees: Iterable[exp.Expression]) -> Iterator[exp.Anonymous
 class GroupingSets:
     """The sets of one GROUP BY.
 
-    A set's number has one bit per expression that is not in all sets, the first one's the highest; it is 1 where the
-    set does not group by it. So it is what GROUPING_ID of these expressions gives.
+    A set's number has one bit per expression that is not in all sets, the first expression's the highest; it is 1 if
+    the set does not group by the expression. So the number equals GROUPING_ID of these expressions.
 
     Args:
-        group: with ``grouping_sets``.
+        group: GROUP BY with ``grouping_sets``.
         name: internal name of the field that holds the number.
     """
 
@@ -54,11 +54,11 @@ class GroupingSets:
 
     @property
     def key(self) -> Named:
-        """The number as something to group by."""
+        """The number as a group field."""
         return Named(self.name, BoundExpression(column(self.name), INTEGER, nullable=False))
 
     def partly(self, place: int, bound: BoundExpression) -> BoundExpression | None:
-        """An expression in the sets that group by it and NULL in the others; None where all do."""
+        """An expression that is NULL in the sets that do not group by it; None if all sets do."""
         if place not in self._partial:
             return None
         numbers = [number for number in self.numbers if not number & self._bit(place)]
@@ -70,7 +70,7 @@ class GroupingSets:
         return 1 << (len(self._partial) - 1 - self._partial.index(place)) if place in self._partial else 0
 
     def grouping(self, places: Sequence[int]) -> Typed:
-        """GROUPING of expressions by their places: a bit for each, the first one's the highest."""
+        """GROUPING of the expressions at these places: one bit each, the first one the highest."""
         bits_by_number = {number: self._bits(number, places) for number in self.numbers}
         if all(number == bits for number, bits in bits_by_number.items()):
             return Typed(column(self.name), INTEGER, False)

@@ -1,4 +1,5 @@
-"""INSERT INTO relation (column, …): items of a SELECT in the order of the relation, NULL where none is named."""
+"""INSERT INTO relation (column, …): items of a SELECT in the order of the relation, NULL for columns that are not
+listed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from ds_dagster.sql.typetext import type_node
 
 
 def in_columns(selected: Selected, columns: Sequence[WrittenName], relation: Relation) -> Selected:
-    """What is selected, one item per column of the relation.
+    """The SELECT with one item per column of the relation.
 
     Raises:
         UserError: INSERT_COLUMNS.
@@ -36,14 +37,14 @@ def in_columns(selected: Selected, columns: Sequence[WrittenName], relation: Rel
         if name not in columns_there:
             raise refused(column, f"no column is called {name}", f"did you mean {did_you_mean(name, columns_there)}?")
         if name in names[:position]:
-            raise refused(column, f"{name} stands there twice", "name each column once")
+            raise refused(column, f"{name} is listed twice", "name each column once")
     if len(names) != len(selected.items):
         reason = f"{len(names)} columns, but the SELECT has {len(selected.items)}"
         raise refused(columns[0], reason, "select one expression per column")
     items = dict(zip(names, selected.items, strict=True))
     missing = next((c.name for c in relation.columns if c.name not in items and not _may_be_null(c, relation)), None)
     if missing is not None:
-        raise refused(columns[0], f"{missing} is NOT NULL and not among them", f"add {missing}")
+        raise refused(columns[0], f"{missing} is NOT NULL and not listed", f"add {missing}")
     placed = tuple(items.get(column.name) or _null(column, selected) for column in relation.columns)
     return replace(selected, items=placed)
 

@@ -25,7 +25,7 @@ from ds_dagster.sql.lowering import is_first_rows, own_span
 
 RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 Over = Callable[[BoundExpression, Span], BoundExpression]
-"""An expression over groups instead of the rows that were grouped."""
+"""(expression over rows, its position) → the expression over the groups of these rows."""
 
 
 def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
@@ -39,7 +39,8 @@ def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
 
 
 def first_rows(tree: exp.Select) -> exp.Window | None:
-    """ORDER BY … LIMIT of a SELECT as the number of each row; an alias or a place stands for its column."""
+    """ORDER BY … LIMIT of a SELECT as ROW_NUMBER() OVER (ORDER BY …), None without LIMIT. An alias, or a number of
+    ORDER BY, means the item of the SELECT list."""
     if not is_first_rows(tree):
         return None
     aliases = {item.alias: item.this for item in tree.expressions if isinstance(item, exp.Alias)}
@@ -63,8 +64,8 @@ def _meant(
 
 def _places(tree: exp.Select) -> tuple[int, int]:
     offset = tree.args.get("offset")
-    behind = int(str(offset.expression.this)) if offset is not None else 0
-    return behind, behind + int(str(tree.args["limit"].expression.this))
+    skipped = int(str(offset.expression.this)) if offset is not None else 0
+    return skipped, skipped + int(str(tree.args["limit"].expression.this))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class OverClauses:
     """The OVER clauses of one SELECT.
 
     Args:
-        binder: of the SELECT list; knows the results afterwards.
+        binder: of the SELECT list; has the results after :meth:`bind`.
         over: see :data:`Over`.
         name: internal name of the result.
         span: where the query begins.
@@ -98,7 +99,7 @@ class OverClauses:
         self.results: dict[int, Typed] = {}
 
     def bind(self, tree: exp.Select) -> None:
-        """Bind all of them, so that the binder of the SELECT list finds their results.
+        """Bind all OVER clauses, so that the binder of the SELECT list has their results.
 
         Raises:
             UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_FRAME, FUNCTION_ARGUMENT_….
@@ -140,11 +141,11 @@ class OverClauses:
         ranked = TopN(weighted(node), window.function, window.partition, window.order, self.name)
         if self.rows is None:
             return ranked
-        behind, last = self.rows
+        skipped, last = self.rows
         bounded = replace(ranked, limit=last)
-        if not behind:
+        if not skipped:
             return bounded
-        tree = exp.GT(this=column(self.name), expression=exp.Literal.number(behind))
+        tree = exp.GT(this=column(self.name), expression=exp.Literal.number(skipped))
         return Filter(bounded, BoundExpression(tree, BOOLEAN, nullable=False))
 
     def _ordered(self, node: exp.Window, span: Span) -> Ordered:
@@ -189,7 +190,7 @@ def _meaning(window: Ordered) -> tuple[object, ...]:
 
 
 def unbounded(node: Node, places: Mapping[str, Span], otherwise: Span) -> Iterator[DsError]:
-    """Ranks that no filter bounds."""
+    """RANK_WITHOUT_FILTER for each rank that no filter bounds. ``places``: rank → position of its OVER."""
     for below in node.walk():
         if isinstance(below, TopN) and not below.limit:
             yield error("RANK_WITHOUT_FILTER", span=places.get(below.rank, otherwise), function=below.function)

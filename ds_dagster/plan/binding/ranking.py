@@ -25,13 +25,13 @@ _BOUNDS: Mapping[type[exp.Expression], tuple[str, Callable[[int], int], bool]] =
         exp.GT: ("expression", _ONE_LESS, True),
     }
 )
-"""Comparison → the side on which a rank is bounded from above, the last rank that passes, whether nothing else is
-said."""
+"""Comparison → side of a rank that it bounds from above, number → last rank that passes, whether the condition says
+nothing else."""
 
 
 def filtered(node: Node, condition: BoundExpression) -> Node:
-    """The filter of a node; a rank below it that it bounds keeps only so many rows. A condition that says no more
-    than the bound is left out, and the rank need not be computed."""
+    """A filter over a node; a rank below that the condition bounds gets this limit. A condition that says no more than
+    the bound is left out, so that the rank need not be computed."""
     others: list[BoundExpression] = []
     for part in conjuncts(condition):
         bound = _bound(part.tree)
@@ -93,7 +93,7 @@ def _limited(node: Node, field: str, limit: int) -> Node | None:
 
 
 def _limited_side(node: DeltaJoin, field: str, limit: int) -> Node | None:
-    """A side of a join, unless its rows may be missing in the result."""
+    """The join with a rank of one side limited, unless an outer join keeps rows that this side does not have."""
     left = _limited(node.left, field, limit) if node.kind != "full" else None
     if left is not None:
         return replace(node, left=left)
@@ -102,7 +102,7 @@ def _limited_side(node: DeltaJoin, field: str, limit: int) -> Node | None:
 
 
 def keyed(node: Node) -> Iterator[Node]:
-    """The same rows with each key that a rank below can give them, the shortest first."""
+    """The node, once with each key that a rank below can give its rows, the shortest key first."""
     if isinstance(node, TopN):
         yield from (replace(node, key_names=key) for key in _keys(node))
     elif isinstance(node, Filter):

@@ -1,5 +1,5 @@
-"""Plan → plan, schema of the root kept: filters of one side go below joins, a join with the extreme of the row's own
-window becomes one step, scans decode only the columns that are read."""
+"""Plan → plan with the same output: filters of one side are pushed below joins, a join with the extreme of the row's
+own window becomes one step, scans decode only the columns that are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rewrite(root: Sink) -> Sink:
 
 
 def prune(root: Sink) -> Sink:
-    """Scans read only the columns something above needs; sub-selects and aggregates make only what is used."""
+    """Scans read only the columns that steps above need; sub-selects and aggregates make only fields that are used."""
     return root.pruned(root.names)
 
 

@@ -21,17 +21,17 @@ from ds_dagster.plan.nodes.over import Over, OverCall
 
 VALUES = frozenset({"FIRST_VALUE", "LAST_VALUE", "LAG"})
 TOTALS = frozenset(("COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
-"""Aggregates from which a row that leaves the frame can be taken back, or that look at its rows."""
+"""Aggregates that a running frame supports: a row that leaves the frame can be subtracted, or its rows are read."""
 _MICROS: Mapping[str, int] = MappingProxyType(
     {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
 )
 MOST_ROWS = 100_000
-"""Rows a frame may reach back: all of them are kept for each partition."""
+"""Most rows that a frame may reach back: all of them are kept for each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningFrame:
-    """How far back results reach, see :class:`~ds_dagster.plan.nodes.over.Over`."""
+    """The frame of results, see :class:`~ds_dagster.plan.nodes.over.Over`."""
 
     by_time: bool
     before: int

@@ -29,10 +29,9 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's
-    timestamp, empty without records (sub-selects); ``beside``: fields of ``rowkey()`` and
-    ``rowmetadata()`` by these names, if the store has them; ``is_part_of_row``: elements of a row to the left, no
-    rows of their own."""
+    """One source of FROM or JOIN. ``shown``: its name in messages; ``rowtime``: internal name of the record's
+    timestamp, empty without records (sub-selects); ``beside``: the scan's metadata fields by name (``rowkey()``,
+    ``rowmetadata()``, ``order()``), if it has them; ``is_part_of_row``: UNNEST, elements of a row to the left."""
 
     alias: str
     shown: str
@@ -42,7 +41,7 @@ class Source:
     is_part_of_row: bool = False
 
     def nullable(self) -> Source:
-        """The same on the right of a LEFT JOIN."""
+        """The source with columns that may be NULL: on the right of a LEFT JOIN."""
         columns = {name: Visible(c.name, c.field, c.type, True) for name, c in self.columns.items()}
         beside = {name: replace(f, nullable=True) for name, f in self.beside.items()}
         return replace(self, columns=columns, beside=beside)
@@ -58,8 +57,8 @@ def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:
 
 @dataclass(slots=True)
 class Scope:
-    """Sources of one SELECT, left to right. ``span``: where the SELECT begins, the fallback of every place.
-    ``functions``: those of the user; ``values``: of sub-selects, by the identity of their node."""
+    """Sources of one SELECT, left to right. ``span``: where the SELECT begins, for nodes without a position.
+    ``functions``: those of the user; ``values``: of sub-selects and GROUPING, by the ``id`` of their node."""
 
     span: Span
     sources: list[Source] = field(default_factory=list)
@@ -67,7 +66,7 @@ class Scope:
     values: dict[int, Typed] = field(default_factory=dict)
 
     def add(self, source: Source, node: exp.Expression) -> None:
-        """Raises: UserError DUPLICATE_ALIAS."""
+        """Add a source. Raises: UserError DUPLICATE_ALIAS."""
         if any(other.alias == source.alias for other in self.sources):
             raise error("DUPLICATE_ALIAS", span=self.place(node), name=source.alias)
         self.sources.append(source)
@@ -81,7 +80,7 @@ class Scope:
         return span_of(node, self.span)
 
     def source(self, alias: str, node: exp.Expression) -> Source:
-        """Raises: UserError UNKNOWN_ALIAS."""
+        """The source of an alias. Raises: UserError UNKNOWN_ALIAS."""
         for source in self.sources:
             if source.alias == alias:
                 return source
@@ -121,12 +120,12 @@ class Scope:
     def _unknown(self, node: exp.Expression, name: str, where: str, names: Iterable[str]) -> Exception:
         nearest = did_you_mean(name, dict.fromkeys(names))
         if isinstance(node, exp.Column) and node.this.args.get("quoted") and name not in nearest:
-            nearest = f"'{name}', a text, which stands in single quotes"
+            nearest = f"'{name}' (a text is written in single quotes)"
         if name in ("window_start", "window_end"):
             nearest = "TUMBLE(relation, SIZE n unit) in FROM, which gives it"
         return error("UNKNOWN_COLUMN", span=self.place(node), name=name, where=where, nearest=nearest)
 
     def all_columns(self) -> Iterator[Visible]:
-        """What ``*`` means: every column of every source, in order."""
+        """The columns of ``*``: every column of every source, in order."""
         for source in self.sources:
             yield from source.columns.values()

@@ -48,11 +48,11 @@ class SelectBinder:
 
     Args:
         world: catalog, settings, store kinds.
-        context: what USE had set.
+        context: database and schema that USE has set.
         span: where the query begins.
         choices: QUERY WITH.
         findings: collects mistakes; one per part of the SELECT, so that several are reported at once.
-        application: the query is part of; empty without one.
+        application: name of the query's application; empty without one.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class SelectBinder:
         self.places: dict[str, Span] = {}
 
     def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:
-        """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without a key are retracted
-        by weights.
+        """Bind a SELECT or a set operation. ``inner``: it is in FROM and needs no key, since rows without a key are
+        retracted by weights.
 
         Raises:
             RefusedSelectError: mistakes are in the findings.
@@ -209,7 +209,7 @@ class SelectBinder:
         return node if condition is None else filtered(node, condition)
 
     def _conditions(self, parts: list[exp.Expression], scope: Scope, node: Node) -> Node:
-        """The rows for which all conditions hold; those with a sub-select are joins above the others."""
+        """The rows for which all conditions hold; conditions with a sub-select are joins above the other conditions."""
         plain = [part for part in parts if not has_query(part)]
         queries = InnerQueries(
             lambda inner: self.bind(inner, inner=True),
@@ -245,7 +245,7 @@ class SelectBinder:
         return self._made(lambda: joined(node, values))
 
     def _made(self, make: Callable[[], T]) -> T:
-        """What is made, unless it is refused and nothing above it can be read."""
+        """The result of ``make``; if that fails, the whole SELECT is refused."""
         try:
             return make()
         except DsError as problem:
@@ -377,5 +377,5 @@ class SelectBinder:
         return error("CHANGELOG_KEY_LOST", span=self.span, name=shown, relation=self._shown(field, first))
 
     def _shown(self, field: str, first: Planned) -> str:
-        """How an error calls the source of a field."""
+        """Name of a field's source in messages."""
         return first.relation.name.name if alias_of(field) == first.source.alias else alias_of(field)

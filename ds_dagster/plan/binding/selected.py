@@ -1,4 +1,4 @@
-"""What binding a SELECT gives: a plan, and its output columns over it."""
+"""The result of binding a SELECT: a plan, and the output columns over it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ds_dagster.plan.nodes.rows import Project
 
 
 class RefusedSelectError(Exception):
-    """The findings say why; never leaves this package."""
+    """A SELECT is refused for the mistakes in the findings; never leaves this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """One output column: visible name, expression over the source's plan, place."""
+    """One output column: visible name, expression over the source's plan, position."""
 
     name: str
     expression: BoundExpression
@@ -29,7 +29,7 @@ class SelectItem:
 @dataclass(frozen=True, slots=True)
 class Selected:
     """A bound SELECT before its projection. ``relation``: the left-most one; ``key``: names of items; ``total``: field
-    of the node that is the constant key of its only row, where no item holds it."""
+    of the node with the constant key of its only row, if no item is this key, else empty."""
 
     node: Node
     items: tuple[SelectItem, ...]
@@ -38,7 +38,7 @@ class Selected:
     total: str = ""
 
     def with_total(self, name: str) -> Selected:
-        """The same with the key of a total as an item of its own, numbered when the name is taken."""
+        """A copy with the key of a total as one more item; the name gets a number if it is taken."""
         taken, number, base = {item.name for item in self.items}, 1, name
         while name in taken:
             number += 1
@@ -49,7 +49,7 @@ class Selected:
 
 
 def project(selected: Selected, alias: str = "") -> Project:
-    """The projection of a bound SELECT; with ``alias`` its fields are those of a source."""
+    """The projection of a bound SELECT; with ``alias`` its fields are named ``alias$column``."""
 
     def named(column: str) -> str:
         return field_name(alias, column) if alias else column

@@ -30,7 +30,7 @@ from ds_dagster.sql.lowering import own_span
 
 BindPart = Callable[[QueryTree], Selected]
 _ON_THE_RIGHT: dict[type[exp.SetOperation], type[exp.Expression]] = {exp.Intersect: exp.GT, exp.Except: exp.EQ}
-"""How many rows of the right side a row of the result has: some, or none."""
+"""Set operation → comparison with 0 of a row's count on the right side: some rows, or none."""
 
 
 class SetBinder:
@@ -67,7 +67,7 @@ class SetBinder:
         return self._compared(_ON_THE_RIGHT[type(tree)], parts, fields, place)
 
     def distinct(self, selected: Selected, span: Span) -> Selected:
-        """SELECT DISTINCT of what was selected.
+        """SELECT DISTINCT over a bound SELECT.
 
         Raises:
             UserError: DISTINCT_NESTED, DUPLICATE_COLUMN. NotYetError: STATEFUL_CHAIN.
@@ -90,7 +90,7 @@ class SetBinder:
         return _selected(keyed, parts, fields, [parts[0].items[position].name for position in key])
 
     def _fields(self, parts: Sequence[Selected], place: Span) -> list[Field]:
-        """One field per position: the name of the first part, a type that holds all parts."""
+        """One field per position: the name of the first part, the common type of all parts."""
         first = parts[0]
         alias = self.naming.alias("rows")
         for part in parts[1:]:
@@ -121,7 +121,7 @@ class SetBinder:
     def _branch(
         self, part: Selected, fields: Sequence[Field], *, weights: bool, span: Span, side: int | None = None
     ) -> Project:
-        """A part's items under the fields' names and types, and which side it is where that counts."""
+        """A part's items under the fields' names and types. ``side``: number of the part, as one more field."""
         if weights:
             check_over("a step", part.node, span)
         columns = [
@@ -141,7 +141,7 @@ class SetBinder:
     def _compared(
         self, on_the_right: type[exp.Expression], parts: Sequence[Selected], fields: Sequence[Field], place: Span
     ) -> Selected:
-        """Each row with how often it is on the left and on the right; those that the operation keeps."""
+        """Count each row on the left and on the right, and filter the rows that the operation keeps."""
         branches = [self._branch(part, fields, weights=True, span=place, side=n) for n, part in enumerate(parts)]
         side = column(_side(fields))
         counts = [
@@ -176,8 +176,8 @@ def _ends(tree: exp.Expression) -> bool:
 
 
 def _told_apart(parts: Sequence[Selected]) -> list[int]:
-    """Positions of a key of the union: the key that all parts share, and a literal that differs in each. Empty without
-    such a key."""
+    """Positions of a key of the union: the key that all parts share, and a literal that is different in each part.
+    Empty without such a key."""
     names = [[item.name for item in part.items] for part in parts]
     keys = {frozenset(own.index(name) for name in part.key) for own, part in zip(names, parts, strict=True)}
     if len(keys) != 1 or not all(part.key or part.total for part in parts):
@@ -190,7 +190,7 @@ def _told_apart(parts: Sequence[Selected]) -> list[int]:
 
 
 def _told(literal: exp.Expression) -> str | float:
-    """The value of a literal: 1 and 1.0 become equal in the column of the result."""
+    """The value of a literal: 1 and 1.0 are equal in the column of the result."""
     return str(literal.this) if literal.is_string else float(literal.this)
 
 
@@ -205,7 +205,7 @@ def _as(expression: BoundExpression, type_: DataType) -> exp.Expression:
 
 
 def _side(fields: Sequence[Field]) -> str:
-    """Field that says which side a row is of; no column has a name with two marks."""
+    """Internal name of the field with a row's side; no column's name has two marks."""
     return own_field(alias_of(fields[0].name), "side")
 
 

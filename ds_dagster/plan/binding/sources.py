@@ -46,15 +46,15 @@ RESERVED_ALIASES = frozenset(
         *(name.lower() for name, function in FUNCTIONS.items() if function.kind == "aggregate"),
     )
 )
-"""First parts of internal names that aggregates and other steps make."""
+"""Aliases of internal names that aggregates and other steps make."""
 
 MOST_WINDOWS = 20_000
-"""Windows one record may be in: a week by the minute is 10,080."""
+"""Most windows one record may be in: a week by the minute is 10,080."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a query is bound against."""
+    """The project that a query is bound against."""
 
     catalog: Catalog
     settings: Settings
@@ -69,9 +69,9 @@ class Planned:
     Attributes:
         node: its plan.
         source: its names.
-        relation: left-most relation inside of it.
-        choices: properties of the WITH after it, for a relation.
-        window: the window over it, if any.
+        relation: left-most relation in it.
+        choices: properties of the WITH after a relation.
+        window: the window over it, None without one.
     """
 
     node: Node
@@ -85,8 +85,8 @@ class Planned:
 class Naming:
     """Internal names of one query: aliases and Spark source names, each once.
 
-    ``application``: the query's application. All its queries name a scanned relation alike, so that it is scanned once.
-    ``kept``: see ``Settings.source_names``.
+    ``application``: the query's application, empty without one. All its queries give a relation the same source name,
+    so that it is scanned once. ``kept``: see ``Settings.source_names``.
     """
 
     application: str = ""
@@ -95,13 +95,13 @@ class Naming:
     scanned: dict[str, int] = field(default_factory=dict)
 
     def alias(self, written: str) -> str:
-        """An internal alias: the written one, numbered when it is taken."""
+        """An internal alias: the written one, with a number if it is taken."""
         name = unused_alias(written, self.taken)
         self.taken.add(name)
         return name
 
     def source_name(self, relation: QualifiedName) -> str:
-        """Name of a Spark source: of its relation, numbered when it is read twice."""
+        """Name of a Spark source: that of its relation, with a number from the second scan on."""
         base = self.kept.get(str(relation)) or safe_name("_".join(relation.parts))
         number = self.scanned[base] = self.scanned.get(base, 0) + 1
         return base if number == 1 else f"{base}_{number}"
@@ -115,10 +115,10 @@ class SourceBinder:
 
     Args:
         world: catalog, settings, store kinds.
-        context: what USE had set.
-        span: fallback place.
+        context: database and schema that USE has set.
+        span: position of nodes without one.
         naming: internal names, shared by all SELECTs of the query.
-        findings: collects what is wrong with properties.
+        findings: collects mistakes in properties.
         sub_select: binds a SELECT in FROM to a projection whose fields are ``alias$column``.
     """
 
@@ -186,10 +186,10 @@ class SourceBinder:
         return qualify(written_name(node, self._place(node)), self.context, self.world.settings)
 
     def virtual(self, node: exp.Expression) -> VirtualRelation | None:
-        """The virtual relation that is meant, None for an ordinary one.
+        """The virtual relation a reference names, None for an ordinary one.
 
         Raises:
-            UserError: it belongs to another application.
+            UserError: VIRTUAL_OF_ANOTHER.
         """
         return find_virtual(self.world.virtuals, self._qualified(node), self.naming.application, self._place(node))
 
@@ -226,7 +226,7 @@ class SourceBinder:
         )
 
     def _constrained(self, scan: Scan) -> Scan:
-        """Rows of a declared relation are checked where they are read; those of a result were, when they were
+        """The scan with the constraints of a declared relation; rows of a result were checked when they were
         written."""
         relation = scan.relation
         if not relation.declared or not relation.constraints:
@@ -268,7 +268,7 @@ class SourceBinder:
 
     def _sub_select(self, node: exp.Subquery, alias: str, properties: Sequence[Property]) -> Planned:
         if properties:
-            raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH behind a sub-select")
+            raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH after a sub-select")
         internal = self.naming.alias(alias)
         tree: QueryTree = node.this
         project, relation = self.sub_select(tree, internal)
@@ -277,7 +277,7 @@ class SourceBinder:
 
 
 def _visible(projected: Project) -> Mapping[str, Visible]:
-    """Columns of a sub-select; the key of a total is none of them."""
+    """Columns of a sub-select, without the key of a total."""
     return visible((column_of(field_.name), field_) for field_ in projected.output if not is_total_key(field_.name))
 
 

@@ -27,7 +27,7 @@ class VirtualRelation:
     Attributes:
         name: qualified.
         application: folded name of its application.
-        node: its rows, fields are ``virtual$column``.
+        node: its rows; fields are ``virtual$column``.
         relation: left-most relation it reads.
     """
 
@@ -37,7 +37,7 @@ class VirtualRelation:
     relation: Relation
 
     def read_as(self, alias: str) -> Project:
-        """Its rows with fields called ``alias$column``."""
+        """Its rows with fields ``alias$column``."""
         renamed = {field.name: under(alias, field.name) for field in self.node.output}
         columns = tuple(
             Named(renamed[field.name], BoundExpression(column(field.name), field.type, field.nullable))
@@ -49,7 +49,7 @@ class VirtualRelation:
 def virtual_relation(
     name: QualifiedName, statement: CreateAsSelect, projected: Project, relation: Relation, findings: Findings
 ) -> VirtualRelation:
-    """The relation a CREATE VIRTUAL makes of its bound SELECT; RELATION_KIND_MISMATCH goes to the findings."""
+    """The relation of CREATE VIRTUAL over its bound SELECT; RELATION_KIND_MISMATCH goes to the findings."""
     outside: Literal["append", "upsert"] = "append" if projected.changelog == "append" else "upsert"
     check_kind(statement, outside, findings)
     return VirtualRelation(name, statement.origin.application, Virtual(projected, str(name)), relation)
@@ -58,7 +58,7 @@ def virtual_relation(
 def find_virtual(
     virtuals: Mapping[QualifiedName, VirtualRelation], name: QualifiedName, application: str, place: Span
 ) -> VirtualRelation | None:
-    """The virtual relation a query of ``application`` means, None for an ordinary one.
+    """The virtual relation of that name for a query of ``application``, None for an ordinary one.
 
     Raises:
         UserError: VIRTUAL_OF_ANOTHER.

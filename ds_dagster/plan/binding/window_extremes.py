@@ -1,4 +1,4 @@
-"""Rows that have the extreme of their own window: ``X JOIN (SELECT w, MAX(v) FROM X GROUP BY w) ON w = w AND v = max``.
+"""Rows with the extreme value of their window: ``X JOIN (SELECT w, MAX(v) FROM X GROUP BY w) ON w = w AND v = max``.
 
 This is the usual query for the best rows of each window. As a join it keeps every row of a window to find the few
 whose value is the extreme, and reads X twice. One step over X gives the same rows.
@@ -24,7 +24,7 @@ _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 def window_extremes(root: Sink) -> Sink:
-    """Every such join of a plan as one step over its rows."""
+    """Replace every such join of a plan by one step over its rows."""
     return replace(root, input=_over(root.input))
 
 
@@ -35,7 +35,7 @@ def _over(node: Node) -> Node:
 
 
 class _Rows(NamedTuple):
-    """A node without the projections on it, and the place among the fields of ``core`` that each field is of."""
+    """A node without the projections over it, and field → its place among the fields of ``core``."""
 
     core: Node
     places: Mapping[str, int]
@@ -82,7 +82,7 @@ def _extreme(join: WindowJoin) -> Node | None:
 
 
 def _is_extreme_of_window(groups: Aggregate) -> bool:
-    """Whether the groups of a closed window have one result: the extreme of a column that a BIGINT can hold."""
+    """Whether groups of a closed window have one result: the extreme of values that a BIGINT can hold."""
     if groups.window is None or groups.updates or len(groups.calls) != 1:
         return False
     (call,) = groups.calls
@@ -100,8 +100,8 @@ def _is_whole_number(type_: DataType) -> bool:
 
 
 def _places_read(groups: Aggregate, left: _Rows) -> list[int] | None:
-    """For each field of the groups the place among the rows' fields it is of; None unless these rows are the left
-    side's."""
+    """For each group and the result, the place of its field among the rows' fields; None unless these rows are those of
+    the left side."""
     rows = _rows(groups.input)
     scope = ShapeScope()
     if rows.core.whole_shape(scope) != left.core.whole_shape(scope):
@@ -113,8 +113,8 @@ def _places_read(groups: Aggregate, left: _Rows) -> list[int] | None:
 
 
 def _pairs(join: WindowJoin, right: _Rows) -> list[tuple[int | None, BoundExpression]]:
-    """What ON sets equal: the place of the right side's field, None where it is computed, and what of the left. Every
-    pair is a condition: two of them may be about one field."""
+    """The equalities of ON: place of the right side's field (None if it is computed), and expression of the left side.
+    Every pair is a condition: two of them may be about one field."""
     end = next(field for field in join.left.output if field.name == join.left_end)
     ends = (right.places.get(join.right_end), BoundExpression(column(end.name), end.type, end.nullable))
     keys = zip(join.left_keys, join.right_keys, strict=True)

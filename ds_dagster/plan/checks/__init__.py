@@ -1,1 +1,1 @@
-"""What may not run, and what is worth a warning: rules over bound plans."""
+"""Rules over bound plans: refusals and warnings."""

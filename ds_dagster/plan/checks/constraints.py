@@ -1,7 +1,7 @@
 """``CONSTRAINT … CHECK``: conditions over the columns of a relation, bound for a query that reads or writes its rows.
 
-A condition is BOOLEAN, reads columns of its relation alone, holds no aggregate and gives the same answer for the same
-row: a batch that is replayed must leave out the same rows.
+A condition is BOOLEAN, reads only columns of its relation, has no aggregate and gives the same result for the same row:
+a batch that is replayed must leave out the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def bound_constraints(
     relation: Relation, fields: Mapping[str, str], functions: UserCode, findings: Findings
 ) -> tuple[Constraint, ...]:
-    """The constraints of a relation over the fields of one node; what is wrong with them goes to the findings.
+    """The constraints of a relation over the fields of one node; their mistakes go to the findings.
 
     Args:
         relation: whose constraints they are.
@@ -48,12 +48,12 @@ def bound_constraints(
 
 
 def bound_quarantine(relation: Relation, world: World, *, records: bool) -> Relation | None:
-    """Where rows that violate a constraint are put aside, None for nowhere.
+    """The relation for rows that violate a constraint, None without one.
 
     Args:
         relation: whose constraints they are.
-        world: what the query is bound against.
-        records: records of a source are put aside as they came, not rows of a result.
+        world: the project that the query is bound against.
+        records: True: it keeps records of a source as they were read; False: rows of a result.
 
     Raises:
         UserError: QUARANTINE_UNUSED, and those of :func:`~ds_dagster.catalog.row_log.check_log`.
@@ -65,7 +65,7 @@ def bound_quarantine(relation: Relation, world: World, *, records: bool) -> Rela
 
 
 def check_constraints(relation: Relation, functions: UserCode, findings: Findings) -> None:
-    """Report what is wrong with the constraints of a declared relation, whether or not a query reads it."""
+    """Report mistakes in the constraints of a declared relation, also if no query reads it."""
     names = {column.name: column.name for column in relation.columns}
     bound_constraints(relation, names, functions, findings)
 
@@ -81,5 +81,5 @@ def _bound(written: ConstraintDefinition, relation: Relation, source: Source, fu
 
 
 def output_fields(relation: Relation, output: tuple[Field, ...]) -> Mapping[str, str]:
-    """Column → name of its field, of a node whose first fields are the relation's columns in order."""
+    """Column → name of its field. ``output``: begins with the relation's columns, in order."""
     return {column.name: field.name for column, field in zip(relation.columns, output, strict=False)}

@@ -1,4 +1,4 @@
-"""``'state.ttl.millis'``: which steps of a plan forget, and what else changes for it."""
+"""``'state.ttl.millis'``: the steps of a plan that forget state, and what else it changes in the plan."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _FIELD = "ttl_millis"
 
 
 def expiring(root: Sink, ttl_millis: int, span: Span) -> Sink:
-    """The plan whose steps forget what no change touches for ``ttl_millis`` (above 0).
+    """The plan whose steps forget state that does not change for ``ttl_millis`` (above 0).
 
-    Every stateful node that has a field ``ttl_millis`` gets it. An aggregate without a window becomes one of ours,
-    since Spark's own never forgets. Windows, interval joins and temporal joins are bounded by event time and stay.
+    Every stateful node that has a field ``ttl_millis`` gets it. An aggregate without a window becomes a
+    :class:`DeltaAggregate`, since Spark's own never forgets. Windows, interval joins and temporal joins are bounded by
+    event time and stay.
 
     Raises:
-        UserError: STATE_TTL_WITHOUT_STATE: no step is such a one. UnsupportedError: STATE_TTL_CONDITIONS.
+        UserError: STATE_TTL_WITHOUT_STATE: no step can forget. UnsupportedError: STATE_TTL_CONDITIONS.
     """
     joins = (node for node in root.walk() if isinstance(node, DeltaJoin))
     if any(join.kind != "inner" and join.residual is not None for join in joins):

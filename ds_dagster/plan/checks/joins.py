@@ -1,4 +1,4 @@
-"""Which joins exist: a table with a reason for each refusal."""
+"""The joins that exist, by the kinds of their sides: a table with a hint for each refusal."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ JOIN_FORMS: Mapping[tuple[str, str], tuple[JoinForm | None, str]] = MappingProxy
         ("changelog", "sub-select over a changelog"): ("changelog", ""),
     }
 )
-"""(left, right) → form of the join, or None and what to write instead."""
+"""Kinds of (left, right) → form of the join, or None and what to write instead."""
 
 
 def side_kind(node: Node) -> str:
-    """What :data:`JOIN_FORMS` calls a side."""
+    """The kind of a side in :data:`JOIN_FORMS`."""
     if node.changelog == "append":
         return "stream"
     return "changelog" if isinstance(node, Scan) else "sub-select over a changelog"
 
 
 def join_form(left: Node, right: Node, names: tuple[str, str], span: Span) -> JoinForm:
-    """The form of a join by the kinds of its sides.
+    """The form of a join by the kinds of its sides. ``names``: of both sides, for messages.
 
     Raises:
         NotYetError: JOIN_KINDS.
@@ -57,7 +57,7 @@ def join_form(left: Node, right: Node, names: tuple[str, str], span: Span) -> Jo
 
 
 def check_within(form: JoinForm, within: int | None, names: tuple[str, str], span: Span) -> None:
-    """WITHIN belongs to interval joins, and only to them.
+    """Refuse an interval join without WITHIN, and other joins with it.
 
     Raises:
         UserError: INTERVAL_JOIN_WITHOUT_WITHIN, WITHIN_ON_TEMPORAL_JOIN.

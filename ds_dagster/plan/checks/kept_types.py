@@ -1,5 +1,5 @@
-"""Types that steps of ours cannot keep. Spark turns the schema of a state into one of Avro, which has no TIME, and no
-MAP with keys other than texts; a step that packs its rows into bytes keeps every type there, but not in its keys."""
+"""Types that our stateful steps cannot keep. Spark converts the schema of state to Avro, which has no TIME, and no MAP
+with keys other than texts. A step that packs its rows into bytes can keep every type there, but not in its keys."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.nodes.rank import TopN
 
 KEEPING = (DeltaAggregate, DeltaJoin, Distinct, Over, TopN)
-"""Steps that keep every column of their rows."""
+"""Steps for which no column of their rows may hold a TIME."""
 
 
 def kept_types(root: Node, span: Span) -> Iterator[DsError]:
-    """STATE_TYPE_NOT_YET for the first step that would keep a type it cannot."""
+    """STATE_TYPE_NOT_YET for the first column or value that a step cannot keep."""
     for node in root.walk():
         for kind, name, holds in (*_columns(node), *_values(node)):
             if holds:
@@ -32,7 +32,7 @@ def kept_types(root: Node, span: Span) -> Iterator[DsError]:
 
 
 def _columns(node: Node) -> Iterator[tuple[str, str, bool]]:
-    """What a step keeps as columns: the type it may not have, the name, whether it has it."""
+    """Columns that a step keeps, as (type it cannot keep, name, whether the column holds that type)."""
     if isinstance(node, KEEPING):
         for field in (field for below in node.inputs for field in below.output):
             yield "TIME", column_of(field.name), _holds(field.type, _is_time)
@@ -47,7 +47,7 @@ def _keys(node: Node) -> tuple[BoundExpression, ...]:
 
 
 def _values(node: Node) -> Iterator[tuple[str, str, bool]]:
-    """Values that a frame without a beginning keeps instead of rows."""
+    """Values that a frame from the beginning keeps instead of rows, as :func:`_columns` gives them."""
     calls = node.calls if isinstance(node, Over) and node.before < 0 else ()
     for call in calls:
         if call.argument is not None and call.function in VALUES:
@@ -64,7 +64,7 @@ def _is_map_of_no_texts(type_: DataType) -> bool:
 
 
 def _holds(type_: DataType, is_kind: Callable[[DataType], bool]) -> bool:
-    """Whether a type, or one that it is made of, is of a kind."""
+    """Whether a type, or a type inside it, is of a kind."""
     inside: tuple[DataType, ...] = ()
     if isinstance(type_, ArrayType):
         inside = (type_.element,)

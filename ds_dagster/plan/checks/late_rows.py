@@ -1,8 +1,10 @@
-"""``'late.rows.relation'``: rows for which a window was closed go into a stream that the project declares.
+"""``'late.rows.relation'``: rows that arrive after their window has closed are written to a stream that the project
+declares.
 
-Its columns are columns of the window's source, in their types, and any of ``event_time``, ``window_start``,
-``window_end`` (TIMESTAMP_LTZ) and ``late_millis`` (BIGINT): how far the query's time had passed the window's end; and
-any of :data:`OF_THE_RECORD` that the source has not. A row that is too late for several windows comes once for each.
+Its columns are columns of the window's source, with their types; any of ``event_time``, ``window_start``,
+``window_end`` (TIMESTAMP_LTZ) and ``late_millis`` (BIGINT, by how much the query's time had passed the window's end);
+and any of :data:`OF_THE_RECORD` that the source does not have. A row that is too late for several windows is written
+once for each.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ OF_THE_WINDOW: dict[str, DataType] = {
     "window_end": TIMESTAMP_LTZ,
     TOLD: BIGINT,
 }
-"""Columns that the log adds to the source's → their types."""
+"""Columns about the window → their types."""
 OF_THE_RECORD: dict[str, str] = {
     "late_query": "query",
     "record_store": "store",
@@ -41,11 +43,11 @@ OF_THE_RECORD: dict[str, str] = {
     "record_offset": "offset",
     "record_time": "record_time",
 }
-"""Columns that say which record a row is of, and the query it is late for → the column of a row log that says so."""
+"""Columns about the row's record, and about the query it is late for → the column of a row log with this value."""
 
 
 def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World) -> Sink:
-    """The plan whose windows keep late rows, if QUERY WITH says so.
+    """The plan whose windows keep late rows; the plan itself without ``'late.rows.relation'``.
 
     Raises:
         UserError: LATE_ROWS_WITHOUT_WINDOW, LATE_ROWS_RELATION, UNKNOWN_RELATION.
@@ -64,8 +66,8 @@ def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World
 
 
 def _drops_rows(root: Sink, window: Window) -> bool:
-    """Whether the window reads rows of a source and feeds groups; after a join other rules decide which row is late,
-    and a window that is closed twice drops nothing the second time."""
+    """Whether the window reads rows of a source and its rows are grouped. After a join other rules decide which row is
+    late, and a window that closes a second time drops no rows."""
     nodes = list(root.walk())
     grouped = any(isinstance(node, Aggregate) and node.window is not None for node in nodes)
     joined = any(node.is_stateful for node in window.input.walk())
@@ -103,7 +105,7 @@ def _checked(relation: Relation, window: Window, span: Span, world: World) -> La
 
 
 def _same(written: DataType, wanted: DataType) -> bool:
-    """Of times the precision does not matter."""
+    """Whether a column's type is the wanted one, with any precision of a time."""
     return written == wanted or (wanted == TIMESTAMP_LTZ and str(written).startswith("TIMESTAMP_LTZ"))
 
 

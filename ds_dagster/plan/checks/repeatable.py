@@ -1,8 +1,8 @@
 """Functions that give another value each time, over changelogs.
 
-A retraction must equal the row it retracts. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over such a row give another
-value in the retraction, so a step that keeps or leaves out rows by it would keep one for ever or forget one it never
-had. A value that is only shown in the result may differ: the key alone says which row is retracted.
+A retraction must equal the row it retracts. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over a row give another value
+in the row's retraction, so a step that keeps or filters rows by this value would keep a row for ever, or retract a row
+it never had. A value that is only shown in the result may differ: a retraction finds its row by the key.
 """
 
 from __future__ import annotations

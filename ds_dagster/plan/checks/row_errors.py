@@ -1,8 +1,8 @@
-"""Rows whose expressions fail: what ``'row.error.handling'`` covers.
+"""Rows whose expressions fail: the expressions that ``'row.error.handling'`` covers.
 
-Covered are expressions over rows of streams: the SELECT list, WHERE, and what GROUP BY and the aggregates of a stream
-are computed from. A row of a changelog cannot be left out (its older self would stay), so where one is read the
-property is refused; what is computed over groups, and keys of joins, fail the batch as ever.
+It covers expressions over rows of streams: the SELECT list, WHERE, and the arguments of GROUP BY and aggregates of a
+stream. A row of a changelog cannot be left out (the earlier row of its key would stay), so queries that read a
+changelog are refused. Expressions over groups, and keys of joins, still fail the batch.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PASSED = (exp.Column, exp.Literal, exp.Boolean, exp.Null)
 
 
 def row_error_log(root: Sink, choices: QueryChoices, world: World) -> Relation | None:
-    """Where a query keeps rows that fail, None for nowhere.
+    """The relation that keeps rows that fail, None without one.
 
     Raises:
-        UserError: ROW_ERRORS_OF_CHANGELOG, ROW_ERRORS_OF_PYTHON, and those of the log.
+        UserError: ROW_ERRORS_OF_CHANGELOG, and those of the log. NotYetError: ROW_ERRORS_OF_PYTHON.
     """
     first = next(node for node in root.walk() if isinstance(node, Scan))
     log = error_log(first.relation, root.relation, choices.written)
@@ -70,8 +70,8 @@ def may_fail(root: Node) -> bool:
 
 
 def computed_below(node: Node) -> Node:
-    """The same plan with the arguments of aggregates computed in a projection below them, where a row that fails is
-    still a row of a stream."""
+    """The plan with the groups and arguments of aggregates computed in a projection below them, where a row that fails
+    is still a row of a stream."""
     rebuilt = node.with_inputs(computed_below)
     if isinstance(rebuilt, Aggregate):
         return _projected(rebuilt, rebuilt.input)

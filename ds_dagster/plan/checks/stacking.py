@@ -1,7 +1,7 @@
-"""Which step may read the rows of which other: one table of rules over the traits of plan nodes.
+"""The steps whose rows a step may read: one table of rules over the traits of plan nodes.
 
-A rule says what a kind of step needs of the rows it reads, why, and how a query is refused that lacks it. The page
-``docs/reference/steps.md`` is made from it.
+A rule has a kind of step, a need of the rows it reads, the reason, and the condition of a query that does not meet the
+need. The page ``docs/reference/steps.md`` is made from the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = Literal[
     "an OVER aggregate",
     "a sub-select as a value",
 ]
-"""Kinds of steps with rules; ``a step`` is any that keeps or looks up earlier rows."""
+"""Kinds of steps with rules; ``a step`` is any step that keeps or looks up earlier rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ NOT_REFINED = Need(
 APPENDED = Need("rows that are appended", _where(lambda node: node.changelog != "append", "a changelog"))
 FINAL = Need("rows that are never replaced", _where(lambda node: not node.is_final, "a changelog"))
 TIMED = Need("rows with an event time", lambda node: node.untimed)
-AT_ONCE = Need("rows that come at once, without waiting for time", lambda node: node.late_step)
+AT_ONCE = Need("rows that are emitted at once, without waiting for time", lambda node: node.late_step)
 IN_ORDER = Need(
     "rows in the order of their source",
     _where(lambda node: not node.is_ordered, "a join, an aggregate or another stateful step"),
@@ -93,16 +93,16 @@ _OWN_CHANGELOG = (
     "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
 )
 _OWN_STREAM = "write the lower one as a STREAM of its own and read that"
-_NO_UPDATES = "leave out 'emit.mode': the window answers once, when it has closed"
-_OF_A_MATCH = "it looks at rows in the order of event time and of their place in the source"
+_NO_UPDATES = "leave out 'emit.mode': then the window emits its groups once, when it has closed"
+_OF_A_MATCH = "it reads rows in the order of event time and of their position in the source"
 
 RULES: tuple[StackingRule, ...] = (
-    StackingRule("a step", NOT_REFINED, "what a refined window said before is not known", instead=_OWN_CHANGELOG),
-    StackingRule("a window", NOT_REFINED, "what a refined window said before is not known", instead=_OWN_CHANGELOG),
+    StackingRule("a step", NOT_REFINED, "the earlier result of a refined window is not known", instead=_OWN_CHANGELOG),
     StackingRule(
-        "a window", FINAL, "a row that is replaced would have to leave its window again", "WINDOW_OVER_CHANGELOG"
+        "a window", NOT_REFINED, "the earlier result of a refined window is not known", instead=_OWN_CHANGELOG
     ),
-    StackingRule("a window", TIMED, "event time says which window a row is in", instead=_OWN_STREAM),
+    StackingRule("a window", FINAL, "a window cannot retract a row that is replaced", "WINDOW_OVER_CHANGELOG"),
+    StackingRule("a window", TIMED, "event time decides which window a row is in", instead=_OWN_STREAM),
     StackingRule("a window", NO_OPEN_WINDOW, "a row has one pair of bounds", "WINDOW_OF_WINDOW"),
     StackingRule("a windowed aggregate", TIMED, "event time closes its windows", instead=_OWN_STREAM),
     StackingRule(
@@ -118,21 +118,21 @@ RULES: tuple[StackingRule, ...] = (
             StackingRule(
                 upper, NO_OPEN_SESSION, "a session's bounds are known only when it has ended", "WINDOW_IN_JOIN"
             ),
-            StackingRule(upper, TIMED, "event time says which rows belong together", instead=_OWN_STREAM),
+            StackingRule(upper, TIMED, "event time decides which rows are joined", instead=_OWN_STREAM),
         )
     ),
-    StackingRule("a pattern match", APPENDED, "a row that is replaced was part of a match", "MATCH_OVER_CHANGELOG"),
+    StackingRule("a pattern match", APPENDED, "a match cannot retract a row that is replaced", "MATCH_OVER_CHANGELOG"),
     StackingRule("a pattern match", IN_ORDER, _OF_A_MATCH, instead=_OWN_STREAM),
-    StackingRule("an OVER aggregate", APPENDED, "a result is given once and for good", "OVER_CHANGELOG"),
+    StackingRule("an OVER aggregate", APPENDED, "a result is emitted once and never changed", "OVER_CHANGELOG"),
     StackingRule("an OVER aggregate", IN_ORDER, "it reads rows in the order of event time", instead=_OWN_STREAM),
     StackingRule(
         "a sub-select as a value",
         NO_OPEN_WINDOW,
-        "the value changes, so its rows come and go, and a window takes none back",
-        instead="write the window in a sub-select of FROM and compare its groups",
+        "the value changes, so rows are added and retracted, and a window cannot retract rows",
+        instead="write the window in a sub-select of FROM, and compare its groups with the value",
     ),
 )
-"""In the order of evaluation: the first rule that is broken is reported."""
+"""All rules, in the order of evaluation: the first rule that is broken is reported."""
 
 
 def check_over(upper: Step, below: Node, span: Span, **details: Any) -> None:

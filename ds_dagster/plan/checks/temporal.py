@@ -1,4 +1,4 @@
-"""Settings of temporal joins are honoured: refused where no temporal join would read them."""
+"""Settings of temporal joins are refused if no temporal join reads them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PREFIX = "temporal.join."
 
 
 def is_temporal(joined: Node) -> bool:
-    """Whether a join just bound is a temporal one; INNER may have a filter above it."""
+    """Whether a bound join is a temporal join, maybe with the filter of an INNER JOIN above it."""
     return isinstance(joined.input if isinstance(joined, Filter) else joined, TemporalJoin)
 
 
 def check_temporal_settings(source: exp.Expression, *, is_right_side: bool) -> None:
-    """Of WITH behind one source.
+    """Check WITH after one source.
 
     Args:
         source: of FROM or JOIN.
@@ -45,8 +45,8 @@ def check_temporal_settings(source: exp.Expression, *, is_right_side: bool) -> N
 
 
 def unused_temporal_setting(properties: Iterable[Property], plan: Node, statement: Span) -> DsError | None:
-    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None. The properties of END
-    APPLICATION are for the queries that have one."""
+    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None. Properties of END
+    APPLICATION are not checked: they are for those of its queries that have one."""
     has_join = any(isinstance(node, TemporalJoin) for node in plan.walk())
     last = (statement.end_line or statement.line, statement.end_column or statement.column)
     return None if has_join else _unused(item for item in properties if (item.span.line, item.span.column) <= last)

@@ -30,7 +30,7 @@ def _parts(type_: Scalar) -> tuple[int, int]:
 
 
 def _bounded(precision: int, scale: int) -> Scalar:
-    """Keeps whole digits first, and at least six decimals, when 38 digits are not enough."""
+    """A DECIMAL of at most 38 digits: whole digits are kept first, but at least six decimals remain."""
     if precision <= MAX_DECIMAL_PRECISION:
         return decimal(precision, scale)
     whole = precision - scale
@@ -63,7 +63,8 @@ DECIMAL_RULES: Mapping[str, Callable[[int, int, int, int], Scalar]] = MappingPro
 
 
 def arithmetic_type(operator: str, left: DataType, right: DataType) -> Scalar | None:
-    """Type of ``left operator right`` for numbers, None when one is not a number. Whole by whole stays whole."""
+    """Type of ``left operator right`` for numbers, None if a side is not a number. Two whole numbers give a whole
+    number."""
     if not (is_numeric(left) and is_numeric(right)):
         return None
     if left.name in FLOATS or right.name in FLOATS or (left.name in INTEGERS and right.name in INTEGERS):
@@ -89,7 +90,7 @@ CASTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
-    """Whether CAST exists; nested types part by part, and all of them to text."""
+    """Whether CAST exists: nested types part by part, and every type to text."""
     if source == target or (isinstance(target, Scalar) and target.name == "VARCHAR"):
         return True
     if isinstance(source, Scalar) and isinstance(target, Scalar):

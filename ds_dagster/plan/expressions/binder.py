@@ -72,7 +72,7 @@ class ExpressionBinder:
 
     Args:
         scope: what is visible.
-        clause: how errors call the place (``WHERE``).
+        clause: name of the place in messages (``WHERE``).
         aggregates: collects aggregate calls where they are allowed.
     """
 
@@ -90,7 +90,7 @@ class ExpressionBinder:
         return visit(self, node)
 
     def completed(self, bound: Typed) -> Typed:
-        """A part of a chain of operators, which are bound together."""
+        """Hook for subclasses: called with each bound part of a chain of operators."""
         return bound
 
     def expression(self, node: exp.Expression) -> BoundExpression:
@@ -122,7 +122,7 @@ class ExpressionBinder:
     # leaves
 
     def visit_column(self, node: exp.Column) -> Typed:
-        """A column, by its internal name; its place is kept."""
+        """A column, by its internal name, with its position in the statement."""
         visible_column = self.scope.resolve(node)
         tree = column(visible_column.field)
         position = node.this.meta
@@ -163,14 +163,14 @@ class ExpressionBinder:
         return Typed(exp.Null(), None, True)
 
     def visit_paren(self, node: exp.Expression) -> Typed:
-        """Parentheses stay."""
+        """Parentheses, which stay in the tree."""
         inner = self.bind(node.this)
         return Typed(exp.Paren(this=inner.tree), inner.type, inner.nullable)
 
     # arithmetic
 
     def visit_negation(self, node: exp.Expression) -> Typed:
-        """A sign."""
+        """``-x``."""
         inner = self.bind(node.this)
         if inner.type is None or not is_numeric(inner.type):
             raise self.refuse("FORM_ARGUMENT_TYPE", node, form="-", types=[shown_type(inner)], expected="-number")
@@ -229,7 +229,7 @@ class ExpressionBinder:
         return Typed(converted(value, wanted), wanted, False)
 
     def _unified(self, values: Sequence[Typed]) -> DataType | None:
-        """The type all values widen to; NULLs take any; None when there is none."""
+        """The type all values widen to; a bare NULL fits every type; None if there is no such type."""
         type_: DataType | None = None
         for value in values:
             if value.type is None:
@@ -408,7 +408,7 @@ class ExpressionBinder:
         return Typed(exp.Array(expressions=trees), ArrayType(type_), False)
 
     def visit_window(self, node: exp.Expression) -> Typed:
-        """``f() OVER (…)`` as plan/binding/over.py has bound it; refused in other clauses."""
+        """``f() OVER (…)``, bound by plan/binding/over.py before; refused in other clauses."""
         bound = self.windows.get(id(node))
         if bound is None:
             raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
@@ -472,4 +472,4 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Window: ExpressionBinder.visit_window,
     **dict.fromkeys((exp.Subquery, exp.Exists), ExpressionBinder.visit_query),
 }
-"""Source node → how it is bound; what is not here is refused."""
+"""Source node → method that binds it; other nodes are refused (EXPRESSION_NOT_YET)."""

@@ -1,14 +1,13 @@
-"""Bound trees: typed expressions after binding, and how they are put together.
+"""Bound trees: typed expressions after binding, and functions that build them.
 
 A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
 internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
-``ds_dagster.functions.table.FUNCTIONS``, one of the user's
+``ds_dagster.functions.table.FUNCTIONS``; a call of a user's function is a
 :class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ILIKE LIKE, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
-no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP;
-``exp.Struct`` holds one ``exp.Alias`` per field; ``exp.Interval`` occurs only beside
-``+`` and ``-``; the types of a cast are read with :func:`cast_type` and
-:func:`cast_source`.
+no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Struct`` holds one ``exp.Alias`` per
+field; ``exp.Interval`` occurs only as a side of ``+`` and ``-``; :func:`cast_type` and :func:`cast_source` give the
+types of a cast.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ BOUND_NODES: tuple[type[exp.Expression], ...] = (
 
 
 class Typed(NamedTuple):
-    """A bound tree and its type; ``type`` None: the literal NULL, which takes any."""
+    """A bound tree and its type; ``type`` None: a bare NULL, which fits every type."""
 
     tree: exp.Expression
     type: DataType | None
@@ -87,7 +86,7 @@ def cast_type(node: exp.Expression) -> DataType:
 
 
 def cast_source(node: exp.Expression) -> DataType | None:
-    """What a ``Cast`` or ``TryCast`` converts from; None for NULL without a type."""
+    """Source type of a ``Cast`` or ``TryCast``; None for NULL without a type."""
     source = node.args.get("source")
     return None if source is None else type_of_node(source)
 
@@ -98,7 +97,7 @@ def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expr
 
 
 def changes(tree: exp.Expression) -> bool:
-    """Whether a bound tree has another value each time it is computed for a row, as RAND()."""
+    """Whether a bound tree has another value each time it is computed for a row, like RAND()."""
     calls = (ROW_FUNCTIONS.get(str(call.this)) for call in tree.find_all(exp.Anonymous))
     return any(call is not None and not call.deterministic and not call.of_batch for call in calls)
 
@@ -140,7 +139,7 @@ def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
 
 
 def widened(value: Typed, target: DataType) -> exp.Expression:
-    """The tree of a value as that type; a cast only where the type changes in kind or size."""
+    """The tree of a value as that type: a cast, unless the types are equal or both are VARCHAR."""
     source = value.type
     if source == target or (
         isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"

@@ -57,7 +57,7 @@ NULL_AS: dict[str, DataType] = {
     "temporal": TIMESTAMP,
     "orderable": VARCHAR,
 }
-"""Argument word → type a bare NULL takes there."""
+"""Argument word → type of a bare NULL at its place."""
 
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 AGGREGATE_NODES = (*AGGREGATES, exp.Anonymous)
@@ -87,7 +87,7 @@ class Aggregates:
         distinct: bool = False,
         order: BoundExpression | None = None,
     ) -> AggregateCall:
-        """The call with that meaning, new or known."""
+        """The call of these parts; equal calls are one."""
         parts = [
             function,
             str(distinct),
@@ -105,7 +105,8 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     """Bind a scalar function or a metadata function.
 
     Raises:
-        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, GROUPING_ARGUMENT.
+        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, FORM_ARGUMENT_TYPE,
+            GROUPING_ARGUMENT, RECORD_FIELD_UNKNOWN.
         NotYetError: FUNCTION_NOT_YET.
     """
     name, arguments = _spelled(node)
@@ -128,7 +129,7 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
 
 
 def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
-    """Name and arguments of a call, whatever node it was read into."""
+    """Name and arguments of a call, whatever the class of its node."""
     if isinstance(node, exp.Coalesce):
         return "COALESCE", [node.this, *node.expressions]
     if isinstance(node, exp.Trim):
@@ -147,19 +148,19 @@ def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsErr
         return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=OF_OTHER_DIALECTS[name.upper()])
     near = ", ".join(nearest(name, [*FUNCTIONS, *ALIASES, *map(str.upper, user_names(binder))], cutoff=0.7))
     own = f"declare your own with CREATE FUNCTION {name.lower()}; "
-    own += "those of the dialect are on the page Functions of the documentation"
+    own += "the functions of the dialect are on the page Functions of the documentation"
     return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=f"did you mean {near}?" if near else own)
 
 
 def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
-    """``rowtime()`` or ``rowtime(alias)``; ``rowkey()`` and ``rowmetadata()`` alike."""
+    """``rowtime()`` or ``rowtime(alias)``; likewise ``rowkey()`` and ``rowmetadata()``."""
     scope = binder.scope
     if len(arguments) > 1 or any(not isinstance(argument, exp.Column) for argument in arguments):
         raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=len(arguments), expected="(source)")
     source = scope.source(arguments[0].name, arguments[0]) if arguments else scope.sources[0]
     if not source.rowtime:
         raise binder.refuse(
-            "FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=f"select {name.lower()}() inside of it"
+            "FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=f"select {name.lower()}() inside it"
         )
     if name in FIELDS:
         field = source.beside.get(FIELDS[name])
@@ -174,7 +175,7 @@ def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, argumen
 
 
 def _grouping(binder: ExpressionBinder, node: exp.Expression, name: str) -> Typed:
-    """GROUPING of sets that GROUP BY has; plan/binding/grouping.py knows what it is."""
+    """GROUPING over GROUPING SETS; plan/binding/grouping.py has put its value into the scope."""
     value = binder.scope.values.get(id(node))
     if value is None:
         shown = ", ".join(binder.shown(argument) for argument in node.expressions)
@@ -256,7 +257,7 @@ def _wanted(
 def _element_type(
     binder: ExpressionBinder, node: exp.Expression, function: Function, array: Typed, value: Typed
 ) -> DataType | None:
-    """The type of the array's elements, which must hold the value."""
+    """The type of the array's elements, to which the value must widen."""
     if not isinstance(array.type, ArrayType):
         return None
     wanted = array.type.element
@@ -289,7 +290,7 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     call = node.this if isinstance(node, exp.Filter) else node
     name = aggregate_name(call)
     if name is None:
-        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is not an aggregate")
+        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER after a function that is not an aggregate")
     if binder.aggregates is None:
         inside = binder.clause.startswith("an aggregate")
         fix = (
@@ -317,8 +318,8 @@ def bound_aggregate(
     *,
     by: exp.Expression | None = None,
 ) -> Typed:
-    """The call of an aggregate of the plan. ``by``: the order of FIRST_VALUE and LAST_VALUE, None: event time; rows in
-    which it is NULL do not count."""
+    """The call of an aggregate of the plan. ``by``: the order of FIRST_VALUE and LAST_VALUE; rows in which it is NULL
+    do not count. None: event time."""
     assert binder.aggregates is not None
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
@@ -337,12 +338,12 @@ def bound_aggregate(
 
 
 def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundExpression:
-    """The order of rows in time: the position of the record, of the first relation of FROM."""
+    """The order of rows in time: the position of the record of the first relation of FROM."""
     source = binder.scope.sources[0]
     field = source.beside.get(ORDER_FIELD)
     if field is None:
         shown = written_name(node, name)
-        instead = "MIN or MAX of a column that tells rows apart, or take it inside of the sub-select"
+        instead = "write MIN or MAX of a column that orders the rows, or write it inside the sub-select"
         raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{shown} over a sub-select", instead=instead)
     return BoundExpression(column(field.name), field.type, field.nullable)
 
@@ -350,7 +351,7 @@ def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundEx
 def distinct_argument(
     binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, name: str
 ) -> tuple[exp.Expression, bool]:
-    """What is aggregated, and whether each value counts once; to some that is the same."""
+    """The argument of an aggregate, and whether each value counts once; False if DISTINCT makes no difference to it."""
     if isinstance(call, exp.Anonymous):
         if len(call.expressions) != 1:
             shown, count = written_name(node, name), len(call.expressions)

@@ -1,5 +1,6 @@
-"""Constants in expressions: each is tried when it is bound, so that no query ends for one that never worked. What one
-kind of constant needs is imported by its check, so that projects without one load without it."""
+"""Checks of constants in expressions, made when an expression is bound, so that no query stops at run time for a
+constant that never works. A check imports its module when it runs, so that projects without such constants load
+without it."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ TIMES: Mapping[str, tuple[re.Pattern[str], str]] = MappingProxyType(
         "TIMESTAMP_LTZ": (re.compile(r"\d{4}-\d\d-\d\d.*"), "'2024-01-31 13:45:00'"),
     }
 )
-"""Type of a time → how its literals begin, with every part of a day, and one of them. CAST of a column takes more."""
+"""Type of a time → pattern of its literals, with all parts of a date, and an example. CAST of a column accepts more."""
 NO_PATTERN_LETTERS = frozenset("bfijlortCIJPRTU")
-"""Letters that mean nothing in patterns of times, neither to Java's DateTimeFormatter nor to its SimpleDateFormat."""
+"""Letters without a meaning in patterns of times, in Java's DateTimeFormatter and in its SimpleDateFormat."""
 NO_SPARK_LETTERS = frozenset("YWwuecABnNp")
-"""Letters that Java knows and Spark refuses (``DateTimeFormatterHelper``): weeks and their years, and some parts of a
-day."""
+"""Letters that Java supports and Spark refuses (``DateTimeFormatterHelper``): weeks and their years, and some parts of
+a day."""
 NO_SPARK_LENGTHS = ("GGGGG", "MMMMM", "LLLLL", "EEEEE", "QQQQQ", "qqqqq", "yyyyyyyyyyy")
-"""Runs of one letter that Spark refuses (the same class)."""
+"""Runs of one letter that Spark refuses (``DateTimeFormatterHelper``)."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d\d)?|Z|[A-Z]{3}")
 """A zone without a region: an offset, or one of Java's short names."""
 
@@ -55,7 +56,7 @@ def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_:
 
 
 def check_cast(binder: ExpressionBinder, node: exp.Expression, text: str, target: Scalar) -> None:
-    """Raises: UserError LITERAL_INVALID for a text that no CAST makes a time, number or BOOLEAN of."""
+    """Raises: UserError LITERAL_INVALID for a text that CAST cannot convert to a time, a number or BOOLEAN."""
     if target.name in TIMES:
         check_time(binder, node, text, target)
     elif target.name == "BOOLEAN" or is_numeric(target):
@@ -69,10 +70,11 @@ def check_cast(binder: ExpressionBinder, node: exp.Expression, text: str, target
 
 
 def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> list[Typed]:
-    """Arguments of a function, its constants tried; JSON paths as Spark reads them.
+    """Arguments of a function, its constants checked; JSON paths in Spark's form.
 
     Raises:
-        UserError: PATTERN_INVALID, REGEX_GROUP_MISSING, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN.
+        UserError: PATTERN_INVALID, REGEX_GROUP_MISSING, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN,
+            FUNCTION_ARGUMENT_TYPE.
     """
     checked_values = list(values)
     for constant in function.constants:
@@ -87,7 +89,7 @@ def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, 
 def check_unit(
     binder: ExpressionBinder, node: exp.Expression, function: Function, arguments: Sequence[exp.Expression]
 ) -> None:
-    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a unit of time that the function has not."""
+    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a unit of time that the function does not support."""
     for constant in function.constants:
         if constant.kind != "unit" or constant.at >= len(arguments):
             continue
@@ -105,7 +107,7 @@ def check_unit(
 def _check_precision(
     binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed], position: int
 ) -> None:
-    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a literal number that is not one of them."""
+    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a literal number that is not one of :data:`PRECISIONS`."""
     tree = values[position].tree if position < len(values) else exp.Null()
     number = tree.this if isinstance(tree, exp.Neg) else tree
     if not isinstance(number, exp.Literal) or number.is_string:
@@ -193,18 +195,18 @@ def _check_time_pattern(
     bare = re.sub(r"'[^']*'", "", text)
     wrong = sorted(set(bare) & NO_PATTERN_LETTERS)
     if wrong:
-        reason = f"'{text}': {', '.join(wrong)} stand for no part of a time; letters for themselves are quoted, ''T''"
+        reason = f"'{text}': {', '.join(wrong)} are not letters of a pattern; quote letters of a text: ''T''"
         raise binder.refuse("PATTERN_INVALID", node, reason=reason)
     if "'" in bare:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': a quote is not closed")
     if pattern.by_spark:
         unread = [*sorted(set(bare) & NO_SPARK_LETTERS), *(run for run in NO_SPARK_LENGTHS if run in bare)]
         if unread:
-            reason = f"'{text}': Spark writes no {', '.join(unread)}"
+            reason = f"'{text}': Spark does not support {', '.join(unread)}"
             raise binder.refuse("PATTERN_INVALID", node, reason=reason)
         marks = sorted(set(bare) & OWN_MARKS)
         if marks:
-            reason = f"'{text}': Java keeps {' '.join(marks)} for itself; marks for themselves are quoted, ''[''"
+            reason = f"'{text}': Java reserves {' '.join(marks)}; quote marks of a text: ''[''"
             raise binder.refuse("PATTERN_INVALID", node, reason=reason)
     return values
 
@@ -235,20 +237,20 @@ CHECKS: Mapping[ConstantKind, Callable[..., list[Typed]]] = MappingProxyType(
         "format": _check_format,
     }
 )
-"""Kind of constant that is a text → its check, which gives the arguments as they are bound; a unit of time is checked
-before, a precision is a number."""
+"""Kind of constant → its check of a text, which gives the arguments to bind. A unit of time is checked by
+:func:`check_unit`, a precision is a number."""
 
 
 def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:
-    """Raises: UserError LIKE_ESCAPE for more than one character, or before a character that needs none."""
+    """Raises: UserError LIKE_ESCAPE if it is not one character, or comes before a character that needs no escape."""
     if len(escape) != 1:
         reason = f"ESCAPE '{escape}' is not one character"
         raise binder.refuse("LIKE_ESCAPE", node, reason=reason, fix="write one character: ESCAPE '!'")
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         return
-    behind = re.sub(re.escape(escape) + r"[%_" + re.escape(escape) + "]", "", str(pattern.this))
-    if escape in behind:
-        reason = f"a {escape} stands in front of neither %, _ nor {escape}"
+    others = re.sub(re.escape(escape) + r"[%_" + re.escape(escape) + "]", "", str(pattern.this))
+    if escape in others:
+        reason = f"a {escape} is not before %, _ or {escape}"
         raise binder.refuse("LIKE_ESCAPE", node, reason=reason, fix=f"double it to mean itself: {escape}{escape}")
 
 
@@ -260,7 +262,7 @@ def check_divisor(binder: ExpressionBinder, node: exp.Expression, divisor: exp.E
 
 
 def check_index(binder: ExpressionBinder, node: exp.Expression, type_: DataType | None, index: exp.Expression) -> None:
-    """Raises: UserError INDEX_BELOW_ONE for a place no ARRAY has."""
+    """Raises: UserError INDEX_BELOW_ONE for a constant index of an ARRAY below 1."""
     number = index.this if isinstance(index, exp.Neg) else index
     is_number = isinstance(number, exp.Literal) and not number.is_string
     if isinstance(type_, ArrayType) and is_number and (number is not index or not str(number.this).strip("0")):

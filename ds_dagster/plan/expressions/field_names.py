@@ -1,9 +1,9 @@
 """Internal names of fields, encoded and decoded in this module only.
 
 ``alias$column`` is a column of a source under the source's internal alias. Aliases hold no ``$``, so the first one
-ends the alias. After it there may also be a name that no column of a user can have: of a record's metadata
-(``alias$rowtime()``), or of a step's own field (``alias$$count1``). A column that looks like one of these gets another
-``$`` before it. So two fields never share a name.
+ends the alias. Two other forms are not columns of a user: a record's metadata (``alias$rowtime()``) and a step's own
+field (``alias$$count1``). A column that looks like one of these gets another ``$`` before it. So two fields never share
+a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def internal_alias(written: str) -> str:
 
 
 def unused_alias(written: str, taken: Set[str]) -> str:
-    """The same, numbered where other sources have it already."""
+    """An internal alias, with a number if ``taken`` has it already."""
     base = internal_alias(written)
     name, number = base, 1
     while name in taken:
@@ -45,12 +45,12 @@ def own_field(alias: str, name: str) -> str:
 
 
 def under(alias: str, name: str) -> str:
-    """The same field under another alias."""
+    """An internal name with another alias."""
     return alias + name[len(alias_of(name)) :]
 
 
 def total_key(alias: str) -> str:
-    """Internal name of the constant that is the key of a total: of an aggregate of all rows."""
+    """Internal name of the constant key of a total, which is an aggregate of all rows."""
     return own_field(alias, "all")
 
 
@@ -60,13 +60,13 @@ def is_total_key(name: str) -> bool:
 
 
 def alias_of(name: str) -> str:
-    """The alias in an internal name; empty where there is none."""
+    """The alias in an internal name; empty without one."""
     alias, mark, _ = name.partition(MARK)
     return alias if mark else ""
 
 
 def column_of(name: str) -> str:
-    """The column in an internal name; the name itself where it has no alias."""
+    """The column in an internal name; the name itself if it has no alias."""
     _, mark, column = name.partition(MARK)
     return column.removeprefix(MARK) if mark else name
 

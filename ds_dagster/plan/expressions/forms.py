@@ -1,4 +1,4 @@
-"""Forms of SQL that are read as calls: messages name and show them as they were written."""
+"""Forms of SQL that become calls; messages name and show them as they were written."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ds_dagster.sql.expressions import WRITTEN
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How a call is written that has words between its arguments.
+    """The written form of a call that has words between its arguments.
 
     Attributes:
-        name: how messages call it.
+        name: of the form, for messages.
         text: the form: ``{0}`` is the first argument of the call, ``{unit}`` its unit of time.
-        shown: arguments that were written as such, from 0, as the text has them.
+        shown: numbers, from 0, of the arguments that are written, in their order in the text.
     """
 
     name: str
@@ -44,23 +44,23 @@ FORMS: Mapping[str, CallForm] = MappingProxyType(
         "JSON_VALUE …": CallForm("JSON_VALUE", "JSON_VALUE(…)", ()),
     }
 )
-"""What a node was read from (:data:`~ds_dagster.sql.expressions.WRITTEN`) → the form."""
+"""Written word of a node (:data:`~ds_dagster.sql.expressions.WRITTEN`) → its form."""
 _WRITTEN: Mapping[type[exp.Expression], str] = MappingProxyType({exp.Trim: "TRIM", exp.Extract: "EXTRACT"})
 
 
 def form_of(node: exp.Expression) -> CallForm | None:
-    """The form that a call was read from, None for one that was written as a call."""
+    """The form that a call was written in, None if it was written as a call."""
     return FORMS.get(_written(node))
 
 
 def written_name(node: exp.Expression, otherwise: str) -> str:
-    """How a statement names what a node calls; ``otherwise`` for a node that no statement has."""
+    """Name of the called function as it was written; ``otherwise`` for a node that was not written."""
     form = form_of(node)
     return form.name if form else _written(node) or otherwise
 
 
 def form_text(node: exp.Expression, texts: Callable[[Sequence[exp.Expression]], Sequence[str]]) -> str | None:
-    """A tree as it was written, None for one whose node says it; ``texts``: of the arguments."""
+    """Text of a call in the form it was written in, None if it has none. ``texts``: turns arguments into texts."""
     form = form_of(node) if WRITTEN in node.meta else None
     if form is None:
         return None
@@ -68,7 +68,7 @@ def form_text(node: exp.Expression, texts: Callable[[Sequence[exp.Expression]], 
 
 
 def expected_form(form: CallForm, signatures: Sequence[Signature]) -> str:
-    """The form with the words of the arguments."""
+    """The form with the words of the last signature's arguments."""
     words = [signatures[-1].word(position) for position in range(len(signatures[-1].words))]
     return form.text.format(*words, unit="unit")
 

@@ -1,4 +1,4 @@
-"""Aggregates of the dialect that are made of others: the plan, its state and its retraction know those alone."""
+"""Aggregates of the dialect that are computed from other aggregates; plans and state hold only the other ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ds_dagster.plan.expressions.forms import written_name
 def bind_made_of(
     binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, function: GroupFunction, made_of: MadeOf
 ) -> Typed:
-    """Bind a call of such an aggregate. ``node``: the call, or FILTER of it.
+    """Bind a call of an aggregate with a :class:`MadeOf`. ``node``: the call, or FILTER of it.
 
     Raises:
         UserError: FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, PERCENTILE_PART.
@@ -49,7 +49,7 @@ def bind_made_of(
 
 
 def _arguments(call: exp.Expression, *, unwraps: bool) -> tuple[Sequence[exp.Expression], bool]:
-    """What is aggregated, and whether DISTINCT is written; it is left in place where it has no meaning."""
+    """The arguments, and whether DISTINCT is written; DISTINCT stays in the tree if the aggregate does not take it."""
     arguments: Sequence[exp.Expression] = call.expressions
     if unwraps and len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
         return arguments[0].expressions, True
@@ -84,12 +84,12 @@ def _check_text(
     *,
     fits: bool,
 ) -> None:
-    """Of LISTAGG: texts, and a literal between them."""
+    """Check LISTAGG: its values are texts, its separator is a text literal."""
     between = arguments[1] if len(arguments) > 1 else exp.Literal.string(",")
     is_text = isinstance(between, exp.Literal) and between.is_string
     if is_text and fits:
         return
-    types = [type_, f"VARCHAR, {'a literal' if is_text else 'no literal'}"]
+    types = [type_, f"VARCHAR, {'a literal' if is_text else 'not a literal'}"]
     name = written_name(node, function.name)
     raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected="(text, 'literal')")
 

@@ -1,4 +1,4 @@
-"""``+ - * / %`` and STRUCT(…): how they are bound, chains of operators too."""
+"""``+ - * / %``, also chains of them, and STRUCT(…): their binding."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from ds_dagster.plan.expressions.binder import ExpressionBinder
 
 MOST_PRODUCTS = 200
-"""Operators side by side that are not all sums: Spark reads their tree with recursion."""
+"""Most operators other than + and - in one chain: Spark walks their tree with recursion."""
 
 
 def shown_type(value: Typed) -> str:
-    """How messages call the type of a value."""
+    """The type of a value for messages; NULL without one."""
     return "NULL" if value.type is None else str(value.type)
 
 
 def check_computed_once(binder: ExpressionBinder, subject: exp.Expression) -> None:
-    """Refuse the subject of CASE that has another value each time: every branch compares it anew."""
+    """Refuse a subject of CASE that has another value each time it is computed: every branch computes it again."""
     if changes(binder.bind(subject).tree):
         instead = "it in a sub-select: SELECT CASE x WHEN … END FROM (SELECT RAND_INTEGER(3) AS x FROM …)"
         raise binder.refuse("FORM_INSTEAD", subject, written="CASE of a value that changes", instead=instead)
@@ -55,10 +55,10 @@ def bind_struct(binder: ExpressionBinder, node: exp.Expression) -> Typed:
 
 
 def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
-    """``+ - * / %``, those side by side without recursion on the left.
+    """``+ - * / %``; a chain is bound without recursion on the left.
 
     Raises:
-        UserError: OPERATOR_TYPES, SYNTAX_TOO_DEEP.
+        UserError: OPERATOR_TYPES, DIVISION_BY_ZERO, SYNTAX_TOO_DEEP. UnsupportedError: FORM_INSTEAD.
     """
     chain = [node]
     while isinstance(chain[-1].this, ARITHMETIC):
@@ -73,7 +73,7 @@ def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
 
 
 def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | None) -> Typed:
-    """One operator over its left side, already bound unless it is an interval."""
+    """One operator over its bound left side; ``first`` None: the left side is an INTERVAL."""
     if first is None or isinstance(node.expression, exp.Interval):
         return _moved_in_time(binder, node, first)
     left, right = first, binder.bind(node.expression)
@@ -101,7 +101,8 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
 
 
 def _operands(left: Typed, right: Typed, result: Scalar) -> tuple[exp.Expression, exp.Expression]:
-    """Both sides; with DECIMAL whole numbers become DECIMAL, with floats DECIMAL becomes the float."""
+    """Both sides converted for a result: whole numbers become DECIMAL for a DECIMAL, all numbers the float for a
+    float."""
     if result.name == "DECIMAL":
         return _as_decimal(left), _as_decimal(right)
     if result.name in INTEGERS:

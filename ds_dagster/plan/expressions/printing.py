@@ -1,4 +1,4 @@
-"""Text of an expression: for messages and EXPLAIN, and in a strict form that is the same for the same meaning."""
+"""Text of an expression: for messages and EXPLAIN, and a strict form that is equal for equal meanings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BINARY: dict[type[exp.Expression], str] = {
     exp.IntDiv: "DIV",
     **{operator.node: operator.text for operator in OPERATORS if issubclass(operator.node, exp.Binary)},
 }
-"""Operator with two sides → what is between them; DIV is what `/` of whole numbers is bound to."""
+"""Operator with two sides → its text; `/` of whole numbers is bound to DIV."""
 AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
@@ -31,11 +31,11 @@ AGGREGATES: dict[type[exp.Expression], str] = {
     exp.StddevSamp: "STDDEV_SAMP",
     exp.ArrayAgg: "ARRAY_AGG",
 }
-"""Node of an aggregate → its name; the others are calls by name."""
+"""Node of an aggregate → its name; other aggregates are ``exp.Anonymous``."""
 
 
 class Printing:
-    """How columns are spelled, and whether parentheses follow the tree (strict) or the text."""
+    """The text of columns, and whether parentheses follow the tree (strict) or the written text."""
 
     def __init__(self, column: ColumnText, strict: bool) -> None:
         self.column = column
@@ -89,7 +89,7 @@ def _binary(node: exp.Expression, printing: Printing) -> str:
 
 
 def _chain(node: exp.Expression, printing: Printing) -> str:
-    """Operators side by side, from left to right; how deep the tree is makes no difference to its text."""
+    """A chain of operators, from left to right; the depth of the tree makes no difference to the text."""
     first, rest = spine(node)
     closing = ")" if printing.strict else ""
     texts = ["(" * len(rest) * bool(closing), printing.text(first)]
@@ -139,7 +139,7 @@ def _call(node: exp.Expression, printing: Printing) -> str:
 
 
 def _user_call(node: exp.Expression, printing: Printing) -> str:
-    """The strict text holds the hash of its code: another code is another meaning."""
+    """The strict text holds the hash of the function's code: other code is another meaning."""
     function = node.args["function"]
     return f"{function.meaning if printing.strict else function.name}({printing.joined(node.expressions)})"
 

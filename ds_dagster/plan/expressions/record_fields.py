@@ -1,7 +1,7 @@
-"""What a query may ask of a record beside its columns: ``rowkey()`` and ``rowmetadata()`` are fields of its scan, and
-so is its place in time, by which FIRST_VALUE and LAST_VALUE go.
+"""Metadata of a record that a query may read: ``rowkey()`` and ``rowmetadata()`` are fields of its scan, and so is the
+record's position in time, which orders FIRST_VALUE and LAST_VALUE.
 
-``rowtime()`` is one as well; a scan has had it from the beginning and keeps it under its own flag.
+``rowtime()`` is a field too, with a flag of its own in the scan (``Scan.rowtime``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ds_dagster.plan.nodes.scan import METADATA_FIELD
 KEY_FIELD = "rowkey()"
 ORDER_FIELD = "order()"
 ORDER = StructType((StructField("time", BIGINT), StructField("position", VARCHAR)))
-"""Event time in microseconds, then the record's position in its entity; sorts as it is."""
+"""Event time in microseconds, then the record's position in its entity; rows sort by it directly."""
 FIELDS: Mapping[str, str] = MappingProxyType({"ROWKEY": KEY_FIELD, "ROWMETADATA": METADATA_FIELD})
 """Function → second part of the internal name of its field."""
 
@@ -29,8 +29,8 @@ def record_fields(alias: str, relation: Relation, kind: StoreKind) -> tuple[Fiel
 
     Args:
         alias: internal alias of the scan.
-        relation: that is read; keys in Avro are no text, so they are left out.
-        kind: of its store, which says what it knows of a record.
+        relation: that is read; keys in Avro are not texts, so they have no field.
+        kind: of its store, which defines the metadata of a record.
     """
     metadata_fields = [Field(record_field(alias, ORDER_FIELD), ORDER, False)]
     if relation.key.format != "avro":

@@ -1,4 +1,4 @@
-"""Calls of the user's functions: which one is meant, and that its arguments fit."""
+"""Calls of the user's functions: the choice among functions of one name, and the types of arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def user_names(binder: ExpressionBinder) -> Collection[str]:
 def bind_user_call(
     binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]
 ) -> Typed:
-    """Bind a call: of the functions of that name the one whose types are the arguments', else the first they widen to.
+    """Bind a call of the function of that name whose types equal the arguments', else of the first they widen to.
 
     Raises:
         UserError: FUNCTION_REFUSED, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE.
@@ -55,7 +55,7 @@ def _fits(function: UserFunction, values: Sequence[Typed]) -> bool:
 
 
 def check_names(code: UserCode) -> tuple[Diagnostic, ...]:
-    """FUNCTION_IS_BUILT_IN for every function that a call could not mean."""
+    """FUNCTION_IS_BUILT_IN for every function of the user with the name of a built-in one, which calls would mean."""
     functions = chain.from_iterable(code.functions.values())
     taken = [function for function in functions if find_function(function.name) or function.name.upper() in KNOWN_LATER]
     return tuple(

@@ -1,1 +1,1 @@
-"""Which plan this is: fingerprint, state signature, what a change of it means."""
+"""Identity of a plan: fingerprint, state signature, and whether a changed query may keep its checkpoint."""

@@ -1,4 +1,4 @@
-"""May a query keep its checkpoint? One pure function over two bound queries, with a table of rules."""
+"""Whether a changed query may keep its checkpoint: a pure function over two bound queries, with a table of rules."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """What applying a definition means for the job that runs the old one.
+    """The effect of a new definition on the job that runs the old one.
 
     Attributes:
         name, relation: of the query.
-        verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart continues where the old query stopped;
-            ``needs_new_checkpoint`` it has to read its sources again from their starting position;
-            ``would_lose_data`` the same, but what was read before is not read again.
-        rule: the rule that fired, in words.
+        verdict: ``new`` there is no old one; ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart continues
+            where the old query stopped; ``needs_new_checkpoint`` the query has to read its sources again from their
+            starting position; ``would_lose_data`` likewise, but it would not read earlier records again.
+        rule: the rule that applied, in words.
         hint: what to do, empty for ``new`` and ``unchanged``.
     """
 
@@ -63,13 +63,13 @@ def _sink(query: BoundQuery) -> list[tuple[QualifiedName, str, str]]:
 
 
 def _tables(query: BoundQuery) -> list[Shape]:
-    """Columns of the tables the query creates: rows are added to the one that exists, which has the earlier ones."""
+    """Columns of the tables the query creates: rows are added to the table that exists, with its earlier columns."""
     tables = [sink for sink in query.sinks if sink.kind in ("materialized_view", "table") and not sink.declared]
     return [columns_shape(table) for table in tables]
 
 
 def _is_full(query: BoundQuery) -> bool:
-    """A full load starts over each time; the other modes differ in when they end."""
+    """Whether each load starts over; the other modes differ only in when they end."""
     return query.refresh == "full"
 
 
@@ -81,7 +81,7 @@ def _steps(query: BoundQuery) -> list[str]:
     return [type(node).__name__ for node in query.plan.walk() if node.is_stateful]
 
 
-PLACE = Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new))
+PLACE = Rule("it writes to another relation or entity", lambda old, new: _sink(old) != _sink(new))
 RULES: tuple[Rule, ...] = (
     Rule("it reads other sources", lambda old, new: _sources(old) != _sources(new)),
     PLACE,
@@ -91,32 +91,32 @@ RULES: tuple[Rule, ...] = (
     Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
     Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
     Rule(
-        "an earlier version of ds-dagster made its checkpoint, in the order in which it shows its results",
+        "an earlier version of ds-dagster made its checkpoint, with the results in the order of the SELECT list",
         shows_otherwise,
     ),
     Rule("an aggregate is added, and the groups of its state have no place for it", adds_results),
-    Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
+    Rule("its joins or aggregates changed", lambda old, new: _steps(old) != _steps(new)),
     Rule(
         "a step that keeps rows computes something else, or over other rows",
         lambda old, new: old.state_signature != new.state_signature and not differ_in_widths_alone(old, new),
     ),
 )
-"""Reasons for a new checkpoint, the most specific first. Other changes keep it: projections, and filters above the
-stateful steps or in a plan without any, take effect from the next record on. Filters whose rows a step retracts later
-are part of its state."""
+"""Reasons for a new checkpoint, the most specific first. Other changes keep the checkpoint: projections, and filters
+above the stateful steps or in a plan without any, take effect from the next record on. Filters whose rows a step
+retracts later are part of its state."""
 
 STATELESS = "only stateless parts changed, or how sources are read"
-HELD = "results of its aggregate that it does not show are computed on, so its state stays as it is"
-WIDTHS = "whole numbers below its totals have another width, and counts, sums and averages are kept in the widest"
+HELD = "results of its aggregate that it does not show are still computed, so its state stays as it is"
+WIDTHS = "whole numbers below its totals have another width, but counts, sums and averages are kept in the widest type"
 _HINTS: dict[Verdict, str] = {
-    "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",
-    "needs_new_checkpoint": "`reset` starts over and reads the sources again from their beginning",
-    "would_lose_data": "`reset` starts over, but reads only what comes from now on: 'starting.position' is latest",
+    "keeps_checkpoint": "`restart` continues where it stopped; rows that it has written stay as they are",
+    "needs_new_checkpoint": "`reset` starts over and reads the sources again from their starting position",
+    "would_lose_data": "`reset` starts over, but reads only new records: 'starting.position' is latest",
 }
 
 
 def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
-    """Compare the definition that runs with the one that is wanted."""
+    """Compare the definition that runs (None: none does) with the new one."""
     name, relation = new.name, new.relations
     if old is None:
         return Compatibility(name, relation, "new", "it was never started")
@@ -132,10 +132,10 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
 
 
 def why_not_renamed(old: BoundQuery, new: BoundQuery) -> str:
-    """The rule by which a query cannot go on with the checkpoint of one with another name, whatever it writes into;
-    empty where it can."""
+    """The rule by which a query cannot continue with the checkpoint of a query with another name, whatever it writes
+    to; empty if it can."""
     if old.is_application or new.is_application:
-        return "an application has other names in its checkpoint"
+        return "the checkpoint of an application has other names"
     return next((rule.text for rule in RULES if rule is not PLACE and rule.applies(old, new)), "")
 
 

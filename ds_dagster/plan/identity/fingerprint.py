@@ -1,6 +1,6 @@
 """Stable hashes of a plan: its meaning (fingerprint) and what a checkpoint depends on (state signature).
 
-Both are made of positions and types, never of names that only the text knows: aliases, formatting, comments, the
+Both are made of positions and types, never of names that only the SQL text has: aliases, formatting, comments, the
 order of properties and connection properties of stores change nothing. A change of the algorithm is a new version
 prefix.
 """
@@ -19,10 +19,10 @@ from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s3"
-"""Changes with the algorithm, and when all operators of this package lay their state out in another way."""
+"""Changes with the algorithm, and when all operators of this package change the layout of their state."""
 EARLIER_STATE_VERSIONS = ("s1", "s2")
-"""Algorithms whose signatures journals still hold: s1 had what a bad record does among what an aggregate keeps; both
-had of kept rows their types alone, and no filters above the state."""
+"""Algorithms whose signatures journals still hold: s1 counted the handling of bad records; s1 and s2 counted only the
+types of kept rows, and no filters above the state."""
 
 
 def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], store_kinds: StoreKinds) -> str:
@@ -41,8 +41,8 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
 
 
 def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION) -> str:
-    """Hash of what a checkpoint holds: sources with their positions, stateful steps with everything below, except
-    the handling of rows that are left out, and the filters above that decide about the state.
+    """Hash of the content of a checkpoint: sources with their starting positions; stateful steps with everything below,
+    without the handling of rows that are left out; filters above them that decide about the state.
 
     Args:
         root: plan after rewriting.
@@ -58,13 +58,13 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE
 
 @dataclass(frozen=True, slots=True)
 class StateParts:
-    """Shapes of what a checkpoint holds.
+    """Shapes of the content of a checkpoint.
 
     Attributes:
-        positions: of the sources.
-        steps: with state.
-        filters: above them that decide about the state.
-        result: kind of changelog and key.
+        positions: name, entity, start and slot of each source.
+        steps: the stateful steps.
+        filters: filters that decide about the state.
+        result: changelog kind and key of the result.
     """
 
     positions: Shape
@@ -85,13 +85,13 @@ def state_parts(root: Sink, scope: ShapeScope) -> StateParts:
 
 
 def earlier_signatures(root: Sink, *, store_kinds: StoreKinds) -> tuple[str, ...]:
-    """What earlier algorithms made of the same state, in the order of :data:`EARLIER_STATE_VERSIONS`."""
+    """Signatures of the state by earlier algorithms, in the order of :data:`EARLIER_STATE_VERSIONS`."""
     return tuple(state_signature(root, store_kinds=store_kinds, version=earlier) for earlier in EARLIER_STATE_VERSIONS)
 
 
 def combined(parts: Sequence[tuple[str, str]]) -> str:
-    """Hash of an application: its queries' names with their fingerprints, or their state signatures, in order; the
-    version is theirs."""
+    """Hash of an application: the names of its queries with their fingerprints, or with their state signatures, in
+    order. Its version prefix is that of the first one."""
     version = parts[0][1].partition(":")[0]
     return _hash(version, [list(part) for part in parts])
 

@@ -1,7 +1,8 @@
-"""A query that shows other results of an aggregate than its checkpoint holds: the state stays as it is, so results that
-are no longer shown are computed on, and the order in the state is not the order of the columns.
+"""A query that shows other results of an aggregate than its checkpoint holds. The state stays as it is: results that
+are no longer shown are still computed, and the order in the state is not the order of the columns.
 
-An aggregate that the state has no place for needs a new checkpoint: old groups would have it since the change alone.
+An aggregate that the state has no place for needs a new checkpoint: for old groups it would count only rows after the
+change.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from ds_dagster.plan.query import BoundQuery
 
 Groups: TypeAlias = Aggregate | DeltaAggregate
 HIDDEN = "held_{}"
-"""Internal name of a result that is computed for the state alone."""
+"""Internal name of a result that is computed only for the state; with its number among the calls."""
 SCOPE = ShapeScope(pace=False)
 
 
 def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
-    """The new definition over the groups of the old one's checkpoint.
+    """The new definition over the groups of the old definition's checkpoint.
 
     Args:
-        old: whose state the checkpoint holds.
-        new: what is wanted, with the names that its sources have in the checkpoint.
+        old: the definition whose state the checkpoint holds.
+        new: the new definition, with the source names of the checkpoint.
 
     Returns:
-        None where the checkpoint does not hold all that is wanted, or the plans differ elsewhere.
+        None if the checkpoint does not hold all results of the new definition, or the plans differ elsewhere.
     """
     before, after = _only_groups(old), _only_groups(new)
     if before is None or after is None or type(before) is not type(after) or not has_order_of_plan(old):
@@ -55,13 +56,13 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
 
 
 def hides_results(query: BoundQuery) -> bool:
-    """Whether results are computed for the state alone, or in another order than they are shown in."""
+    """Whether the query computes results only for the state."""
     groups = _only_groups(query)
     return groups is not None and any(call.name == HIDDEN.format(i) for i, call in enumerate(groups.calls))
 
 
 def adds_results(old: BoundQuery, new: BoundQuery) -> bool:
-    """Whether a query wants all that the groups of a checkpoint hold, and more of the same groups."""
+    """Whether the new definition has all results of the old groups, and more results of the same groups."""
     before, after = _only_groups(old), _only_groups(new)
     if before is None or after is None or len(before.group) != len(after.group):
         return False
@@ -74,7 +75,7 @@ def adds_results(old: BoundQuery, new: BoundQuery) -> bool:
 
 
 def _only_groups(query: BoundQuery) -> Groups | None:
-    """The aggregate of a query that has no other step with state."""
+    """The aggregate of a query without another stateful step, else None."""
     stateful = [node for node in query.plan.walk() if node.is_stateful]
     if query.is_application or len(stateful) != 1 or not isinstance(stateful[0], Aggregate | DeltaAggregate):
         return None
@@ -82,7 +83,7 @@ def _only_groups(query: BoundQuery) -> Groups | None:
 
 
 def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:
-    """Rows of the old definition, read as the new one says."""
+    """Rows of the old definition, with the scans' settings of the new one."""
     if not isinstance(node, Scan):
         return node.with_inputs(lambda below: _paced(below, scans))
     scan = _over_columns(scans[node.source_name], node)
@@ -90,8 +91,8 @@ def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:
 
 
 def _is_read(node: Scan, scan: Scan | None) -> bool:
-    """Whether the new definition has all columns that the old one reads of a source; and, where it has another alias
-    for it, reads them in the same way."""
+    """Whether the new definition has all columns that the old one reads of a source and, if its alias is another one,
+    reads them in the same way."""
     if scan is None or any(scan.relation.column(column.name) is None for column in node.read_columns):
         return False
     shapes = (read.shape(Shaper((), ShapeScope())) for read in (node, _over_columns(scan, node)))
@@ -106,8 +107,8 @@ def _over_columns(scan: Scan, node: Scan) -> Scan:
 
 
 def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
-    """Name of a result that is wanted → the call that the state has for it; None where one is missing. Equal calls are
-    told apart by their order."""
+    """Name of a result of the new definition → its call in the state; None if one is missing. Equal calls are paired in
+    their order."""
     left = list(rows.calls)
     pairs: dict[str, AggregateCall] = {}
     for call in after.calls:
@@ -120,20 +121,20 @@ def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
 
 
 def _is_like(held: AggregateCall, call: AggregateCall) -> bool:
-    """Conditions and orders are compared with the shapes."""
+    """Whether two calls may be the same; their conditions and orders are compared later, with the shapes."""
     same = (held.function, held.distinct, held.type) == (call.function, call.distinct, call.type)
     return same and (held.filter is None, held.order is None) == (call.filter is None, call.order is None)
 
 
 def _is_same_but_order(rows: Groups, after: Groups, pairs: Mapping[str, AggregateCall]) -> bool:
-    """Whether the wanted calls alone, in the wanted order, are what the new definition would keep."""
+    """Whether the new definition's state would be that of the old groups with only its calls, in its order."""
     alone = rows.pruned(frozenset(call.name for call in pairs.values()))
     wanted = replace(alone, calls=tuple(pairs[call.name] for call in after.calls))
     return wanted.state_shape(SCOPE) == after.state_shape(SCOPE)
 
 
 def _shown_as(rows: Groups, after: Groups, pairs: Mapping[str, AggregateCall]) -> Groups:
-    """The groups of the state under the names of the new definition."""
+    """The groups of the state with the names of the new definition."""
     names = {call.name: name for name, call in pairs.items()}
     calls = tuple(
         replace(call, name=names.get(call.name, HIDDEN.format(index))) for index, call in enumerate(rows.calls)
@@ -149,6 +150,6 @@ def _replaced(node: Node, old: Node, new: Node) -> Node:
 
 
 def _others(query: BoundQuery, groups: Groups) -> StateParts:
-    """What else the checkpoint holds."""
+    """The content of the checkpoint without the groups."""
     parts = state_parts(query.parts[0].root, SCOPE)
     return replace(parts, steps=[shape for shape in parts.steps if shape != groups.state_shape(SCOPE)])

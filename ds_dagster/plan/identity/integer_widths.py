@@ -1,5 +1,4 @@
-"""Columns of whole numbers that get another width, below totals: what a count, a sum or an average keeps of them is the
-same."""
+"""Columns of whole numbers that get another width below totals: the state of counts, sums and averages is the same."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from ds_dagster.plan.query import BoundQuery
 
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 TOTALS = frozenset({"COUNT", "SUM", "AVG"})
-"""Aggregates whose state does not depend on the width of what they read: a count, and a sum of the widest type."""
+"""Aggregates whose state does not depend on the width of their argument: a count, and a sum of the widest type."""
 GROUPS = (Aggregate, DeltaAggregate)
 
 
 def differ_in_widths_alone(old: BoundQuery, new: BoundQuery) -> bool:
-    """Whether two definitions keep the same state, though whole numbers that they read have other widths."""
+    """Whether two definitions have equal state, although whole numbers that they read have other widths."""
     before, after = (state_parts(query.parts[0].root, SCOPE) for query in (old, new))
     if old.is_application or new.is_application:
         return False
@@ -49,7 +48,7 @@ def _is_same_total(old: AggregateCall, new: AggregateCall) -> bool:
 
 
 def _is_alike(old: object, new: object) -> bool:
-    """Whether shapes are equal but for the widths of whole numbers."""
+    """Whether shapes are equal except for the widths of whole numbers."""
     if isinstance(old, Sequence) and isinstance(new, Sequence) and not isinstance(old, str):
         return len(old) == len(new) and not isinstance(new, str) and all(map(_is_alike, old, new))
     return old == new or (isinstance(old, str) and isinstance(new, str) and {old, new} <= INTEGERS)

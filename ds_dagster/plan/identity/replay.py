@@ -14,14 +14,15 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.sql.statements import RelationKind
 
 Effect = Literal["replaced", "updated", "added"]
-"""Of rows that are written again: ``replaced`` the first batch takes the place of the old rows; ``updated`` a key gets
-its row again, keys that are not written again stay; ``added`` every row is there twice."""
+"""Effect of writing rows again: ``replaced`` the first batch replaces the old rows; ``updated`` each key gets its row
+again, keys that are not written again stay; ``added`` every row is there twice."""
 
 EFFECTS: Mapping[RelationKind, Effect] = MappingProxyType(
     {"stream": "added", "changelog": "updated", "table": "replaced", "materialized_view": "replaced"}
 )
 SHARED_EFFECTS: Mapping[str, Effect] = MappingProxyType({"append": "added"})
-"""Of a declared table, by the kind of changes it gets; by key otherwise. Its old rows may be another query's."""
+"""Changelog kind of the result → effect on a declared table; ``updated`` for other kinds. Its old rows may come from
+another query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class Doubled:
 
 
 def effect(query: BoundQuery, sink: Relation) -> Effect:
-    """What happens to the rows of a sink when the query is run from its starting position again.
+    """Effect on the rows of a sink if the query runs from its starting position again.
 
     Args:
-        query: any; of an application the whole.
+        query: any; for an application the whole query.
         sink: one of ``query.sinks``.
     """
     if query.refresh == "full":
@@ -62,14 +63,14 @@ def doubled(
     queries: Mapping[str, BoundQuery],
     keeps_slot: Callable[[Relation], bool],
 ) -> Doubled:
-    """The sinks in which a reset of a query that has run would leave rows twice, and who reads them.
+    """The sinks in which a reset of a query that has run would leave rows twice, and the queries that read them.
 
     Args:
         query: with the definition that the reset would start.
         downstream: relation → names of the queries that read it.
         queries: of the project, by name.
-        keeps_slot: whether the store of a source remembers its reader's position: ``latest`` is that position, which
-            may be before the last row written. Called for sources that begin at ``latest`` only.
+        keeps_slot: whether the store of a source keeps its reader's position: then ``latest`` is that position, which
+            may be before the last row written. Called only for sources that begin at ``latest``.
     """
     if all(scan.starting_position == "latest" and not keeps_slot(scan.relation) for scan in query.scans):
         return Doubled()

@@ -1,12 +1,12 @@
 """The SQL slice of a query: text that compiles alone to the same plan.
 
-A slice is what the journal keeps, so it carries no secret. Of a store it carries the properties as they are written
-in the file, references unresolved, without every literal secret and every address that holds a password.
-``project.compile_slice`` prefers the declaration of the store in the project's own files when it
-compiles: connection values belong to the project, not to the job, and a rotated address or password needs no new job.
-The slice's copy is used if the project has no such store (the file was moved, the checkout was deleted).
+The journal keeps slices, so they carry no secret. A slice has the properties of a store as they are written in the
+file, with references unresolved, and without literal secrets and addresses that hold a password.
+``project.compile_slice`` prefers the declaration of the store in the project's own files: connection values belong to
+the project, not to the job, and a rotated address or password needs no new job. The slice's copy is used if the project
+has no such store (the file was moved, the checkout was deleted).
 
-Relations are carried as the DDL that inference arrived at, under their full names.
+Relations are in a slice as the DDL that inference gives, under their full names.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from ds_dagster.sql.statements import (
 
 LOOKED_UP = frozenset({"materialized_view", "table"})
 Piece = tuple[str, Span, Context]
-"""Text, place and context of one statement of a slice."""
+"""Text, position and context of one statement of a slice."""
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 
 
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
-    """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
+    """Everything a query needs to compile alone: schemas, stores with their secrets and registries, schema texts,
+    functions, relations, the query."""
     own = query.statement.origin.application
     filled = {part.sink.name for part in query.parts}
     inputs = [relation if relation.name in filled else _read(relation) for relation in query.inputs]
@@ -94,9 +95,9 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
 
 
 def _read(relation: Relation) -> Relation:
-    """A relation as a query reads it: views and tables are looked up, for which their key means nothing; in the text
-    of a relation it would make columns NOT NULL that an outer join or a group made nullable. The query that writes a
-    result checks its constraints, so a reader does not."""
+    """A relation as a query reads it. Views and tables lose their key: look-ups do not use it, and as DDL it would make
+    columns NOT NULL that an outer join or a group made nullable. Results lose their constraints: the query that writes
+    them checks them."""
     if not relation.declared:
         others = {n: value for n, value in relation.properties.items() if n not in (QUARANTINE_TOPIC, QUARANTINE_STORE)}
         relation = replace(relation, constraints=(), properties=MappingProxyType(others))
@@ -122,8 +123,8 @@ def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> It
 def _stores(
     stores: Iterable[StoreDefinition], secrets: Mapping[str, SecretDefinition], index: PropertyIndex
 ) -> Iterator[Piece]:
-    """CREATE STORE of declared stores, after the schema registries and secrets they name; embedded stores
-    need none."""
+    """CREATE STORE of declared stores, after the schema registries and secrets they name; embedded stores need no
+    statement."""
     written = [store for store in stores if store.origin.text]
     registries = {store.registry.name: store.registry for store in written if store.registry}
     connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *written]
@@ -154,7 +155,8 @@ def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
 def _declaration(
     store: StoreDefinition | RegistryDefinition, secrets: Mapping[str, SecretDefinition], index: PropertyIndex
 ) -> CreateStore | CreateSchemaRegistry:
-    """CREATE STORE or CREATE SCHEMA_REGISTRY as written and updated, without what is a literal secret or names one."""
+    """CREATE STORE or CREATE SCHEMA_REGISTRY as written and updated, without properties that are a literal secret or
+    name a secret that is not carried."""
     written = parse_statement(store.origin.text, store.span.file)
     if not isinstance(written, CreateStore | CreateSchemaRegistry):
         raise error("INTERNAL", where=f"the declaration of {store.name}")
@@ -170,7 +172,7 @@ def _declaration(
 
 
 def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
-    """CREATE SECRET as written, without a literal."""
+    """CREATE SECRET as written, without literal secrets."""
     written = parse_statement(secret.origin.text, secret.span.file)
     if not isinstance(written, CreateSecret):
         raise error("INTERNAL", where=f"the declaration of secret {secret.name}")
@@ -191,8 +193,8 @@ def _is_secret(item: Property, index: PropertyIndex) -> bool:
 
 
 def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
-    """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store, whose relations may
-    have no records and therefore no properties of such."""
+    """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store; relations of a store
+    without records have no properties of records."""
     span = relation.span
     values = {
         name: value.value
@@ -217,7 +219,7 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
 
 
 def _record_properties(relation: Relation) -> Mapping[str, str | int | bool]:
-    """WITH properties that say what inference found out about the records."""
+    """WITH properties with the results of inference about records."""
     properties: dict[str, str | int | bool] = {"store": relation.store}
     if relation.kind not in ("stream", "changelog"):
         return properties

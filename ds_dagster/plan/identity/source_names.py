@@ -1,4 +1,4 @@
-"""Names of sources in a checkpoint: a relation that is renamed keeps the one it had, so that its readers go on."""
+"""Names of sources in a checkpoint: a renamed relation keeps its source name, so that its readers continue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Places = Mapping[tuple[str, str], Sequence[Scan]]
 
 
 def kept_names(old: BoundQuery, new: BoundQuery) -> Mapping[str, str]:
-    """Qualified relation of the new definition → name of the source in the old one's checkpoint, where the relation
-    has another name now: it reads the same entity. Empty where two sources would have one name.
+    """Qualified relation of the new definition → source name in the old definition's checkpoint, for relations of the
+    same entity with another name. Empty if two sources would have one name.
     """
     before, after = _by_place(old), _by_place(new)
     names: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""The order in which the results of Spark's own aggregates lie in a checkpoint.
+"""The order of the results of Spark's own aggregates in a checkpoint.
 
-Spark keeps the results that the query reads, as it reads them in order: a changed projection changed the state.
-Plans hold all results in their own order now (``Aggregate.held``). Checkpoints of earlier versions of this package have
-Spark's order, which is that of the plan where a query shows each result as it is, in that order.
+Spark keeps the results that the query reads, in the order in which it reads them, so a changed projection would change
+the state. Therefore plans hold all results in their own order (``Aggregate.held``). Checkpoints of earlier versions of
+this package have Spark's order, which is the plan's order if the query shows each result as it is, in that order.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ds_dagster.plan.query import BoundQuery
 
 
 def has_order_of_plan(query: BoundQuery) -> bool:
-    """Whether the results of its aggregates lie in its checkpoint as the plan has them."""
+    """Whether the results of its aggregates have the plan's order in its checkpoint."""
     return all(node.held for node in _groups(query)) or shows_in_order(query)
 
 
 def shows_in_order(query: BoundQuery) -> bool:
-    """Whether a query shows every result of its aggregates as it is, in the order of the plan: Spark has no other."""
+    """Whether a query shows every result of its aggregate as it is, in the order of the plan, which is Spark's then."""
     groups = _groups(query)
     if not groups:
         return True
@@ -35,7 +35,8 @@ def shows_in_order(query: BoundQuery) -> bool:
 
 
 def shows_otherwise(old: BoundQuery, new: BoundQuery) -> bool:
-    """Whether a definition may lay out its state in another way than an earlier version of this package did."""
+    """Whether the new definition may have another order of its state than a checkpoint of an earlier version of this
+    package."""
     return not has_order_of_plan(old) and [_rows(part.root) for part in old.parts] != [_rows(p.root) for p in new.parts]
 
 
@@ -44,7 +45,7 @@ def _groups(query: BoundQuery) -> list[Aggregate]:
 
 
 def _shown(node: Node, groups: Aggregate) -> dict[str, str]:
-    """Field → the result of the groups that it is; empty where a step above does more than to choose columns."""
+    """Field → its result of the groups, empty for computed fields; no fields if a step above does more than project."""
     if node is groups:
         return {field.name: field.name for field in groups.output}
     if isinstance(node, Sink):

@@ -1,1 +1,1 @@
-"""Joins: the form follows from the kinds of the sides and from ON."""
+"""Joins: their form depends on the kinds of the sides and on ON."""

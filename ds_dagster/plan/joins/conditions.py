@@ -17,8 +17,8 @@ from ds_dagster.plan.nodes.scan import Scan
 
 
 class JoinKey(NamedTuple):
-    """Both sides of an equality, already of one type. ``left_field``, ``right_field``: of the plan, empty where a side
-    is more than a column. ``written``: the condition."""
+    """Both sides of an equality, cast to one type. ``left_field``, ``right_field``: internal name of a side that is a
+    plain column, else empty. ``written``: the condition."""
 
     left: BoundExpression
     right: BoundExpression
@@ -38,7 +38,7 @@ def bind_on(scope: Scope, join: exp.Expression, left_fields: frozenset[str], rig
     """Take ON apart; both sides are in the scope already.
 
     Raises:
-        UserError: JOIN_CONDITION, JOIN_KEY_TYPES, JOIN_KEY_NESTED, and what is wrong with an expression.
+        UserError: JOIN_CONDITION, JOIN_KEY_TYPES, JOIN_KEY_NESTED, and those of expressions.
     """
     keys, others = [], []
     for condition in _conjuncts(join.args["on"]):
@@ -59,7 +59,7 @@ def condition_of(scope: Scope, conditions: tuple[exp.Expression, ...]) -> BoundE
 
 
 def _refused(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
-    """JOIN_CONDITION with an example out of the sides' columns."""
+    """JOIN_CONDITION with an example of the sides' columns."""
     left = scope.sources[0]
     common = [name for name in left.columns if name in right.source.columns]
     keys = right.relation.primary_key if isinstance(right.node, Scan) else ()

@@ -1,5 +1,5 @@
-"""Joins: the form follows from the kinds of the sides and from ON: equalities between the sides, and other
-conditions. These become a filter above an INNER JOIN, and a part of an outer join (``residual``)."""
+"""The form of a join depends on the kinds of its sides and on ON: equalities between the sides, and other conditions.
+The other conditions become a filter above an INNER JOIN, or a part of an outer join (``residual``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ds_dagster.plan.nodes.window_join import WindowJoin
 
 
 def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, choices: QueryChoices) -> Node:
-    """Join what is bound so far with one more source; adds the source to the scope.
+    """Join ``left``, the sources bound so far, with one more source; adds the source to the scope.
 
     Raises:
         UserError: INTERVAL_JOIN_WITHOUT_WITHIN, WITHIN_ON_TEMPORAL_JOIN, JOIN_CONDITION, JOIN_KEY_….
@@ -45,7 +45,7 @@ def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, ch
 
 
 class _Join:
-    """One JOIN on its way to a node."""
+    """Builds the node of one JOIN."""
 
     def __init__(self, scope: Scope, left: Node, right: Planned, join: exp.Expression) -> None:
         self.scope = scope
@@ -60,7 +60,7 @@ class _Join:
 
     @property
     def on(self) -> On:
-        """ON, for which the right source joins the scope."""
+        """ON, bound once; adds the right source to the scope."""
         if self._on is None:
             left_fields = frozenset(field.name for field in self.left.output)
             self.scope.add(self.right.source, self.join.this)
@@ -70,8 +70,8 @@ class _Join:
     # forms
 
     def ends(self) -> tuple[str, str] | None:
-        """The ends of windows that ON sets equal, None without such an equality. Only rows in windows are
-        considered."""
+        """The ends of windows that ON sets equal; None without such an equality, with WITHIN, or if a side has no
+        windows."""
         if self.within is not None:
             return None
         ends = [frozenset(b.end for b in side.windows) for side in (self.left, self.right.node)]
@@ -150,7 +150,7 @@ class _Join:
         return tuple(by_name[name] for name in primary)
 
     def _done(self, node: Node, others: tuple[exp.Expression, ...]) -> Node:
-        """The node with the filter of an INNER JOIN; from here on the scope shows what may be NULL."""
+        """The node with the filter of an INNER JOIN; marks sources in the scope whose columns may be NULL."""
         if self.kind == "inner":
             condition = condition_of(self.scope, others)
             return node if condition is None else Filter(node, condition)

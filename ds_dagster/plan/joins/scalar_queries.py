@@ -1,8 +1,8 @@
 """Sub-selects as values: ``v > (SELECT MAX(v) FROM s)``, in WHERE, HAVING and the SELECT list.
 
-Such a sub-select is a total: it has one row, or none before the first record (its value is NULL then). Each is a join
-of every row with that row. When the value changes, all rows are compared again, so rows are added and retracted by
-weights.
+Such a sub-select is a total: it has one row, or none before the first record (its value is NULL then). It becomes a
+join of every row with this row. When the value changes, all rows are compared again, so rows are added and retracted
+by weights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def scalar_queries(trees: Iterable[exp.Expression]) -> Iterator[exp.Subquery]:
 
 
 def in_aggregate(query: exp.Subquery) -> bool:
-    """Whether a value is needed for an aggregate, so below the groups."""
+    """Whether a sub-select is in the argument of an aggregate, so that its value is needed below the groups."""
     above = query.parent
     while isinstance(above, exp.Expression) and not isinstance(above, exp.Query):
         if aggregate_name(above) is not None:
@@ -49,7 +49,7 @@ def in_aggregate(query: exp.Subquery) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ScalarValue:
-    """A bound sub-select: its row as a node with the fields ``name`` and ``key``, a constant."""
+    """A bound sub-select: a node of its row, with the fields ``name`` (the value) and ``key`` (a constant)."""
 
     row: Node
     name: str
@@ -60,16 +60,16 @@ class ScalarValue:
 def bind_scalars(
     queries: Iterable[exp.Subquery], scope: Scope, bind: Callable[[QueryTree], Selected], naming: Naming
 ) -> list[ScalarValue]:
-    """Bind sub-selects; the scope knows their values from here on, which :func:`joined` brings into the rows.
+    """Bind sub-selects; puts their values into the scope. :func:`joined` adds them to the rows.
 
     Args:
-        queries: what :func:`scalar_queries` finds.
+        queries: from :func:`scalar_queries`.
         scope: of the rows that are compared.
         bind: binds a sub-select.
         naming: internal names of the query.
 
     Raises:
-        UserError: SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_CORRELATED, and what sub-selects raise.
+        UserError: SCALAR_COLUMNS, SCALAR_ROWS. UnsupportedError: SCALAR_CORRELATED. And those of sub-selects.
     """
     rows = []
     for query in queries:
@@ -100,7 +100,7 @@ def _check_alone(query: exp.Subquery, scope: Scope) -> None:
 
 
 def _with_name(tree: QueryTree) -> QueryTree:
-    """A value needs no name."""
+    """The sub-select with a name for its only item, since a value needs none."""
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
         return tree
     query = tree.copy()

@@ -35,12 +35,12 @@ _PLAIN = ("distinct", "limit", "offset")
 
 @dataclass(frozen=True, slots=True)
 class InnerQueries:
-    """How the sub-selects of a condition are bound.
+    """Functions that bind the sub-selects of a condition.
 
     Attributes:
-        bind: a whole query.
-        sources: FROM and JOIN of a SELECT, whose sources join the scope.
-        where: conditions over a node.
+        bind: binds a whole query.
+        sources: binds FROM and JOIN of a SELECT; adds its sources to the scope.
+        where: binds conditions over a node.
         naming: internal names of the query.
     """
 
@@ -52,7 +52,7 @@ class InnerQueries:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Rows of a sub-select and the pairs (outer, inner) that have to be equal; ``value``: the inner one of IN."""
+    """Rows of a sub-select and the pairs (outer, inner) that must be equal; ``value``: the inner expression of IN."""
 
     node: Node
     pairs: tuple[tuple[BoundExpression, BoundExpression], ...]
@@ -71,7 +71,7 @@ def conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def is_test(tree: exp.Expression) -> bool:
-    """Whether a condition tests for rows of a sub-select at any depth; other sub-selects give a value."""
+    """Whether a condition has EXISTS or IN with a sub-select at any depth; other sub-selects give a value."""
     nodes = tree.walk(prune=lambda node: isinstance(node, exp.Query))
     return any(isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")) for node in nodes)
 
@@ -82,7 +82,7 @@ def has_query(tree: exp.Expression) -> bool:
 
 
 class SemiJoinBinder:
-    """Binds the conditions with sub-selects of one WHERE."""
+    """Binds the conditions with sub-selects of one WHERE. ``beside``: its other conditions."""
 
     def __init__(self, scope: Scope, inner: InnerQueries, beside: list[exp.Expression]) -> None:
         self.scope = scope
@@ -91,7 +91,7 @@ class SemiJoinBinder:
         self.not_null = {identity_text(part) for part in map(_known, beside) if part is not None}
 
     def join(self, tree: exp.Expression, node: Node) -> Node:
-        """The rows of a node for which one such condition holds.
+        """The rows of a node for which a condition with a sub-select holds.
 
         Raises:
             UserError: IN_COLUMN_COUNT, OPERATOR_TYPES. UnsupportedError: SUBQUERY_MISPLACED,
@@ -138,7 +138,7 @@ class SemiJoinBinder:
             raise self.binder.refuse("IN_COLUMN_COUNT", test, count=count)
 
     def _item(self, tree: exp.Select, scope: Scope, rest: list[exp.Expression]) -> BoundExpression:
-        """What a sub-select selects; its WHERE may say that it is never NULL."""
+        """The item of a sub-select; not nullable if its WHERE has ``IS NOT NULL`` for it."""
         item = tree.expressions[0]
         inner = item.this if isinstance(item, exp.Alias) else item
         if isinstance(inner, exp.Star):
@@ -170,7 +170,7 @@ class SemiJoinBinder:
         return pairs, rest
 
     def _is_outer(self, node: exp.Column, scope: Scope) -> bool:
-        """Whether a column is one of the outer query: the sub-select has none of that name."""
+        """Whether a column belongs to the outer query: the sub-select has no column, or alias, of that name."""
         if node.table:
             own, outer = ({source.alias for source in side.sources} for side in (scope, self.scope))
             return node.table in outer - own
@@ -207,7 +207,7 @@ class SemiJoinBinder:
 
 
 def _test(tree: exp.Expression) -> tuple[exp.Expression, bool]:
-    """A condition without its NOTs, and whether they turn it round."""
+    """A condition without its NOTs, and whether they negate it."""
     negated = False
     while isinstance(tree, exp.Paren | exp.Not):
         negated ^= isinstance(tree, exp.Not)
@@ -220,14 +220,14 @@ def _tested(tree: exp.Expression) -> exp.Expression:
 
 
 def _is_simple(tree: exp.Expression) -> TypeGuard[exp.Select]:
-    """A SELECT that only filters and computes, so that its rows need not be made for their keys."""
+    """Whether a tree is a SELECT that only filters and computes, so that equalities of its WHERE can be join keys."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in _PLAIN):
         return False
     return not is_grouped(tree) and next(windows_of(tree), None) is None
 
 
 def _columns(tree: exp.Expression) -> Iterator[exp.Column]:
-    """Columns of a condition, not those inside of its sub-selects."""
+    """Columns of a condition, without the columns in its sub-selects."""
     for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)):
         if isinstance(node, exp.Column):
             yield node
@@ -242,7 +242,7 @@ def _resolves(node: exp.Column, scope: Scope) -> bool:
 
 
 def _known(tree: exp.Expression) -> exp.Expression | None:
-    """What ``x IS NOT NULL`` says of x."""
+    """``x`` of ``x IS NOT NULL``, None for other conditions."""
     if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is) and isinstance(tree.this.expression, exp.Null):
         operand = tree.this.this
         return operand if isinstance(operand, exp.Expression) else None

@@ -1,4 +1,4 @@
-"""Stream ⋈ table of an SQL store, or ⋈ view: which tables are accepted, and the join."""
+"""Stream ⋈ table of an SQL store, or ⋈ view: checks of the table, and the join."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bind_joined(sources: SourceBinder, node: exp.Expression) -> Planned:
     """A source of JOIN: a table or view is looked up, everything else is read.
 
     Raises:
-        UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: LOOKUP_NESTED, LOOKUP_NOT_YET.
+        UserError: LOOKUP_PROPERTY, and those of other sources. NotYetError: LOOKUP_NESTED, LOOKUP_NOT_YET.
     """
     if isinstance(node, RelationRef) and sources.virtual(node) is None:
         relation = sources.relation(node)
@@ -70,12 +70,11 @@ def _cache_millis(sources: SourceBinder, properties: Sequence[Property], relatio
 
 
 def bind_static_join(scope: Scope, left: Node, right: Planned, scan: StaticScan, join: exp.Expression) -> Node:
-    """Join what is bound so far with a table; adds the table to the scope. Any number of equalities; other conditions
-    of an
-    INNER JOIN are a filter above it. ``scan``: the rows of ``right``.
+    """Join ``left``, the sources bound so far, with a table; adds the table to the scope. ON has at least one equality;
+    other conditions of an INNER JOIN become a filter above it. ``scan``: the rows of ``right``.
 
     Raises:
-        UserError: JOIN_KINDS, LOOKUP_JOIN, LOOKUP_RESIDUAL, JOIN_CONDITION, JOIN_KEY_….
+        UserError: LOOKUP_JOIN, JOIN_CONDITION, JOIN_KEY_…. NotYetError: JOIN_KINDS, LOOKUP_RESIDUAL.
     """
     kind = _kind(scope, left, right, join)
     left_fields = frozenset(field.name for field in left.output)
@@ -94,7 +93,7 @@ def bind_static_join(scope: Scope, left: Node, right: Planned, scan: StaticScan,
 def _kind(scope: Scope, left: Node, right: Planned, join: exp.Expression) -> JoinKind:
     span, names = scope.place(join), (scope.sources[-1].shown, right.source.shown)
     if left.changelog != "append":
-        instead = f"join {names[1]} to the stream that {names[0]} is made of; a changelog meets changelogs only"
+        instead = f"join {names[1]} to the stream that {names[0]} is made of; a changelog joins changelogs only"
         table = KIND_WORDS[right.relation.kind]
         raise error(
             "JOIN_KINDS",

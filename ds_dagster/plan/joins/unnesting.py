@@ -1,4 +1,4 @@
-"""UNNEST in FROM: the elements of an ARRAY or MAP of the rows to its left, bound."""
+"""Binding of UNNEST in FROM: the elements of an ARRAY or MAP of the rows to its left."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ORDINALITY = "ordinality"
 
 
 def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> Node:
-    """The rows of ``node`` with the elements of an array or map of them; their columns join the scope.
+    """The rows of ``node`` with the elements of their array or map; adds the elements' columns to the scope.
 
     Raises:
-        UserError: UNNEST_TYPE, UNNEST_COLUMNS, UNNEST_CONDITION, DUPLICATE_ALIAS, and what expressions raise.
-        NotYetError: STATEFUL_CHAIN.
+        UserError: UNNEST_TYPE, UNNEST_COLUMNS, DUPLICATE_ALIAS, DUPLICATE_COLUMN, and those of expressions.
+        UnsupportedError: UNNEST_CONDITION. NotYetError: STATEFUL_CHAIN.
     """
     ref: UnnestRef = join.this
     binder = ExpressionBinder(scope, "UNNEST")
@@ -51,7 +51,7 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
 def element_columns(
     ref: UnnestRef, type_: DataType, binder: ExpressionBinder, *, outer: bool
 ) -> Sequence[tuple[str, DataType, bool]]:
-    """Name, type and whether it may be NULL, of each field of an element; the number last.
+    """(name, type, whether it may be NULL) of each field of an element; the element's number last.
 
     Raises:
         UserError: UNNEST_TYPE, UNNEST_COLUMNS, DUPLICATE_COLUMN.

@@ -76,17 +76,21 @@ class AggregateCall:
         return f"{shown(self.name)} {self.type} = {self.function}({distinct}{argument}){condition}"
 
     def as_written(self) -> str:
-        """The call with columns by their names alone."""
+        """The call with the plain names of columns."""
         argument = "*" if self.argument is None else expression_text(self.argument.tree, column_of)
         return f"{self.function}({'DISTINCT ' * self.distinct}{argument})"
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the
-    window's end (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert
-    by ``group``. ``held``: the state has exactly these calls in this order, whatever is read of them; False: those that
-    are read, as Spark orders them, see ``plan/identity/state_order.py``."""
+    """GROUP BY; its rows are upserts by ``group``.
+
+    With a window below and both of its bounds in ``group``: one final row per group when time passes the window's end,
+    or with ``updates`` a row for every change. Without a window: the last value of each changed group, once per batch.
+
+    ``held``: the state has exactly these calls in this order, even if some are not read. False: only the calls that are
+    read, in Spark's order, see ``plan/identity/state_order.py``.
+    """
 
     input: Node
     group: tuple[Named, ...]
@@ -99,12 +103,12 @@ class Aggregate(Node):
 
     def __post_init__(self) -> None:
         if not self.input.is_final:
-            raise error("INTERNAL", where="aggregate over rows that may go")
+            raise error("INTERNAL", where="aggregate over rows that may be retracted")
         for named in self.group:
             require(self.input, named.expression.columns(), f"group {named.name}")
 
     def with_inputs(self, change: Callable[[Node], Node]) -> Aggregate:
-        """Its own reference to the window below is replaced too, by the window of the same bounds."""
+        """Also replaces ``window``, by the window below with the same bounds."""
         rebuilt = super(Aggregate, self).with_inputs(change)
         if rebuilt is self or self.window is None:
             return rebuilt
@@ -132,12 +136,12 @@ class Aggregate(Node):
 
     @property
     def untimed(self) -> str:
-        """A group of a closed window has the last moment of it."""
+        """A group of a closed window has the window's last moment as its event time."""
         return "an aggregate" if self.window is None else self.input.untimed
 
     @property
     def windows(self) -> tuple[Bounds, ...]:
-        """A window that has closed: only the one the groups are made of."""
+        """Only the window the groups are made of, and only if the rows are final."""
         if self.window is None or self.updates:
             return ()
         return renamed_bounds((Bounds(self.window.start, self.window.end),), self.group)
@@ -202,7 +206,8 @@ def needed_calls(
 def groups_growth(
     rows: Node, group: tuple[Named, ...], calls: tuple[AggregateCall, ...], keep_values: frozenset[str]
 ) -> Iterator[str]:
-    """What of groups over ``rows`` grows with every record. ``keep_values``: aggregates that keep every value."""
+    """Texts that name the state of groups over ``rows`` that grows with every record. ``keep_values``: aggregates that
+    keep every value."""
     if not rows.only_grows:
         return
     names = ", ".join(column_of(named.name) for named in group)
@@ -213,7 +218,7 @@ def groups_growth(
 
 
 def _is_moment(rows: Node, group: Named) -> bool:
-    """Whether a group is a point in time: of a type of that kind, or the event time itself."""
+    """Whether a group is a point in time: a TIMESTAMP, or the event time itself."""
     scans = [below for below in rows.walk() if isinstance(below, Scan)]
     times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
     type_ = group.expression.type

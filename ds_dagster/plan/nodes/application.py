@@ -1,6 +1,6 @@
 """Plan nodes of applications: the rows of a virtual relation, and all sinks of one job under one root."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -29,14 +29,14 @@ class Virtual(Passing):
         return []
 
     def whole_shape(self, scope: ShapeScope) -> Shape:
-        """What it is called, and that others read it too, means nothing."""
+        """The shape of its SELECT: its name and its other readers do not count."""
         return self.input.whole_shape(scope)
 
     def about(self) -> str:
         return self.name
 
     def pruned(self, needed: Names) -> Virtual:
-        """The same for every reader, so that its rows can be made once."""
+        """Keeps all fields, so that the node is equal for every reader and its rows can be computed once."""
         return replace(self, input=self.input.pruned(self.names))
 
 
@@ -89,6 +89,6 @@ def readings(root: Node) -> dict[str, int]:
 
 
 def shares_state(root: Node) -> bool:
-    """Whether several sinks read rows of steps that keep something."""
+    """Whether a part of the plan that is read more than once has a step that does not treat rows one by one."""
     counts = readings(root)
     return any(counts.get(node.shared_name, 0) > 1 and not node.is_plain for node in root.walk())

@@ -3,11 +3,11 @@
 Weights live between these nodes only; a sink sees appended rows, or upserts and deletes by key. Operators:
 ``jvm/src/dsdagster/delta``.
 
-``ttl_millis`` of a node: state that no change touches for so long is dropped; 0: never. ``plan/checks/expiry.py``
-sets it.
+``ttl_millis`` of a node: milliseconds after which state without a change is dropped; 0: never. Set by
+``plan/checks/expiry.py``.
 """
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
 DeltaJoinKind = Literal["inner", "left", "full", "semi", "anti"]
 _KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
-"""Aggregates that keep every value: no sketch will do where rows may go."""
+"""Aggregates that keep every value; a sketch cannot take a value back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Weigh(Node):
         return (self, name) if self.is_stateful else self.input.origin(name)
 
     def growth(self) -> Iterator[str]:
-        """A row per key, as many as the changelog has."""
+        """None: the state has one row per key, as the changelog itself."""
         return iter(())
 
     def shape(self, shaper: Shaper) -> Shape:
@@ -155,7 +155,7 @@ class DeltaAggregate(Node):
 
 @dataclass(frozen=True, slots=True)
 class DeltaJoin(Join):
-    """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing.
+    """Changelog ⋈ changelog: all pairs of current rows whose keys are equal. NULL keys match nothing.
     ``residual``: other conditions of LEFT and FULL on a pair (INNER: a filter above)."""
 
     kind: DeltaJoinKind
@@ -202,7 +202,7 @@ class DeltaJoin(Join):
             yield f"{self._test() if is_test else self._as_written()} keeps every row of {' and '.join(rows)}"
 
     def _test(self) -> str:
-        """IN and EXISTS, which are the same by now; the columns of the sub-select have names of ours."""
+        """Text of an IN or EXISTS, which are one kind of node; only the outer columns have names of the user."""
         keys = dict.fromkeys(expression_text(key.tree, column_of) for key in self.left_keys)
         return f"{'NOT ' if self.kind == 'anti' else ''}EXISTS or IN on {', '.join(keys)}"
 
@@ -229,8 +229,8 @@ class DeltaJoin(Join):
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Node):
-    """Each row once. Over appended rows the first of each value is appended; else rows have weights, and all their
-    fields are their key."""
+    """Each row once. Over rows that are only added, the first row of each value is appended; else rows have weights,
+    and all their fields are their key."""
 
     input: Node
     ttl_millis: int = 0
@@ -258,7 +258,7 @@ class Distinct(Node):
 
     @property
     def untimed(self) -> str:
-        """A value may be added again."""
+        """A value that was retracted may be added again."""
         return "SELECT DISTINCT"
 
     def growth(self) -> Iterator[str]:
@@ -276,19 +276,19 @@ class Distinct(Node):
         return below
 
     def pruned(self, needed: Names) -> Distinct:
-        """Every field is part of the key."""
+        """Keeps all fields: every one is part of the key."""
         return replace(self, input=self.input.pruned(self.names))
 
 
 @dataclass(frozen=True, slots=True)
 class Unweigh(Node):
-    """Rows with weights and without retractions as appended rows: each as often as its weight says."""
+    """Weighted rows without retractions → appended rows, each as many times as its weight."""
 
     input: Node
 
     def __post_init__(self) -> None:
         if not self.input.only_grows:
-            raise error("INTERNAL", where="appended rows of which some may go")
+            raise error("INTERNAL", where="appended rows of which some may be retracted")
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -313,7 +313,7 @@ class Unweigh(Node):
 
 @dataclass(frozen=True, slots=True)
 class Fold(Node):
-    """Weighted rows → upserts and deletes by ``key_names``, at most one per key and batch. Keeps nothing."""
+    """Weighted rows → upserts and deletes by ``key_names``, at most one per key and batch. Has no state."""
 
     only_shows: ClassVar[bool] = True
     one_per_key: ClassVar[bool] = True
@@ -353,6 +353,6 @@ class Fold(Node):
 
 
 def _covers(keys: tuple[BoundExpression, ...], node: Node) -> bool:
-    """Whether a row of the node is found by these at most once: they hold its whole key."""
+    """Whether these keys hold the whole key of the node, so that they match at most one of its rows."""
     columns_of_keys = frozenset().union(*(key.columns() for key in keys))
     return bool(node.key) and columns_of_keys.issuperset(node.key)

@@ -1,4 +1,4 @@
-"""What nodes say of themselves in EXPLAIN is made of these texts."""
+"""Texts that EXPLAIN shows of plan nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def text(expression: BoundExpression) -> str:
 
 
 def changelog_text(node: Node) -> str:
-    """How rows replace one another."""
+    """``append``, or ``upsert by`` the key's fields."""
     if node.changelog == "append":
         return "append"
     return "upsert by " + (", ".join(shown(name) for name in node.key) or "(nothing)")
@@ -31,22 +31,22 @@ def named_text(columns: Sequence[Named]) -> str:
 
 
 def assigned(field: Field, value: str) -> str:
-    """A field with its type and its value; the value alone where it is the field itself."""
+    """A field with its type and its value; only the value if it is a column of the same name."""
     name = shown(field.name)
     same = value == name or value.rpartition(".")[2] == name
     return f"{value} {field.type}" if same else f"{name} {field.type} = {value}"
 
 
 def by_text(partition: Sequence[BoundExpression]) -> str:
-    """A partition, with a blank in front; empty without one."""
+    """`` by`` and the partition's expressions; empty without a partition."""
     return f" by {', '.join(map(text, partition))}" if partition else ""
 
 
 def forgets_text(ttl_millis: int) -> str:
-    """When state is forgotten, as one more fact; empty for never."""
+    """When state is forgotten, with a separator before it; empty for never."""
     return f" · forgets after {duration_text(ttl_millis)} without a change" if ttl_millis else ""
 
 
 def rests(ttl_millis: int) -> list[str]:
-    """The same of steps that forget by event time."""
+    """When a step forgets a partition by event time, as a list of one fact; empty for never."""
     return [f"forgotten after {duration_text(ttl_millis)} without a row"] if ttl_millis else []

@@ -1,4 +1,4 @@
-"""Plan nodes of joins that native operators and the versioned join of our own do."""
+"""Plan nodes of joins: the base, Spark's interval join, and our temporal join."""
 
 # ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
@@ -21,6 +21,7 @@ Side = Literal["left", "right"]
 BOTH: tuple[Side, ...] = ("left", "right")
 LEFT: tuple[Side, ...] = ("left",)
 DEFAULT_RETENTION_MILLIS = 3_600_000
+"""Default of ``temporal.join.retention.millis``: one hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Join(Node):
     @property
     @abstractmethod
     def sides_of_filters(self) -> tuple[Side, ...]:
-        """The sides a filter above may go to, see :mod:`ds_dagster.plan.binding.filter_rules`."""
+        """The sides a filter above may be pushed to, see :mod:`ds_dagster.plan.binding.filter_rules`."""
 
     @abstractmethod
     def own_columns(self) -> Names:
@@ -88,12 +89,12 @@ class TimedJoin(Join):
 
     @property
     def windows(self) -> tuple[Bounds, ...]:
-        """Bounds that an outer join may have set to NULL are none."""
+        """Without bounds that an outer join may set to NULL."""
         left = () if self.kind == "full" else self.left.windows
         return (*left, *(self.right.windows if self.kind == "inner" else ()))
 
     def growth(self) -> Iterator[str]:
-        """Event time bounds it."""
+        """None: event time bounds the state."""
         return iter(())
 
 
@@ -131,7 +132,7 @@ class IntervalJoin(TimedJoin):
 
     @property
     def sides_of_filters(self) -> tuple[Side, ...]:
-        """None: Spark does it itself."""
+        """None: Spark pushes filters down itself."""
         return ()
 
     def takes_filters(self, names: Names) -> bool:  # noqa: ARG002
@@ -154,8 +155,8 @@ class TemporalJoin(TimedJoin):
     """Stream ⋈ changelog: each left row is joined with the right version valid at its event time. ``right`` is a scan
     of a changelog whose primary key is ``right_keys``; INNER drops rows without a version, LEFT keeps them with NULLs.
     ``residual``: other conditions of LEFT; a version that fails them counts as missing (INNER: a filter above).
-    Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
-    the newest for ever."""
+    Old versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
+    the newest version is kept for ever. ``immediate``: a row takes the latest version at once."""
 
     asks_time: ClassVar[bool] = True
     immediate: bool = False
@@ -168,12 +169,12 @@ class TemporalJoin(TimedJoin):
 
     @property
     def waits_for_time(self) -> bool:
-        """Not where a row takes the latest version at once."""
+        """False if a row takes the latest version at once."""
         return not self.immediate
 
     @property
     def sides_of_filters(self) -> tuple[Side, ...]:
-        """Not the versions: one that a filter takes away still has to end the one before it, so nothing is saved."""
+        """Not the versions: a version that a filter drops still ends the version before it, so nothing is saved."""
         return LEFT
 
     def own_columns(self) -> Names:
@@ -183,7 +184,7 @@ class TemporalJoin(TimedJoin):
         return _keyed_shape(self, shaper, [self.immediate, self.retention_millis], self.residual)
 
     def kept_shape(self, scope: ShapeScope) -> Shape:
-        """Without the filters right above the stream: its rows only wait here until time has passed them."""
+        """Without the filters directly on the stream: its rows are kept only until time has passed them."""
         left = self.left
         while isinstance(left, Filter):
             left = left.input
@@ -198,7 +199,7 @@ class TemporalJoin(TimedJoin):
 
 
 def _keyed_shape(node: TimedJoin, shaper: Shaper, options: Shape, residual: BoundExpression | None) -> Shape:
-    """Further keys and conditions are added at the end: a join without them keeps its hash."""
+    """Keys after the first, and conditions, come last: a join without them keeps its hash."""
     first, *others = node.keys_shape(shaper)
     pair: Shape = first if isinstance(first, list) else []
     return [node.kind, *pair, options, *([others] if others else []), *residual_shape(shaper, residual)]

@@ -1,6 +1,6 @@
 """The plan node of MATCH_RECOGNIZE. Operator: ``jvm/src/dsdagster/match``."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ Skip = Literal["past_last", "to_next", "to_first", "to_last"]
 
 @dataclass(frozen=True, slots=True)
 class MatchValue:
-    """Something the rows of a match so far give.
+    """A value computed from the rows of a match so far.
 
     Attributes:
         name: internal name of the field it makes.
         function: FIRST and LAST: ``argument`` of the row that is ``offset`` after the first or before the last.
             COUNT, SUM, AVG, MIN, MAX over the rows (COUNT without argument: of rows). ROWTIME: event time of the last.
-        variable: whose rows; empty: all of the match.
+        variable: the one whose rows count; empty: all rows of the match.
         argument: over the fields of the input.
     """
 
@@ -50,7 +50,7 @@ class MatchValue:
         return Field(self.name, self.type, self.nullable)
 
     def about(self) -> str:
-        """It for people."""
+        """The text EXPLAIN shows."""
         argument = "*" if self.argument is None else text(self.argument)
         offset = f", {self.offset}" if self.offset else ""
         return f"{self.function}({argument}{offset} OF {self.variable or 'all'})"
@@ -58,8 +58,8 @@ class MatchValue:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a row must fulfil to be one of ``variable``: over the row's fields and over values of the match so far, in
-    which the row counts already."""
+    """The condition a row must satisfy to be a row of ``variable``, over the row's fields and over values of the match
+    so far, this row included."""
 
     variable: str
     condition: BoundExpression
@@ -67,7 +67,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """A column that orders rows of one time."""
+    """A column that orders rows of the same event time."""
 
     expression: BoundExpression
     descending: bool = False
@@ -77,19 +77,20 @@ class RowOrder:
 class Match(Node):
     """MATCH_RECOGNIZE over appended rows: one row per match, the partition's columns and then the measures.
 
-    Rows of a partition are looked at in the order of event time, once time has passed them. A search begins at each
-    row that no ``skip`` has jumped over; what is found is what the standard prefers, see ``plan/patterns/pattern.py``.
+    Rows of a partition are read in the order of event time, once time has passed them. A search begins at each row that
+    no ``skip`` has jumped over; of several matches the one that the SQL standard prefers is taken, see
+    ``plan/patterns/pattern.py``.
 
     Attributes:
         input: rows.
         partition, measures: the columns of the result, measures over the fields of ``values``.
-        order: after event time; equal rows are in the order of their source.
-        pattern, definitions: a variable without definition takes any row.
+        order: columns after event time; rows that are equal in them are in the order of their source.
+        pattern, definitions: a variable without a definition takes any row.
         skip, skip_variable: where the search continues after a match.
         values: values of the rows of a match that definitions and measures read, at least one.
-        within_millis: the last row of a match is less than that later than its first; None: any time.
-        ttl_millis: event time without a row after which a partition is forgotten with what it waits for, so that no
-            match spans such a silence; 0: never.
+        within_millis: the last row of a match is less than that later than its first; None: no limit.
+        ttl_millis: event time without a row after which a partition is forgotten with its waiting rows, so that no
+            match spans such a gap; 0: never.
     """
 
     input: Node
@@ -110,7 +111,7 @@ class Match(Node):
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append" or not self.values:
-            raise error("INTERNAL", where="a pattern over rows that may go, or without a value")
+            raise error("INTERNAL", where="a pattern over rows that may be retracted, or without a value")
         own = frozenset(value.name for value in self.values)
         require(self.input, self.read_columns(), "pattern")
         strange = sorted(frozenset().union(*(named.expression.columns() for named in self.measures)) - own)
@@ -135,12 +136,12 @@ class Match(Node):
 
     @property
     def may_wait_for_ever(self) -> bool:
-        """Whether a search may keep more and more rows, for as long as there are any."""
+        """Whether an open match may keep more and more rows without a limit."""
         return self.within_millis is None and not self.ttl_millis and is_unbounded(self.pattern)
 
     @property
     def untimed(self) -> str:
-        """A match is older than its last row."""
+        """A match has rows of several event times."""
         return "a pattern match"
 
     @property
@@ -197,7 +198,7 @@ class Match(Node):
         return lineage_of({**below, **values}, (*self.partition, *self.measures))
 
     def pruned(self, needed: Names) -> Match:
-        """All its measures stay, since the rows of a match are part of its state."""
+        """Keeps all measures, since the rows of a match are part of its state."""
         return replace(self, input=self.input.pruned(self.read_columns()))
 
 

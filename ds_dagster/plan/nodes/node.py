@@ -1,4 +1,4 @@
-"""The base of plan nodes, and what all of them are made of: fields and typed expressions.
+"""The base of plan nodes, and their parts: fields and typed expressions.
 
 Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted
 identifier, the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call
@@ -121,14 +121,14 @@ _WITH_STATE = ("keeps", "growth")
 class Node:
     """Base of all nodes. They never change, so :data:`_DERIVED` are computed once per node.
 
-    A kind of node is known in its class alone. A class that leaves out an abstract method is refused by name when it is
-    defined; so is a class with state that does not say what it keeps and how that grows.
+    Everything about a kind of node is in its class. Defining a class without one of the abstract methods, or a class
+    with state without ``keeps`` and ``growth``, raises INTERNAL with the names that are missing.
 
     Attributes:
         is_base: the class is a base of nodes; plans do not hold it.
         keeps: see :data:`Keeps`.
         layout: number of the layout of its state, empty for the first one. Part of the state signature.
-        one_by_one: it makes rows out of rows, one by one, and keeps nothing.
+        one_by_one: it computes each row from one row below, and keeps nothing.
         asks_time: it reads the event time of the rows below.
         passes_time: its rows have the event time of the rows below.
         drops_late_rows: it drops each row that is older than the watermark (a window drops by its end).
@@ -162,8 +162,8 @@ class Node:
 
     @abstractmethod
     def shape(self, shaper: Shaper) -> Shape:
-        """Its own part of the fingerprint and of state signatures: all that decides about the rows of the result,
-        without its inputs. The shape of a plan that exists must never change."""
+        """Its own part of the fingerprint and of state signatures: everything that decides which rows it gives, without
+        its inputs. The shape of a plan that exists must never change."""
 
     @abstractmethod
     def about(self) -> str:
@@ -171,7 +171,7 @@ class Node:
 
     @abstractmethod
     def lineage(self, below: Sources) -> Sources:
-        """The columns its fields are computed from. ``below``: the same for all fields of its inputs."""
+        """The columns its fields are computed from. ``below``: the columns of all fields of its inputs."""
 
     @abstractmethod
     def pruned(self, needed: Names) -> Node:
@@ -226,8 +226,8 @@ class Node:
     def windows(self) -> tuple[Bounds, ...]:
         """The windows its rows are in, without sessions that have not ended. Flink: window attribute of a relation.
 
-        Rows with bounds come before the watermark has passed the end, or in the moment it does: so a step above may
-        close the same window once more.
+        A row with bounds arrives before the watermark passes the end, or at the moment it does, so a step above can
+        close the same window again.
         """
         return ()
 
@@ -243,12 +243,12 @@ class Node:
 
     @property
     def settles(self) -> bool:
-        """Whether time alone decides that some rows exist: matches, and rows of outer joins without a partner."""
+        """Whether some rows exist only because time has passed: matches, and rows of outer joins without a partner."""
         return any(child.settles for child in self.inputs)
 
     @property
     def is_refined(self) -> bool:
-        """Whether a windowed aggregate, here or below, gives a group again with every change."""
+        """Whether a windowed aggregate, here or below, emits a group again with every change."""
         return any(child.is_refined for child in self.inputs)
 
     @property
@@ -258,7 +258,7 @@ class Node:
 
     @property
     def one_source(self) -> bool:
-        """Whether all rows are of one source."""
+        """Whether all rows come from one source."""
         return len(self.inputs) <= 1 and all(child.one_source for child in self.inputs)
 
     @property
@@ -308,8 +308,8 @@ class Node:
         return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values))
 
     def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
-        """The same node over what ``change`` makes of each input, branches of a union among them; the very same where
-        nothing changes."""
+        """A copy with each input (also each branch of a union) replaced by ``change(input)``; the node itself if no
+        input changes."""
         changed: dict[str, Any] = {}
         for name in _input_names(type(self)):
             old = getattr(self, name)
@@ -319,20 +319,20 @@ class Node:
         return replace(self, **changed) if changed else self
 
     def whole_shape(self, scope: ShapeScope) -> Shape:
-        """The shape of it and all below."""
+        """The shape of the node and everything below."""
         own = self.shape(Shaper(self.inputs, scope))
         return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
 
     def state_shape(self, scope: ShapeScope) -> Shape:
-        """Its part of a state signature: the step and everything below. Rows that it keeps hold these very columns,
-        and have passed these filters; a retraction must equal the row it retracts."""
+        """Its part of a state signature: the step and everything below, since kept rows have these columns and passed
+        these filters, and a retraction must equal its row. With ``rows_by_type`` only the types of kept rows count."""
         if self.keeps == "rows" and scope.rows_by_type:
             types: Shape = [[str(f.type) for f in child.output] for child in self.inputs]
             return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
         return [type(self).__name__, self.kept_shape(scope), *self.layout]
 
     def kept_shape(self, scope: ShapeScope) -> Shape:
-        """The shape of all that decides about the content of its state."""
+        """The shape of everything that decides about the content of its state."""
         return self.whole_shape(scope)
 
     def all_lineage(self) -> Sources:
@@ -390,11 +390,11 @@ def _input_names(kind: type[Node]) -> tuple[str, ...]:
 
 
 def _says(cls: type[Node], name: str) -> bool:
-    """Whether a class, or a base of its kind, has an answer of its own."""
+    """Whether a class, or a base of it other than :class:`Node`, defines the member itself."""
     return any(name in kind.__dict__ for kind in cls.__mro__ if kind not in Node.__mro__)
 
 
 _INPUTS = ("Node", "tuple[Node, ...]")
 """Annotations of fields that hold inputs; they are text here."""
 _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
-"""Node class → what :func:`_input_names` found."""
+"""Cache of :func:`_input_names`."""

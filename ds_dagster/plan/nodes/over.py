@@ -1,4 +1,4 @@
-"""Plan node of results over the rows before a row."""
+"""Plan node of OVER: results over the rows up to a row, in event time."""
 
 # ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ds_dagster.plan.nodes.shaping import Shaper, forgets
 
 @dataclass(frozen=True, slots=True)
 class OverCall:
-    """One result: an aggregate, FIRST_VALUE, LAST_VALUE or LAG. ``argument`` None: COUNT(*); ``filter``: rows that
-    count."""
+    """One result: an aggregate, FIRST_VALUE, LAST_VALUE or LAG. ``argument`` None: COUNT(*); ``filter``: the condition
+    of rows that count."""
 
     name: str
     function: str
@@ -41,10 +41,10 @@ class Over(Node):
 
     Attributes:
         input: a stream whose event time is known.
-        partition: rows that see one another.
+        partition: rows with equal values are one partition.
         calls: results.
-        by_time: the frame is so many microseconds, and rows of one time see one another (RANGE); else so many rows
-            (ROWS).
+        by_time: True (RANGE): ``before`` is in microseconds, and rows of the same time are in each other's frame.
+            False (ROWS): ``before`` is a number of rows.
         before: how far the frame reaches back; negative: to the beginning.
         ttl_millis: event time without a row after which a partition starts over; 0: never.
     """
@@ -62,7 +62,7 @@ class Over(Node):
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append":
-            raise error("INTERNAL", where="results over rows that may go")
+            raise error("INTERNAL", where="OVER of rows that may be retracted")
         require(self.input, self._read(self.calls), "over")
 
     @property
@@ -90,7 +90,7 @@ class Over(Node):
         return columns_read([*self.partition, *parts])
 
     def growth(self) -> Iterator[str]:
-        """Totals of as many partitions as there are rows."""
+        """If every field is in the partition, there are as many partitions as different rows."""
         fields = {field.name for field in self.input.output}
         if self.before < 0 and not self.ttl_millis and fields <= {part.tree.name for part in self.partition}:
             yield f"the first of each value of {', '.join(sorted(map(column_of, fields)))} is kept"

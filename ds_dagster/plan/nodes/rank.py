@@ -37,8 +37,8 @@ class TopN(Node):
 
     Attributes:
         input: rows with weights.
-        rank: name of the field with the rank, there only if ``ranked``.
-        limit: 0 until a filter above has said it.
+        rank: name of the field with the rank, in the output only if ``ranked``.
+        limit: largest rank that is kept; 0 until a filter above sets it.
         key_names: the key of the rows: the fields of the partition with the rank, or the input's key.
         ttl_millis: see :mod:`ds_dagster.plan.nodes.delta`.
     """
@@ -78,8 +78,8 @@ class TopN(Node):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows of a partition come in one batch and none after it: they are groups of a closed window, and
-        the partition is within one window. Then nothing is kept."""
+        """Whether all rows of a partition come in one batch: they are groups of a closed window, and the partition is
+        within one window. Then nothing is kept."""
         return any(_is_window_end(self.input, expression) for expression in self.partition)
 
     @property
@@ -95,7 +95,7 @@ class TopN(Node):
         return (*self.partition, *(term.expression for term in self.order))
 
     def growth(self) -> Iterator[str]:
-        """As many rows as the limit says; all rows of a changelog, which may retract some."""
+        """None: it keeps ``limit`` rows per partition, or all current rows of a changelog."""
         return iter(())
 
     def shape(self, shaper: Shaper) -> Shape:
@@ -116,20 +116,20 @@ class TopN(Node):
         return {**below, self.rank: merged(below, self._read())}
 
     def pruned(self, needed: Names) -> TopN:
-        """The rank only if it is read above: without it, a row that only moves does not change."""
+        """Without the rank if it is not read above: then a row whose rank changes is not emitted again."""
         wanted = needed | frozenset(self.key_names)
         below = (wanted - {self.rank}) | columns_read(self._read())
         return replace(self, input=self.input.pruned(below), ranked=self.rank in wanted)
 
     @property
     def partition_names(self) -> tuple[str, ...] | None:
-        """Fields of the partition, None where one is computed."""
+        """Fields of the partition, None if an expression of it is computed."""
         trees = [expression.tree for expression in self.partition]
         return tuple(tree.name for tree in trees) if all(isinstance(tree, exp.Column) for tree in trees) else None
 
 
 def _is_window_end(node: Node, expression: BoundExpression) -> bool:
-    """Whether an expression is the end of a closed window that the rows are groups of."""
+    """Whether an expression is the end of a closed window whose groups the rows are."""
     if not isinstance(expression.tree, exp.Column):
         return False
     below, name = node.origin(expression.tree.name)

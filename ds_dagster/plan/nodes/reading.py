@@ -1,4 +1,4 @@
-"""What nodes read and make: names of fields through expressions, projections and joins."""
+"""Fields that nodes read and make: their names through expressions, projections and joins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ColumnSource, Fi
 
 
 def plain_name(expression: BoundExpression) -> str:
-    """Internal name of the field that an expression is, empty where it is more than a column."""
+    """Internal name of the field if an expression is a plain column, else empty."""
     return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
 
 
@@ -21,7 +21,7 @@ def columns_read(expressions: Iterable[BoundExpression | None]) -> Names:
 
 
 def merged(below: Sources, expressions: Iterable[BoundExpression | None]) -> tuple[ColumnSource, ...]:
-    """What a field is computed from that is computed of these expressions."""
+    """Source columns of a field that is computed from these expressions."""
     sources: dict[ColumnSource, None] = {}
     for expression in expressions:
         for name in sorted(expression.columns()) if expression is not None else ():
@@ -30,12 +30,12 @@ def merged(below: Sources, expressions: Iterable[BoundExpression | None]) -> tup
 
 
 def lineage_of(below: Sources, columns: Iterable[Named]) -> Sources:
-    """What each of some computed columns is computed from."""
+    """Source columns of each computed column."""
     return {named.name: merged(below, [named.expression]) for named in columns}
 
 
 def renamed(names: Names, columns: Iterable[Named]) -> Names:
-    """The names that fields have after a projection, without the fields it computes."""
+    """Names after a projection of the fields that it passes on."""
     trees = ((named.name, named.expression.tree) for named in columns)
     return frozenset(name for name, tree in trees if isinstance(tree, exp.Column) and tree.name in names)
 
@@ -66,5 +66,5 @@ def require(node: Node, names: frozenset[str], what: str) -> None:
 
 
 def or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:
-    """A side's fields; all may be NULL where an outer join may give a row without it."""
+    """A side's fields; all may be NULL if an outer join may give a row without this side."""
     return tuple(Field(f.name, f.type, f.nullable or may_be_absent) for f in node.output)

@@ -1,4 +1,4 @@
-"""What of a relation decides which rows a query reads or writes: a part of its fingerprint, as nested lists."""
+"""The parts of a relation that decide which rows a query reads or writes, as nested lists for its fingerprint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def entity_shape(relation: Relation, store_kinds: StoreKinds) -> Shape:
 
 
 def columns_shape(relation: Relation, names: frozenset[str] | None = None) -> Shape:
-    """Columns; ``names``: these alone."""
+    """Columns; ``names``: only these."""
     return [[c.name, str(c.type), c.nullable] for c in relation.columns if names is None or c.name in names]
 
 
@@ -52,7 +52,7 @@ _IN_THE_RECORD = frozenset(
         "description",
     )
 )
-"""Properties whose meaning is a field of the relation already, written or not; and those without one."""
+"""Properties that are in the shape as fields of the relation, written or not, and properties that do not count."""
 
 
 def sink_shape(relation: Relation, store_kinds: StoreKinds) -> Shape:

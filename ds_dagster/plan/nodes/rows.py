@@ -1,6 +1,6 @@
 """Plan nodes that treat rows one by one, and the root."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ class Passing(Node):
 @dataclass(frozen=True, slots=True)
 class Filter(Passing):
     """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key
-    (``emits_deletes``), unless its rows are final: then it is dropped, nothing was there to delete."""
+    (``emits_deletes``), unless rows are final: then it is dropped, since no earlier row of the key exists."""
 
     one_by_one: ClassVar[bool] = True
     condition: BoundExpression
@@ -78,13 +78,13 @@ class Filter(Passing):
 
     @property
     def emits_deletes(self) -> bool:
-        """Whether a row that fails must become a delete of its key; rows with weights go by their weights."""
+        """Whether a row that fails must become a delete of its key; rows with weights have retractions instead."""
         return self.input.changelog == "upsert" and not self.input.is_final
 
     @property
     def decides_about_state(self) -> bool:
-        """Whether the state, or the result, of a step below holds what this condition made of earlier rows: a
-        retraction must pass the filter that its row has passed, and Spark moves conditions below steps of its own."""
+        """Whether the state or the result depends on this condition's outcome for earlier rows: a retraction must pass
+        the filter that its row has passed, and Spark moves conditions below steps of its own."""
         is_retracted = self.input.changelog == "weighted" and not self.input.only_grows
         return is_retracted or (not self.emits_deletes and self.input.takes_filters(self.condition.columns()))
 
@@ -183,9 +183,8 @@ class Project(Node):
 
 @dataclass(frozen=True, slots=True)
 class Sink(Node):
-    """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's
-    columns. ``constraints``: what rows satisfy before they are written. ``quarantine``: where rows are put aside
-    that violate one."""
+    """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's columns.
+    ``constraints``: checked before rows are written. ``quarantine``: relation for rows that violate a constraint."""
 
     passes_time: ClassVar[bool] = True
     only_shows: ClassVar[bool] = True
@@ -219,7 +218,7 @@ class Sink(Node):
         return self.input.untimed
 
     def shape(self, shaper: Shaper) -> Shape:
-        """The relation, and which field each of its columns is."""
+        """The relation, and the place of each of its columns among the fields."""
         columns = [*places(self.columns, self.input.output), *self._constraints_shape(shaper)]
         return [sink_shape(self.relation, shaper.scope.store_kinds), columns]
 
@@ -238,5 +237,5 @@ class Sink(Node):
         return {column.name: below[name] for column, name in pairs}
 
     def pruned(self, needed: Names) -> Sink:
-        """A relation has all its columns, whoever reads them."""
+        """Keeps all columns of the relation."""
         return replace(self, input=self.input.pruned(self.input.names))

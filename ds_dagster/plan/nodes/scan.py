@@ -1,6 +1,6 @@
 """The plan node that reads a relation, and the event time of its rows."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from ds_dagster.sql.generator import duration_text
 
 BadRecords = Literal["terminate", "ignore"]
 METADATA_FIELD = "rowmetadata()"
-"""Second part of the internal name of the field that holds what the store knows of a record."""
+"""Second part of the internal name of the field with the store's metadata of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Scan(Node):
     columns and the event-time column are always among them. Only these are decoded.
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
-    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
-    place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
+    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot``: name of the
+    replication slot; empty: the job's own. ``log``: relation that keeps bad records that are ignored; None: none does.
 
-    ``constraints``: what the relation's rows satisfy; rows are checked before anything else is done with them.
-    ``quarantine``: where rows are put aside that violate one.
+    ``constraints``: of the relation; rows are checked before anything else is done with them.
+    ``quarantine``: relation for rows that violate a constraint.
     """
 
     one_by_one: ClassVar[bool] = True
@@ -110,8 +110,8 @@ class Scan(Node):
 
     @property
     def checked(self) -> Scan:
-        """The same with the columns that its constraints read. They are no part of its output: state above would
-        depend on them, and a changed constraint keeps the checkpoint."""
+        """The scan with the columns that its constraints read. :attr:`output` of the plan's scan does not have them:
+        state above would depend on them, and a changed constraint keeps the checkpoint."""
         if self.columns is None:
             return self
         names = {*self.columns}.union(*(constraint.condition.columns() for constraint in self.constraints))
@@ -161,7 +161,7 @@ class Scan(Node):
         return [*rows, [column, time.format], *([[self.bad_records]] if scope.bad_records else ())]
 
     def _pace(self) -> Shape:
-        """Where nothing is written nothing is added, so that other sources keep their hashes."""
+        """Settings of later versions are added only where they are written, so that other sources keep their hashes."""
         _, *moment = self.start
         log = [] if self.log is None else [["log", self.log.store, self.log.entity]]
         return [
@@ -174,12 +174,12 @@ class Scan(Node):
 
     @property
     def start(self) -> Shape:
-        """The starting position, and the moment or the offsets where there are some."""
+        """The starting position, then the timestamp (epoch milliseconds) or the offsets if there are any."""
         moment = [] if self.starting_timestamp is None else [self.starting_timestamp]
         return [self.starting_position, *moment, *([list(pair) for pair in self.starting_offsets])]
 
     def position_shape(self, scope: ShapeScope) -> Shape:
-        """What a checkpoint knows of it as a source: its name, entity, start and slot."""
+        """Its identity as a source of a checkpoint: name, entity, start and slot."""
         entity = entity_shape(self.relation, scope.store_kinds)
         return [self.source_name, *entity, *self.start, *([self.slot] if self.slot else [])]
 
@@ -210,8 +210,7 @@ class Scan(Node):
         return {**columns, self.rowtime_field: (), **{field.name: () for field in self.record_fields}}
 
     def pruned(self, needed: Names) -> Scan:
-        """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
-        nothing."""
+        """Also keeps key, NOT NULL and event-time columns (a record without them is bad), and at least one column."""
         relation = self.relation
         always = {*relation.primary_key, *(column.name for column in relation.columns if not column.nullable)}
         names = tuple(

@@ -1,6 +1,6 @@
 """Plan node over several inputs of one shape."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

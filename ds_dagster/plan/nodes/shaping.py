@@ -1,4 +1,4 @@
-"""How a node says its shape: nested lists of positions and types, in which no name counts that only the text knows."""
+"""Shapes of plan nodes: nested lists of positions and types, without names that only the SQL text has."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ShapeScope:
-    """What of a plan counts in its shape.
+    """The parts of a plan that count in its shape.
 
     Attributes:
         store_kinds: folded store name → kind.
-        pace: how sources are read counts: where they begin, how long they wait, how much a batch takes. It does not in
-            what a checkpoint holds.
-        bad_records: what a bad record does counts where ``pace`` does not (state signatures before ``s2``).
-        rows_by_type: of a step that keeps rows their types alone count (state signatures before ``s3``).
+        pace: the way sources are read counts: start, waiting times, size of a batch. False for state signatures.
+        bad_records: the handling of bad records counts although ``pace`` is False (state signatures before ``s2``).
+        rows_by_type: of rows that a step keeps only the types count (state signatures before ``s3``).
     """
 
     store_kinds: StoreKinds = field(default_factory=lambda: NO_NAMES)
@@ -35,7 +34,7 @@ class ShapeScope:
 
 
 class Shaper:
-    """Says expressions over the inputs of one node: each field by its place among them."""
+    """Texts of expressions over the inputs of one node, each field as its place among the inputs' fields."""
 
     def __init__(self, inputs: Sequence[Node], scope: ShapeScope) -> None:
         self._inputs = inputs
@@ -43,18 +42,18 @@ class Shaper:
         self._positions: dict[str, str] | None = None
 
     def text(self, expression: BoundExpression | None, own: Mapping[str, str] = NO_NAMES) -> object:
-        """An expression with its type. ``own``: names that are no fields of an input → what they are called instead."""
+        """An expression with its type. ``own``: names that are not fields of an input → their texts."""
         if expression is None:
             return None
         position = (lambda name: own.get(name) or self.position(name)) if own else self.position
         return [expression_text(expression.tree, position, strict=True), str(expression.type)]
 
     def texts(self, expressions: Sequence[BoundExpression]) -> Shape:
-        """Several, in order."""
+        """Several expressions with their types, in order."""
         return [self.text(expression) for expression in expressions]
 
     def position(self, name: str) -> str:
-        """A field of the inputs, by its place among them."""
+        """A field of the inputs as its place among them: ``#0``."""
         if self._positions is None:
             fields = [field for child in self._inputs for field in child.output]
             self._positions = {field.name: f"#{index}" for index, field in enumerate(fields)}
@@ -62,12 +61,12 @@ class Shaper:
 
 
 def places(names: Sequence[str], fields: Sequence[Field]) -> Shape:
-    """The places of names among fields."""
+    """The places of names among fields, from 0."""
     order = [field.name for field in fields]
     return [order.index(name) for name in names]
 
 
 def forgets(ttl_millis: int) -> Shape:
-    """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
-    nothing is added, so that other plans keep their hashes."""
+    """``ttl`` if state carries a time to forget it, whatever the length, which may change with a restart. Else nothing,
+    so that other plans keep their hashes."""
     return ["ttl"] if ttl_millis else []

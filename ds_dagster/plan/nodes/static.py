@@ -1,6 +1,6 @@
-"""Plan nodes of tables that are looked up: read in their present state, never as a stream."""
+"""Plan nodes of tables that are looked up: each batch reads their current rows, never their changes."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ from ds_dagster.sql.generator import duration_text
 class StaticScan(Node):
     """The rows of a table when a batch reads them. Fields are ``alias$column``.
 
-    ``columns``: names of those the query needs, in the relation's order; None = all. ``source_name``: names it among
-    the tables of its query. ``cache_millis``: rows may be so old (``lookup.cache.millis``); 0: every batch reads again.
+    ``columns``: names of the columns the query needs, in the relation's order; None = all. ``source_name``: its name
+    among the tables of its query. ``cache_millis``: most age of rows (``lookup.cache.millis``); 0: every batch reads.
     """
 
     relation: Relation

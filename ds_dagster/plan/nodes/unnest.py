@@ -18,12 +18,12 @@ from ds_dagster.plan.nodes.shaping import Shaper
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Node):
-    """Rows with the elements of ``value``, computed from each row, without state. A retracted row retracts its elements
-    too, so such rows carry weights.
+    """Each row once per element of ``value``, without state. A retracted row retracts its elements too, so rows of a
+    changelog carry weights.
 
-    ``elements``: the fields of an element: one of a scalar, one per field of a STRUCT, key and value of a MAP.
-    ``ordinal``: name of the field with the element's number, from 1; empty without one. ``outer``: a row without
-    elements is kept once, with NULL for them.
+    ``elements``: the fields of an element: one for a scalar, one per field of a STRUCT, key and value for a MAP.
+    ``ordinal``: the field with the element's number, from 1; None without one. ``outer``: a row without elements is
+    kept once, with NULL in these fields.
     """
 
     one_by_one: ClassVar[bool] = True
@@ -60,7 +60,7 @@ class Unnest(Node):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key of elements of one row is their number, of entries of a MAP their key."""
+        """The row's key with the element's number, or with the key of a MAP's entry; empty without either."""
         if not self.input.key:
             return ()
         if self.ordinal is not None:
@@ -91,6 +91,6 @@ class Unnest(Node):
         return {**below, **dict.fromkeys((field.name for field in self.own), merged(below, [self.value]))}
 
     def pruned(self, needed: Names) -> Unnest:
-        """All parts of an element stay: unread parts cost nothing."""
+        """Keeps all parts of an element: unread parts cost nothing."""
         below = (needed - {field.name for field in self.own}) | self.value.columns() | frozenset(self.input.key)
         return replace(self, input=self.input.pruned(below))

@@ -15,9 +15,12 @@ from ds_dagster.plan.nodes.rows import Filter, Project
 def weighted(node: Node) -> Node:
     """A node whose rows carry weights.
 
-    Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
-    of an upsert source is the row as it was read. A projection of closed windows without their key has weights
-    below it. What others read as well stays as it is.
+    Appended rows and groups of closed windows are never retracted. Filters and projections pass weights on and stay
+    above, so the state of an upsert source is the row as it was read. A projection of closed windows without their key
+    has weights below it. A stateless virtual relation stays as it is, since other queries read it too.
+
+    Raises:
+        InternalError: INTERNAL for a windowed aggregate that is refined.
     """
     if node.changelog == "weighted":
         return node
@@ -41,5 +44,5 @@ def weighted(node: Node) -> Node:
 
 
 def has_weights(node: Node) -> bool:
-    """Whether some operator below works on weights."""
+    """Whether the node or a step below works on weights."""
     return any(below.changelog == "weighted" or isinstance(below, DeltaAggregate) for below in node.walk())

@@ -1,6 +1,6 @@
-"""Plan nodes that say which window a row is in, and where rows are kept that are too late for theirs."""
+"""Plan nodes that assign rows to windows, and the place of rows that are too late for their window."""
 
-# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes and their arguments are described once, in Node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Where rows that are too late for a window are kept.
+    """The place of rows that are too late for a window.
 
     Attributes:
         relation: a stream that the project declares.
-        fields: (its column, field of the window's input).
-        tells: it has a column that says how late a row is.
-        record: (its column, column of a row log) that say which record a row is of, and who left it out.
+        fields: (column of the relation, field of the window's input).
+        tells: the relation has a column with how late a row is.
+        record: (column of the relation, column of a row log) for the record of a row and the query it is late for.
     """
 
     relation: Relation
@@ -39,17 +39,17 @@ class LateRows:
 @dataclass(frozen=True, slots=True)
 class Window(Node):
     """Assigns rows to windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
-    ``alias$window_start`` and ``alias$window_end``. Windows hold their start and not their end; all but sessions are
-    aligned to the epoch.
+    ``alias$window_start`` and ``alias$window_end``. A window includes its start and excludes its end; all but sessions
+    are aligned to the epoch.
 
     Attributes:
         input, alias: rows, and the first part of the bounds' names.
-        size_millis: length; of a session the gap that ends it.
+        size_millis: length; for a session the gap that ends it.
         function: TUMBLE: one window per row. HOP: one begins every ``step_millis`` (there may be gaps between them).
             CUMULATE: all that begin at a multiple of the size and end at a multiple of ``step_millis``. SESSION: while
             rows of a group are no further apart than the gap; its bounds are known to the aggregate only.
         step_millis: of HOP and CUMULATE, else 0.
-        late: where rows are kept for which it is closed, None for nowhere.
+        late: the place of rows that arrive after their window has closed; None: they are dropped.
     """
 
     asks_time: ClassVar[bool] = True
@@ -113,8 +113,8 @@ class Window(Node):
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Passing):
-    """Rows that are in a window already, by a step below: ``start`` and ``end`` are the fields of its bounds. Time has
-    not passed the end when a row arrives, or does so in the same moment."""
+    """Rows that a step below has assigned to a window: ``start`` and ``end`` are the fields of its bounds. A row
+    arrives before time passes the end, or at the moment it does."""
 
     start: str
     end: str

@@ -1,4 +1,4 @@
-"""Plan nodes over the rows of one window: their joins, and those with the greatest value."""
+"""Plan nodes over the rows of one window: their join, and the rows with the greatest or least value."""
 
 # ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ds_dagster.plan.nodes.rows import Passing
 from ds_dagster.plan.nodes.shaping import Shaper
 
 MOST_DIGITS = 18
-"""Of a DECIMAL that a BIGINT holds as a whole number."""
+"""Most digits of a DECIMAL that fit into a BIGINT as a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(TimedJoin):
-    """Rows of two sides that are in the same window: ends and keys equal. NULL keys match nothing. All of a window's
-    rows leave when time passes its end, once and for good; then the window is forgotten.
+    """Rows of two sides that are in the same window: ends and keys equal. NULL keys match nothing. All rows of a window
+    are emitted once, when time passes its end; then its state is dropped.
 
     ``left_end``, ``right_end``: the fields that hold the end.
     """
@@ -64,9 +64,9 @@ class WindowJoin(TimedJoin):
 
 @dataclass(frozen=True, slots=True)
 class WindowExtreme(Passing):
-    """The rows whose ``value`` is the greatest (else the least) of their window, and of their ``keys`` in it: several
-    where it is equal. NULL values and NULL keys are none. They leave when time passes the window's end, once and for
-    good; then the window is forgotten.
+    """The rows whose ``value`` is the greatest of their window and ``keys``, or the least with ``greatest`` False;
+    several if their values are equal. Rows with a NULL value or key are dropped. Rows are emitted once, when time
+    passes the window's end; then its state is dropped.
 
     ``end``: the field that holds the end. ``value``: a whole number, a DECIMAL of up to :data:`MOST_DIGITS` digits, a
     DATE or a TIMESTAMP.
@@ -114,7 +114,7 @@ class WindowExtreme(Passing):
         return columns_read([self.value, *self.keys]) | {self.end}
 
     def growth(self) -> Iterator[str]:
-        """Event time bounds it."""
+        """None: event time bounds the state."""
         return iter(())
 
     def shape(self, shaper: Shaper) -> Shape:

@@ -1,8 +1,8 @@
 """Expressions of MATCH_RECOGNIZE: columns of pattern variables, FIRST and LAST, aggregates over a variable's rows.
 
-What looks at rows of the match becomes a :class:`~ds_dagster.plan.nodes.match.MatchValue`, the rest of the expression
-refers to it like to a column. Meanings are Flink's: ``v.col`` is the column of the variable's last row so far, in its
-own definition that of the row in question; a column without variable is one of all rows of the match.
+A part that reads rows of the match becomes a :class:`~ds_dagster.plan.nodes.match.MatchValue`; the rest of the
+expression reads it like a column. Meanings are Flink's: ``v.col`` is the column of the variable's last row so far, in
+its own definition of the row that is tested; a column without a variable is of all rows of the match.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ALL_ROWS = ""
 """The variable every row of a match belongs to."""
 AGGREGATED: frozenset[str] = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 REFUSED: dict[str, str] = {
-    "PREV": "LAST(column, 1) is the row in front, within the match",
-    "NEXT": "put the condition on the variable behind and look back with LAST",
-    "CLASSIFIER": "tell variables apart by what they are defined as, or by COUNT(variable.column)",
-    "MATCH_NUMBER": "count the matches where they are read",
-    "MATCH_PROCTIME": "use MATCH_ROWTIME()",
+    "PREV": "write LAST(column, 1) for the row before, within the match",
+    "NEXT": "put the condition on the next variable and look back with LAST",
+    "CLASSIFIER": "tell variables apart by their definitions, or by COUNT(variable.column)",
+    "MATCH_NUMBER": "count the matches in the query that reads them",
+    "MATCH_PROCTIME": "write MATCH_ROWTIME()",
 }
 """Function of patterns that is not built → what to write instead."""
 
@@ -52,7 +52,7 @@ class MatchValues:
         nullable: bool = True,
         offset: int = 0,
     ) -> Typed:
-        """A reference to the value with that meaning, new or known."""
+        """A reference to the value of these parts; equal values are one."""
         text = "*" if argument is None else identity_text(argument.tree)
         key = (function, variable, text, str(type_), offset)
         if key not in self.found:
@@ -69,8 +69,8 @@ class MatchBinder(ExpressionBinder):
         scope: the one source whose rows are matched.
         clause: as in :class:`ExpressionBinder`.
         variables: of the pattern.
-        values: collects what is needed of the rows.
-        defined: the variable that is being defined, None in MEASURES.
+        values: collects the values of rows that are needed.
+        defined: variable of the definition that is bound, None in MEASURES.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class MatchBinder(ExpressionBinder):
         return name
 
     def _last(self, inner: _RowBinder, value: Typed) -> Typed:
-        """The value in the last row of a variable; in its own definition that is the row itself."""
+        """The value in the last row of a variable; in its own definition, in the row that is tested."""
         variable = inner.variable()
         if self.defined is not None and variable in (ALL_ROWS, self.defined):
             return value
@@ -151,7 +151,7 @@ class MatchBinder(ExpressionBinder):
         if name not in AGGREGATED or isinstance(node.this, exp.Distinct):
             shown = name or "an aggregate with FILTER"
             shown = f"{shown}(DISTINCT …)" if isinstance(node.this, exp.Distinct) else shown
-            instead = "COUNT, SUM, AVG, MIN and MAX of all rows of a variable work; CASE inside of them filters"
+            instead = "write COUNT, SUM, AVG, MIN or MAX of all rows of a variable, with CASE inside to filter them"
             raise self.refuse("PATTERN_FUNCTION", node, function=shown, instead=instead)
         function = cast("MatchFunction", name)
         if isinstance(node.this, exp.Star):
@@ -171,7 +171,7 @@ class MatchBinder(ExpressionBinder):
             count = len(node.expressions)
             raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function="MATCH_ROWTIME", count=count, expected="()")
         if self.defined is not None:
-            instead = "use the event-time column"
+            instead = "write the event-time column"
             raise self.refuse("PATTERN_FUNCTION", node, function="MATCH_ROWTIME in DEFINE", instead=instead)
         return self.values.add("ROWTIME", ALL_ROWS, None, TIMESTAMP_LTZ, nullable=False)
 
@@ -193,7 +193,7 @@ class _RowBinder(ExpressionBinder):
         self.used: dict[str, exp.Expression] = {}
 
     def variable(self) -> str:
-        """The variable; :data:`ALL_ROWS` where none is named.
+        """The variable of the columns; :data:`ALL_ROWS` if none is named.
 
         Raises:
             UserError: PATTERN_VARIABLES_MIXED.
@@ -219,7 +219,7 @@ class _RowBinder(ExpressionBinder):
         return super().bind(node)
 
     def _metadata(self, node: exp.Expression) -> Typed:
-        """``rowtime(variable)`` and its kin."""
+        """``rowtime(variable)`` and other metadata functions."""
         named = node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(named, exp.Column) and not named.table:
             self.used.setdefault(self.outer.variable_of(named.name, named), node)

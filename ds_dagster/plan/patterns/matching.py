@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE bound: checks of the pattern, of the rows below it, and the node."""
+"""Binding of MATCH_RECOGNIZE: checks of the pattern and of the rows below it, and the node."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from ds_dagster.sql.expressions import (
 )
 
 MOST_STATES = 5_000
-"""States an automaton may have: a quantifier is written out."""
+"""Most states of an automaton: a part with a quantifier has states for each repetition."""
 
 
 def bind_match(ref: MatchRef, below: Node, scope: Scope, alias: str) -> Match:
     """The node of a MATCH_RECOGNIZE.
 
     Args:
-        ref: as it was read.
+        ref: the parsed MATCH_RECOGNIZE.
         below: the rows it reads.
-        scope: its one source.
-        alias: internal, first part of the names of fields.
+        scope: with its one source.
+        alias: internal alias, first part of the names of fields.
 
     Raises:
         UserError: MATCH_…, PATTERN_…, and those of expressions.
@@ -136,7 +136,7 @@ class _Matching:
         name = self._known(node)
         reasons = {
             "a match may have no row of it": machine.can_miss(name),
-            "it may be the first row of a match, where the search has just begun": rule.stays(machine, name),
+            "it may be the first row of a match, so the search would begin there again": rule.stays(machine, name),
         }
         for reason, applies in reasons.items():
             if applies:
@@ -168,7 +168,7 @@ class _Matching:
         return Named(field_name(self.alias, name), bound)
 
     def _definitions(self) -> tuple[Definition, ...]:
-        """In the order of the pattern: that in which they were written means nothing."""
+        """Definitions in the order of the pattern, since the written order has no meaning."""
         definitions: dict[str, Definition] = {}
         named = [(self._known(item.args["alias"]), item) for item in self.ref.args["definitions"]]
         for name, item in sorted(named, key=lambda pair: self.variables.index(pair[0])):
@@ -183,7 +183,8 @@ class _Matching:
         return tuple(definitions.values())
 
     def _check_fixed(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
-        """A row is evaluated again after a restart and must give the same result."""
+        """Refuse functions with another value each time: a row that is evaluated again after a restart must give the
+        same result."""
         trees = [condition.tree, *(v.argument.tree for v in self.values.found.values() if v.argument is not None)]
         for tree in trees:
             for call in tree.find_all(exp.Anonymous):
@@ -191,10 +192,10 @@ class _Matching:
                     raise binder.refuse("PATTERN_NOT_FIXED", node, function=str(call.this))
 
     def _check_own(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
-        """Conditions are evaluated inside the operator, where functions of the user do not run."""
+        """Refuse functions of the user: conditions are evaluated inside the operator, where they do not run."""
         call = condition.tree.find(UserCall)
         if call is not None:
-            instead = "compute it in a sub-select that the pattern reads"
+            instead = "compute it in the sub-select that the pattern reads"
             raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{call.args['function']} in DEFINE", instead=instead)
 
     def _measures(self, taken: set[str]) -> tuple[Named, ...]:
@@ -211,14 +212,14 @@ class _Matching:
 
 
 def columns_of(match: Match) -> Source:
-    """What a query sees of a match; alias and shown name are still to be set."""
+    """A match as a source with its columns; the caller sets ``alias`` and ``shown``."""
     pairs = [(column_of(named.name), named.field) for named in (*match.partition, *match.measures)]
     return Source("", "", visible(pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class _SkipRule:
-    """``stays``: whether the search could continue where it began, without end."""
+    """``stays``: whether the search could continue at the row where it began, for ever."""
 
     words: str
     stays: Callable[[Automaton, str], bool]

@@ -1,8 +1,8 @@
-"""Patterns of rows: the tree that was written, and the automaton that searches for it.
+"""Patterns of rows: the parsed tree, and the automaton that searches for it.
 
-A state's steps stand in the order in which the standard (SQL:2016, 9.7) prefers them: of two matches that begin at one
-row the one whose first different step stands further left counts. So an earlier choice of ``a | b``, one more round of
-a greedy quantifier, one round less of a reluctant one come first.
+The steps of a state are in the order in which the standard (SQL:2016, 9.7) prefers them: of two matches that begin at
+one row, the match whose first different step is further left counts. So the earlier choice of ``a | b``, one more
+repetition of a greedy quantifier and one repetition less of a reluctant quantifier come first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A part ``least`` to ``most`` times (None: any number); ``reluctant``: as rarely as possible."""
+    """A part ``least`` to ``most`` times (None: any number); ``reluctant``: as few times as possible."""
 
     part: Pattern
     least: int
@@ -50,7 +50,7 @@ Pattern = Variable | Sequence | Choice | Repeat
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From a state by a row of ``variable`` into state ``to``; :data:`ACCEPT` takes no row."""
+    """A step from a state, with a row of ``variable``, to state ``to``; :data:`ACCEPT` takes no row."""
 
     variable: str
     to: int = 0
@@ -58,20 +58,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """States by number, each with its steps by preference; the search begins in the first."""
+    """States by number, each with its steps in the order of preference; the search begins in state 0."""
 
     states: tuple[tuple[Step, ...], ...]
 
     def can_be_empty(self) -> bool:
-        """Whether no row at all is a match."""
+        """Whether a match may have no rows."""
         return any(step.variable == ACCEPT for step in self.states[0])
 
     def needs_row_behind(self) -> bool:
-        """Whether a match may be complete and yet a longer one be preferred."""
+        """Whether a match may be complete although a longer one is preferred, so that the next row decides."""
         return any(step.variable == ACCEPT for state in self.states for step in state[1:])
 
     def can_miss(self, variable: str, start: int = 0) -> bool:
-        """Whether a match may have, from a state on, no row of that variable."""
+        """Whether a match may have no row of that variable from a state on."""
         visited, pending = {start}, [start]
         while pending:
             for step in self.states[pending.pop()]:
@@ -107,7 +107,7 @@ def _names(pattern: Pattern) -> Iterator[str]:
 
 
 def size(pattern: Pattern) -> int:
-    """How many states its automaton has, about."""
+    """Approximate number of states of its automaton."""
     if isinstance(pattern, Variable):
         return 1
     if isinstance(pattern, Repeat):
@@ -147,8 +147,8 @@ def _quantifier(pattern: Repeat) -> str:
 
 
 class _Builder:
-    """Nodes are built from the end: a part knows its successor. A node is a row of a variable with the one way
-    on from it, or a fork without a row; the first node is the end, from which no way leads."""
+    """Builds nodes from the end, so that the node after a part exists already (``behind``). A node takes a row of a
+    variable and has one way on, or is a fork that takes no row; node 0 is the end and has no way on."""
 
     def __init__(self) -> None:
         self.variables: list[str] = [ACCEPT]
@@ -189,7 +189,7 @@ class _Builder:
         self.ways[node] = (behind, more) if reluctant else (more, behind)
 
     def reachable(self, entry: int) -> list[int]:
-        """Nodes that take a row, and the end, reached without one, by preference; each once."""
+        """Nodes that take a row, and the end, that are reached without taking a row, by preference; each once."""
         states: list[int] = []
         visited: set[int] = set()
         pending = [entry]
@@ -206,7 +206,7 @@ class _Builder:
 
 
 def automaton(pattern: Pattern) -> Automaton:
-    """The automaton of a pattern; as many states as :func:`size` says, which is to be looked at before."""
+    """The automaton of a pattern. Check :func:`size` before: the automaton has about that many states."""
     builder = _Builder()
     entry = builder.build(pattern, 0)
     numbers = {entry: 0}
