@@ -71,12 +71,19 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
         "EXTRACTJSONFIELD": "write JSON_VALUE(text, '$.name') or, for objects and arrays, JSON_QUERY",
         "TYPEOF": "DESCRIBE relation shows the type of a column, ds explain that of an expression",
         "EXPLODE": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
-        "UNNEST": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
     }
     | {"APPROX_PERCENTILE": "write PERCENTILE(x, 0.9), which is exact"}
-    | {"MATCH_ROWTIME": "write it in MEASURES of MATCH_RECOGNIZE; elsewhere rowtime() gives a record's timestamp"}
 )
-"""Functions that are not built, or not outside of MATCH_RECOGNIZE: name → what to write instead."""
+"""Functions that are not built: name → what to write instead."""
+
+MISPLACED: Mapping[str, str] = MappingProxyType(
+    {
+        "UNNEST": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
+        "MATCH_ROWTIME": "write it in MEASURES of MATCH_RECOGNIZE; elsewhere rowtime() gives a record's timestamp",
+    }
+    | {function.name: function.instead for function in WINDOW_FUNCTIONS}
+)
+"""Functions that are no expression of their own: name → where to write them."""
 
 
 _WINDOW = "a window is written in FROM: SELECT … FROM {0}(relation, {1}) GROUP BY window_start, window_end"

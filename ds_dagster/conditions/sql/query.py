@@ -22,6 +22,7 @@ NAMES: tuple[Condition, ...] = (
     ),
     Condition("UNKNOWN_FUNCTION", "user", "no function is called {name}", "{fix}", "42883"),
     Condition("FUNCTION_NOT_YET", "not_yet", "function {name} is not built", "{instead}", _ZERO),
+    Condition("FUNCTION_MISPLACED", "user", "function {name} cannot be called here", "{instead}", "42601"),
     Condition("UNKNOWN_FIELD", "user", "no field is called {name} in {type}", "did you mean {nearest}?", "42703"),
 )
 

@@ -22,7 +22,6 @@ from ds_dagster.datatypes import (
     is_text,
 )
 from ds_dagster.errors import DsError
-from ds_dagster.functions.families.window_functions import WindowFunction
 from ds_dagster.functions.function import FAMILIES, Function, Signature
 from ds_dagster.functions.group_function import MadeOf
 from ds_dagster.functions.table import (
@@ -30,6 +29,7 @@ from ds_dagster.functions.table import (
     FUNCTIONS,
     GROUP_FUNCTIONS,
     KNOWN_LATER,
+    MISPLACED,
     OF_OTHER_DIALECTS,
     find_function,
 )
@@ -106,17 +106,17 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
 
     Raises:
         UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, FORM_ARGUMENT_TYPE,
-            GROUPING_ARGUMENT, RECORD_FIELD_UNKNOWN.
+            GROUPING_ARGUMENT, RECORD_FIELD_UNKNOWN, FUNCTION_MISPLACED.
         NotYetError: FUNCTION_NOT_YET.
     """
     name, arguments = _spelled(node)
     function = find_function(name)
     if function is None and name.lower() in user_names(binder):
         return bind_user_call(binder, node, name, arguments)
+    if name.upper() in MISPLACED:
+        raise binder.refuse("FUNCTION_MISPLACED", node, name=name.upper(), instead=MISPLACED[name.upper()])
     if function is None:
         raise _unknown(binder, node, name)
-    if isinstance(function, WindowFunction):
-        raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.instead)
     if function.kind == "aggregate":
         return bind_aggregate(binder, node)
     if function.kind == "grouping":

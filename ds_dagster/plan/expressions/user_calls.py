@@ -10,7 +10,7 @@ from sqlglot import exp
 from ds_dagster.catalog.user_function import UserCode, UserFunction
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
-from ds_dagster.functions.table import KNOWN_LATER, find_function
+from ds_dagster.functions.table import KNOWN_LATER, MISPLACED, find_function
 from ds_dagster.plan.expressions.arithmetic import widens
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, widened
 from ds_dagster.sql.expressions import UserCall
@@ -57,7 +57,8 @@ def _fits(function: UserFunction, values: Sequence[Typed]) -> bool:
 def check_names(code: UserCode) -> tuple[Diagnostic, ...]:
     """FUNCTION_IS_BUILT_IN for every function of the user with the name of a built-in one, which calls would mean."""
     functions = chain.from_iterable(code.functions.values())
-    taken = [function for function in functions if find_function(function.name) or function.name.upper() in KNOWN_LATER]
+    other = {*KNOWN_LATER, *MISPLACED}
+    taken = [function for function in functions if find_function(function.name) or function.name.upper() in other]
     return tuple(
         error("FUNCTION_IS_BUILT_IN", span=function.origin.span, name=function.name.upper()).diagnostic()
         for function in taken
