@@ -105,6 +105,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "42P10",
     ),
     Condition(
+        "ORDER_BY_NOT_SELECTED",
+        "user",
+        "ORDER BY {expression} is not one of {where}",
+        "write the name or the number of a column of the result; select {expression} too to sort by it, or sort around: "
+        "SELECT … FROM (SELECT …) q ORDER BY …",
+        "42P10",
+    ),
+    Condition(
         "QUESTION_FUNCTION_NOT_THERE",
         "not_yet",
         "{name} runs only in Spark, `ds query` does not support it",
