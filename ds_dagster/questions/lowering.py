@@ -327,9 +327,14 @@ class Lowering:
         return self._aggregate(call, over)
 
     def _aggregate(self, node: exp.Expression, over: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
-        arguments = self.lowered(node.expressions)
+        written = list(node.expressions)
         condition = node.args.get("condition")
-        wanted = None if condition is None else self.lower(condition)
+        wanted = None if condition is None else self.lower(condition.copy())
+        is_constant_per_row = condition is not None and not changes(condition)
+        arguments = [
+            _where(wanted, value) if wanted is not None and is_constant_per_row and _may_fail(argument) else value
+            for argument, value in zip(written, self.lowered([argument.copy() for argument in written]), strict=True)
+        ]
 
         def filtered(raw: exp.Expression, *conditions: exp.Expression | None) -> exp.Expression:
             all_of = [condition.copy() for condition in conditions if condition is not None]
@@ -339,7 +344,7 @@ class Lowering:
         present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
         call = QuestionAggregate(
             arguments,
-            [known_type(argument) for argument in node.expressions],
+            [known_type(argument) for argument in written],
             bool(node.args.get("distinct")),
             result,
             lambda raw: filtered(raw, wanted),
@@ -352,6 +357,15 @@ class Lowering:
         if isinstance(meaning, OnlyOver):
             raise error("QUESTION_AGGREGATE", name=str(node.this))
         return call.over(call.raw(meaning)) if isinstance(meaning, str) else meaning(call)
+
+
+def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+    """A value of the rows that FILTER keeps: DuckDB computes the arguments of an aggregate for the other rows too."""
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+
+
+def _may_fail(argument: exp.Expression) -> bool:
+    return not isinstance(argument, exp.Column | exp.Literal)
 
 
 def _is_easy(source: DataType, target: DataType) -> bool:
