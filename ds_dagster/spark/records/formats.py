@@ -77,11 +77,24 @@ class SourceFrame:
         return described.format if described is not None else ""
 
 
-def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Another source of the query that reads the same records, and counts and logs the bad ones among them.
+
+    Attributes:
+        scan: what it decodes.
+        wants: technical columns it needs.
+    """
+
+    scan: Scan
+    wants: frozenset[str]
+
+
+def decode(source: SourceFrame, scan: Scan, wants: frozenset[str], first: Reader | None = None) -> DataFrame:
     """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog).
 
     The record is decoded once, whatever the query filters on; position texts are built only where wanted or in a
-    failure.
+    failure. Bad records are counted and logged here unless they are bad to ``first``, which does both.
     """
     changelog = scan.relation.is_changelog
     no_value = _has_no_value(source)
@@ -92,7 +105,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     frame = frame.select("*", *[c.alias(n) for n, c in parts.items()])
     if scan.relation.key.exclude or changelog:
         frame = frame.select("*", opaque(_key_where_needed(source, scan)).alias(_KEY))
-    frame = _without_bad_records(frame, source, scan, wants)
+    frame = _without_bad_records(frame, source, scan, wants, first)
     return frame.select(*_fields(source, scan), *_technical(source, scan, wants))
 
 
@@ -199,10 +212,10 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     return sf.struct(read.alias(only.name))
 
 
-def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
+def _read(part: str, column: Column, scan: Scan, value: SparkColumn | None = None) -> SparkColumn:
     """A column of the decoded value or key. What the value lacks of a changelog's primary key is the key's; where both
-    have it, the value counts."""
-    decoded = sf.col(part).getField(column.name)
+    have it, the value counts. ``value``: decoded, instead of the frame's."""
+    decoded = (sf.col(part) if value is None or part != _VALUE else value).getField(column.name)
     if part == _VALUE and _may_be_in_key(scan, column):
         return sf.coalesce(decoded, sf.col(_KEY).getField(column.name))
     return decoded
@@ -211,19 +224,36 @@ def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
 # --- bad records ------------------------------------------------------------------------------------------------------
 
 
-def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
-    reasons = _reasons(source, scan, wants)
-    return judged(frame, source, scan, reasons[0] if len(reasons) == 1 else sf.coalesce(*reasons))
+def _without_bad_records(
+    frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str], first: Reader | None
+) -> DataFrame:
+    reason = _reason(source, scan, wants, sf.col(_VALUE))
+    is_first = None
+    if first is not None:  # decoded for the bad records alone
+        is_first = _reason(source, first.scan, first.wants, _decoded_value(source, first.scan)).isNull()
+    return judged(frame, source, scan, reason, is_first)
 
 
-def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn) -> DataFrame:
-    """Rows without a reason against them; the others fail the batch, or are dropped and counted."""
+def judged(
+    frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn, is_first: SparkColumn | None = None
+) -> DataFrame:
+    """Rows without a reason against them; the others fail the batch, or are dropped and counted.
+
+    Args:
+        frame: rows of the source.
+        source: they are of.
+        scan: what they are decoded to.
+        reason: what is wrong with a row, or NULL.
+        is_first: whether a bad row is counted and logged here; None: each.
+    """
     if scan.bad_records == "ignore":
-        bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
+        of_bad = sf.lit(1) if is_first is None else sf.when(is_first, sf.lit(1))
+        bad = sf.count(sf.when(reason.isNotNull(), of_bad))
         counted = frame.observe(bad_records_metric(scan.source_name), bad.alias("rows"))
         if scan.log is None or source.logs is None:
             return counted.where(reason.isNull())
         logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
+        logged = logged if is_first is None else sf.when(is_first, logged).otherwise(sf.lit(False))
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
     partition = sf.expr(source.envelope.partition)
     position = sf.expr(source.envelope.shown_position)
@@ -238,16 +268,22 @@ def bad_records_metric(source_name: str) -> str:
     return f"bad_records_{source_name}"
 
 
-def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
+def _reason(source: SourceFrame, scan: Scan, wants: frozenset[str], value: SparkColumn) -> SparkColumn:
+    """What is wrong with a record, NULL for nothing; ``value``: decoded."""
+    reasons = _reasons(source, scan, wants, value)
+    return reasons[0] if len(reasons) == 1 else sf.coalesce(*reasons)
+
+
+def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str], value: SparkColumn) -> list[SparkColumn]:
     """Texts that say what is wrong, each NULL when it finds nothing, in the order they are tested."""
     relation = scan.relation
-    reasons = _value_reasons(source, scan)
+    reasons = _value_reasons(source, scan, value)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        reasons.append(sf.when(_event_time(scan).isNull(), sf.lit(no_event_time(scan))))
+        reasons.append(sf.when(_event_time(scan, value).isNull(), sf.lit(no_event_time(scan))))
     for column in scan.read_columns:
         if _may_be_in_key(scan, column) and not column.nullable:
             lacking = sf.lit(f"column {column.name} is NULL, and the record's key does not give it")
-            reasons.append(sf.when(_read(_VALUE, column, scan).isNull(), lacking))
+            reasons.append(sf.when(_read(_VALUE, column, scan, value).isNull(), lacking))
     if relation.is_changelog:
         reasons = [sf.when(~sf.col(names.DELETED), text) for text in reasons]
         reasons += _key_reasons(source)
@@ -285,8 +321,8 @@ def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
     return joined
 
 
-def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
-    value, relation = sf.col(_VALUE), scan.relation
+def _value_reasons(source: SourceFrame, scan: Scan, value: SparkColumn) -> list[SparkColumn]:
+    relation = scan.relation
     if relation.value_format == "primitive":
         only = value_columns(relation)[0]
         text = sf.lit(f"the value is not a valid {only.type} in big-endian bytes")
@@ -339,10 +375,10 @@ def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:
     return sf.when(sf.col(names.DELETED), arrival).otherwise(written) if scan.relation.is_changelog else written
 
 
-def _event_time(scan: Scan) -> SparkColumn:
+def _event_time(scan: Scan, value: SparkColumn | None = None) -> SparkColumn:
     column = time_column(scan)
     part = _KEY if column.name in scan.relation.key.exclude else _VALUE
-    return names.event_time(_read(part, column, scan), column.type)
+    return names.event_time(_read(part, column, scan, value), column.type)
 
 
 # --- sinks ------------------------------------------------------------------------------------------------------------
