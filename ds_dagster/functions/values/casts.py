@@ -33,6 +33,13 @@ MOMENT = re.compile(
 """Parts that are left out are the first ones."""
 SHORT = re.compile(r"\S+[ T](\d{1,2}|\d{1,2}:\S*[+-]\d\d)", re.ASCII)
 """An hour, or the offset at the end, without minutes: CAST takes them as full hours."""
+MOMENT_OF_CAST = re.compile(
+    r"\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[ T]\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d{1,9})?"
+    r"(?:\s*(?:Z|[+-](?:(?:0\d|1[0-7])(?::?[0-5]\d)?|18(?::?00)?)))?"
+    r")?)?)?)?)?",
+    re.ASCII,
+)
+"""Texts that CAST reads as a time, on Spark too: no zone has a name."""
 TIME_OF_DAY = re.compile(r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -287,6 +294,8 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
 def _as_moment(value: Any, target: Scalar) -> datetime:
     if isinstance(value, str):
         text = value.strip()
+        if MOMENT_OF_CAST.fullmatch(text) is None:
+            raise ValueError(f"'{value}' is not a valid TIMESTAMP")
         text += ":00" if SHORT.fullmatch(text) else ""
         moment = read_moment(text, has_zone=target.name == "TIMESTAMP_LTZ")
     elif isinstance(value, datetime):
