@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.functions.values.float_texts import double_text, float_text
 
 INTEGER_BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64})
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
@@ -149,40 +149,6 @@ def _bytes_text(value: bytes, _type: Scalar) -> str:
     return bytes(value).decode("utf-8", "replace")
 
 
-def double_text(value: float, _type: Scalar | None = None) -> str:
-    """As Java writes a double: 1.0, 1.0E10, 1.0E-5, Infinity, NaN."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    shown = "".join(map(str, digits)).rstrip("0") or "0"
-    place = len(digits) + int(exponent)
-    front = "-" if sign else ""
-    if 1e-3 <= abs(value) < 1e7:
-        whole = shown[:place].ljust(place, "0") if place > 0 else "0"
-        rest = shown[place:] if place > 0 else "0" * -place + shown
-        return f"{front}{whole}.{rest or '0'}"
-    return f"{front}{shown[0]}.{shown[1:] or '0'}E{place - 1}"
-
-
-def _float_text(value: float, _type: Scalar) -> str:
-    """The shortest digits that give the same number of 32 bits."""
-    if math.isfinite(value):
-        shown = (float(f"{value:.{digits}g}") for digits in range(1, 10))
-        value = next(short for short in shown if _narrow(short) == value)
-    return double_text(value)
-
-
-def _narrow(value: float) -> float:
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
 _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
     {
         "BOOLEAN": _truth_text,
@@ -190,7 +156,7 @@ _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
         "TIMESTAMP_LTZ": _moment_text,
         "TIME": _time_text,
         "DECIMAL": _decimal_text,
-        "FLOAT": _float_text,
+        "FLOAT": float_text,
         "DOUBLE": double_text,
         "VARBINARY": _bytes_text,
     }

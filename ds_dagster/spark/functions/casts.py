@@ -26,6 +26,7 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.functions.spark import in_years
 from ds_dagster.functions.values.casts import MOMENT_OF_CAST, TIME_OF_DAY
+from ds_dagster.spark.functions import java_values
 from ds_dagster.spark.records.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
@@ -137,6 +138,8 @@ def text_of(value: Column, type_: DataType) -> Column:
         return sf.upper(value.cast("string"))
     if type_.name == "DECIMAL":
         value = value.cast(spark_sql(type_))  # Spark may compute with more digits than the type has
+    if type_.name in FLOATS:  # Spark may compute a FLOAT as a double
+        return java_values.scalar("FloatTexts.of" + type_.name.capitalize(), value.cast(spark_sql(type_)))
     if type_.name == "VARBINARY":
         return sf.make_valid_utf8(value.cast("string"))
     return _text_of_time(value, type_) if type_.name in DEFAULT_DIGITS else value.cast("string")
