@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.row_log import log_name
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.row_errors import computed_below
 from ds_dagster.plan.nodes.aggregate import Aggregate
@@ -45,13 +44,14 @@ from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
-from ds_dagster.spark.queries.constraints import constrained, repeated, way_of
+from ds_dagster.spark.queries.constraints import constrained, repeated
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_place, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.bad_records import Readers
 from ds_dagster.spark.records.columns import field, with_missing
-from ds_dagster.spark.records.formats import Reader, SourceFrame, decode
+from ds_dagster.spark.records.formats import SourceFrame, decode
 from ds_dagster.spark.records.typed_rows import typed_rows
 from ds_dagster.spark.records.typemap import spark_sql
 from ds_dagster.spark.session import StateStore
@@ -101,7 +101,7 @@ class PlanCompiler:
     ) -> None:
         self.spark = spark
         self.job = job
-        self.read = read
+        self.readers = Readers(read)
         self.shared = shared
         self.errors = errors
         self.look_up = look_up
@@ -109,7 +109,6 @@ class PlanCompiler:
         self.ticks = ticks
         self.part = part
         self.clocked = self.repeated = frozenset[str]()
-        self.readers: dict[str, Reader] = {}
         self.edge_millis = 0
         self.intervals: tuple[IntervalJoin, ...] = ()
 
@@ -136,7 +135,8 @@ class PlanCompiler:
         checked = node.checked
         beside = frozenset({names.PARTITION} if is_clocked else ()) | ({names.RECORD} if node.constraints else NOTHING)
         beside |= {names.PAYLOAD} if node.quarantine else NOTHING
-        frame = self._decoded(checked, wants | beside)
+        source = self.readers.source(checked, wants | beside)
+        frame = (decode if source.rows is None else typed_rows)(source, checked, wants | beside)
         is_repeated = node.source_name in self.repeated
         frame = constrained(frame, node, node.source_name, self.logs, is_repeated=is_repeated)
         if is_clocked:
@@ -145,17 +145,6 @@ class PlanCompiler:
             )
             frame = frame.withColumn(names.EVENT_TIME, timestamp)
         return Flow(_without(frame, (beside - wants) | (checked.names - node.names)))
-
-    def _decoded(self, scan: Scan, wants: Wants) -> DataFrame:
-        """The rows of a source. What two sources of the query read is counted and logged by the first of them, from the
-        same position on, as in a join of a relation with itself."""
-        first = None
-        if scan.log is not None:
-            way = repr((*way_of(scan), log_name(scan.log)))
-            first = self.readers.get(way)
-            self.readers.setdefault(way, Reader(scan, wants))
-        source = self.read(scan if first is None else replace(scan, log=None))
-        return typed_rows(source, scan, wants) if source.rows is not None else decode(source, scan, wants, first)
 
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""

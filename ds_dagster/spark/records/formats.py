@@ -22,10 +22,10 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.functions.java_values import json_columns
-from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.row_logs import RowLogs, bad_record, place_column
+from ds_dagster.spark.queries.row_logs import RowLogs, place_column
 from ds_dagster.spark.records import columns as names
-from ds_dagster.spark.records.columns import field, opaque, opaque_condition, required
+from ds_dagster.spark.records.bad_records import Reader, judged, no_event_time, time_column
+from ds_dagster.spark.records.columns import field, opaque
 from ds_dagster.spark.records.json_output import json_row
 from ds_dagster.spark.records.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.records.record_fields import record_field
@@ -50,6 +50,7 @@ class SourceFrame:
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null one.
         logs: those of the job, None where it keeps none.
+        first: another source that counts and logs the bad ones among the same records.
         rows: they have the relation's columns already; see :mod:`ds_dagster.spark.records.typed_rows`.
         schemas: of the records, None where they need none.
         text_keys: a primitive key is its text.
@@ -62,6 +63,7 @@ class SourceFrame:
     schemas: ResolvedSchemas | None = None
     rows: RowSource | None = None
     logs: RowLogs | None = None
+    first: Reader | None = None
     text_keys: bool = False
 
     def raw(self, part: Part) -> Raw:
@@ -77,24 +79,11 @@ class SourceFrame:
         return described.format if described is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Another source of the query that reads the same records, and counts and logs the bad ones among them.
-
-    Attributes:
-        scan: what it decodes.
-        wants: technical columns it needs.
-    """
-
-    scan: Scan
-    wants: frozenset[str]
-
-
-def decode(source: SourceFrame, scan: Scan, wants: frozenset[str], first: Reader | None = None) -> DataFrame:
+def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog).
 
     The record is decoded once, whatever the query filters on; position texts are built only where wanted or in a
-    failure. Bad records are counted and logged here unless they are bad to ``first``, which does both.
+    failure. Bad records are counted and logged here unless they are bad to the first reader, which does both.
     """
     changelog = scan.relation.is_changelog
     no_value = _has_no_value(source)
@@ -105,7 +94,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str], first: Reader
     frame = frame.select("*", *[c.alias(n) for n, c in parts.items()])
     if scan.relation.key.exclude or changelog:
         frame = frame.select("*", opaque(_key_where_needed(source, scan)).alias(_KEY))
-    frame = _without_bad_records(frame, source, scan, wants, first)
+    frame = _without_bad_records(frame, source, scan, wants)
     return frame.select(*_fields(source, scan), *_technical(source, scan, wants))
 
 
@@ -224,48 +213,11 @@ def _read(part: str, column: Column, scan: Scan, value: SparkColumn | None = Non
 # --- bad records ------------------------------------------------------------------------------------------------------
 
 
-def _without_bad_records(
-    frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str], first: Reader | None
-) -> DataFrame:
-    reason = _reason(source, scan, wants, sf.col(_VALUE))
-    is_first = None
+def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
+    reason, first, is_first = _reason(source, scan, wants, sf.col(_VALUE)), source.first, None
     if first is not None:  # decoded for the bad records alone
         is_first = _reason(source, first.scan, first.wants, _decoded_value(source, first.scan)).isNull()
     return judged(frame, source, scan, reason, is_first)
-
-
-def judged(
-    frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn, is_first: SparkColumn | None = None
-) -> DataFrame:
-    """Rows without a reason against them; the others fail the batch, or are dropped and counted.
-
-    Args:
-        frame: rows of the source.
-        source: they are of.
-        scan: what they are decoded to.
-        reason: what is wrong with a row, or NULL.
-        is_first: whether a bad row is counted and logged here; None: each.
-    """
-    if scan.bad_records == "ignore":
-        of_bad = sf.lit(1) if is_first is None else sf.when(is_first, sf.lit(1))
-        bad = sf.count(sf.when(reason.isNotNull(), of_bad))
-        counted = frame.observe(bad_records_metric(scan.source_name), bad.alias("rows"))
-        if scan.log is None or source.logs is None:
-            return counted.where(reason.isNull())
-        logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
-        logged = logged if is_first is None else sf.when(is_first, logged).otherwise(sf.lit(False))
-        return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
-    partition = sf.expr(source.envelope.partition)
-    position = sf.expr(source.envelope.shown_position)
-    fails = operators(frame.sparkSession).bad_record(
-        source.entity, str(scan.relation.name), partition, position, reason
-    )
-    return frame.where(opaque_condition(required(reason.isNull(), fails)))
-
-
-def bad_records_metric(source_name: str) -> str:
-    """Name of the observation that counts a source's dropped records."""
-    return f"bad_records_{source_name}"
 
 
 def _reason(source: SourceFrame, scan: Scan, wants: frozenset[str], value: SparkColumn) -> SparkColumn:
@@ -294,16 +246,6 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str], value: Spar
     elif relation.key.exclude:
         reasons += _key_reasons(source)
     return reasons
-
-
-def time_column(scan: Scan) -> Column:
-    """The column that carries event time, of a scan that has one."""
-    return next(c for c in scan.relation.columns if scan.field_name(c.name) == scan.time.column)
-
-
-def no_event_time(scan: Scan) -> str:
-    """What is wrong with a record without event time."""
-    return f"the event time is NULL: the column {time_column(scan).name} has no value here, or one that is not a time"
 
 
 def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
