@@ -64,7 +64,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "FILES_CSV_ONE_COLUMN",
         "unsupported",
-        "CSV files of {relation} have one column, {column}, which may be NULL: that is an empty line, which readers skip",
+        "CSV files of {relation} have one column, {column}, which may be NULL: an empty line, which readers skip",
         "select a second column, or a value that is never NULL: COALESCE({column}, …) AS {column}; or write "
         "'value.format' = 'json' or 'parquet'",
     ),

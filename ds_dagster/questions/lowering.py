@@ -17,8 +17,6 @@ from sqlglot import exp
 from ds_dagster.catalog.user_function import UserFunction
 from ds_dagster.datatypes import (
     BIGINT,
-    FLOATS,
-    INTEGERS,
     MAX_DECIMAL_PRECISION,
     ArrayType,
     DataType,
@@ -41,10 +39,10 @@ from ds_dagster.functions.question import (
 )
 from ds_dagster.functions.table import GROUP_FUNCTIONS, OTHER_ROWS, ROW_FUNCTIONS
 from ds_dagster.functions.values.aggregate import QuestionAggregate
-from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
+from ds_dagster.functions.values.casts import EXACT, cast, fitted
 from ds_dagster.plan.expressions.bound_trees import cast_type, changes
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.duck_types import duck_type, keep_apart
+from ds_dagster.questions.duck_types import duck_type, is_easy, keep_apart
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import (
     Aggregated,
@@ -57,18 +55,6 @@ from ds_dagster.questions.trees import (
     type_of,
 )
 from ds_dagster.sql.expressions import FieldAccess, UserCall
-
-EASY_CASTS = frozenset(
-    {
-        *((source, target) for source in INTEGERS for target in (*INTEGERS, *FLOATS, "DECIMAL")),
-        ("FLOAT", "DOUBLE"),
-        *(("DECIMAL", target) for target in FLOATS),
-        ("DATE", "TIMESTAMP"),
-        ("DATE", "TIMESTAMP_LTZ"),
-        *((source, target) for source in ("TIMESTAMP", "TIMESTAMP_LTZ") for target in ("TIMESTAMP", "TIMESTAMP_LTZ")),
-    }
-)
-"""Casts that DuckDB, with UTC as its time zone, does as the dialect does."""
 
 
 class Registry(Protocol):
@@ -183,7 +169,7 @@ class Lowering:
         """CAST and TRY_CAST."""
         target, source = cast_type(node), type_of(node.this)
         value, safe = self.lower(node.this), isinstance(node, exp.TryCast)
-        if source is None or (not safe and _is_easy(source, target)):
+        if source is None or (not safe and is_easy(source, target)):
             return exp.Cast(this=value, to=duck_type(target))
 
         def converted(inner: Any) -> Any:
@@ -366,22 +352,6 @@ def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
 
 def _may_fail(argument: exp.Expression) -> bool:
     return not isinstance(argument, exp.Column | exp.Literal)
-
-
-def _is_easy(source: DataType, target: DataType) -> bool:
-    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
-        return False
-    if source.name == target.name == "DECIMAL":
-        room = (target.precision or 10) - (target.scale or 0) >= (source.precision or 10) - (source.scale or 0)
-        return room and (target.scale or 0) >= (source.scale or 0)
-    if target.name in TIMES:
-        return (source.name, target.name) in EASY_CASTS and _digits(target) >= _digits(source)
-    return (source.name, target.name) in EASY_CASTS
-
-
-def _digits(type_: Scalar) -> int:
-    """Of the fraction of a second; a DATE has none."""
-    return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]

@@ -29,7 +29,7 @@ from ds_dagster.questions.trees import (
     noted,
     ungrouped,
 )
-from ds_dagster.questions.unions import bound_values, side_of
+from ds_dagster.questions.unions import bound_values, order_position, set_limits, side_of
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -112,13 +112,13 @@ class BoundSelect:
             terms.append(ordered(term, exp.Literal.number(self._output_place(term.this, names, where))))
         if terms:
             query.set("order", exp.Order(expressions=terms))
-        _set_limits(query, tree)
+        set_limits(query, tree)
         return query, columns
 
     def _output_place(self, written: exp.Expression, names: Sequence[str], where: str) -> int:
         """The place of the column that a term of ORDER BY names, from 1."""
         if isinstance(written, exp.Literal) and not written.is_string:
-            return _position(written, len(names), self.scope.place(written))
+            return order_position(written, len(names), self.scope.place(written))
         if not isinstance(written, exp.Column) or written.table:
             raise self._not_selected(written, where)
         if written.name not in names:
@@ -171,7 +171,7 @@ class BoundSelect:
             query.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
         if tree.args.get("distinct"):
             query.set("distinct", exp.Distinct())
-        _set_limits(query, tree)
+        set_limits(query, tree)
 
     # sources
 
@@ -309,7 +309,7 @@ class BoundSelect:
         return keys
 
     def _at_position(self, written: exp.Literal, items: Sequence[_Item]) -> exp.Expression:
-        return items[_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
+        return items[order_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
 
     # checks
 
@@ -354,19 +354,6 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
-
-
-def _position(written: exp.Literal, count: int, span: Span) -> int:
-    text = str(written.this)
-    if not text.isdecimal() or not 1 <= int(text) <= count:
-        raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=count)
-    return int(text)
-
-
-def _set_limits(query: exp.Query, tree: exp.Expression) -> None:
-    for clause in ("limit", "offset"):
-        if tree.args.get(clause):
-            query.set(clause, tree.args[clause].copy())
 
 
 def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | None:

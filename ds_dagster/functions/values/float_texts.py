@@ -57,9 +57,9 @@ def _shortest(size: float, bounds: tuple[float, float], *, is_even: bool) -> Dec
     low, high = ((exact + Fraction(bound)) / 2 for bound in bounds)
     for digits in range(2, MOST_DIGITS):
         both = [Context(digits, way).create_decimal_from_float(size) for way in (ROUND_FLOOR, ROUND_CEILING)]
-        fitting = [one for one in both if low < Fraction(one) < high or (is_even and Fraction(one) in (low, high))]
+        fitting = [near for near in both if low < Fraction(near) < high or (is_even and Fraction(near) in (low, high))]
         if fitting:
-            return min(fitting, key=lambda one: (abs(Fraction(one) - exact), one.as_tuple().digits[-1] % 2))
+            return min(fitting, key=lambda near: (abs(Fraction(near) - exact), near.as_tuple().digits[-1] % 2))
     return Decimal(repr(size))
 
 

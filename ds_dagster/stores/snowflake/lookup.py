@@ -75,9 +75,8 @@ def _cut(comparison: Comparison) -> list[Comparison]:
         since, before = min(comparison.values), max(comparison.values) + STEP
     except OverflowError:  # the last microsecond of all
         return []
-    is_since, is_before, is_after = (
-        replace(comparison, operator=operator, values=(value,))
-        for operator, value in ((">=", since), ("<", before), (">=", before))
-    )
+    is_since = replace(comparison, operator=">=", values=(since,))
+    is_before = replace(comparison, operator="<", values=(before,))
+    is_after = replace(comparison, operator=">=", values=(before,))
     cut = {"=": [is_since, is_before], "in": [is_since, is_before], "<=": [is_before], ">": [is_after]}
     return cut.get(comparison.operator, [comparison])
