@@ -105,6 +105,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "42P10",
     ),
     Condition(
+        "ORDER_BY_NOT_SELECTED",
+        "user",
+        "ORDER BY {expression} is not one of {where}",
+        "write the name or the number of a column of the result; to sort by {expression}, select it too",
+        "42P10",
+    ),
+    Condition(
         "QUESTION_FUNCTION_NOT_THERE",
         "not_yet",
         "{name} runs only in Spark, `ds query` does not support it",

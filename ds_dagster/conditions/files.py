@@ -62,6 +62,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "write 'files.compression' = one of {allowed}",
     ),
     Condition(
+        "FILES_CSV_ONE_COLUMN",
+        "unsupported",
+        "CSV files of {relation} have one column, {column}, which may be NULL: an empty line, which readers skip",
+        "select a second column, or a value that is never NULL: COALESCE({column}, …) AS {column}; or write "
+        "'value.format' = 'json' or 'parquet'",
+    ),
+    Condition(
         "FILES_BATCH_BOUND",
         "unsupported",
         "'max.records.per.batch' does not bound what is read of {relation}: a file is read as a whole",

@@ -15,9 +15,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from ds_dagster.jars import silent
 from ds_dagster.local.kafka import OPTIONS, SERVER
 from ds_dagster.local.ports import HOST, assign_ports
@@ -44,6 +41,9 @@ def main() -> int:
 
 
 def _exercise(servers: str) -> None:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
     connection: dict[str, str | int | float | bool] = {"bootstrap.servers": servers}
     admin = AdminClient(connection)
     for future in admin.create_topics([NewTopic(TOPIC, 2, 1)]).values():

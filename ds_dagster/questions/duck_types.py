@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar
+from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar
+from ds_dagster.functions.values.casts import DEFAULT_PRECISION, TIMES
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,6 +32,17 @@ MARK = "^"
 """Escape character before capitals, and before itself, in names for DuckDB."""
 CAPITALS = re.compile(r"[A-Z^]")
 MARKED = re.compile(r"\^(.)", re.DOTALL)
+EASY_CASTS = frozenset(
+    {
+        *((source, target) for source in INTEGERS for target in (*INTEGERS, *FLOATS, "DECIMAL")),
+        ("FLOAT", "DOUBLE"),
+        *(("DECIMAL", target) for target in FLOATS),
+        ("DATE", "TIMESTAMP"),
+        ("DATE", "TIMESTAMP_LTZ"),
+        *((source, target) for source in ("TIMESTAMP", "TIMESTAMP_LTZ") for target in ("TIMESTAMP", "TIMESTAMP_LTZ")),
+    }
+)
+"""Casts that DuckDB, with UTC as its time zone, does as the dialect does."""
 NAMING = (exp.Column, exp.Alias, exp.TableAlias, exp.Table)
 """Nodes with names that DuckDB looks up."""
 INNER_NAMES = re.compile(rf"\b({'|'.join(OF_INNER_NAMES)})\b")
@@ -103,3 +115,20 @@ def _arrow_scalar(pa: Any, type_: Scalar) -> pyarrow.DataType:
         "TIMESTAMP_LTZ": lambda: pa.timestamp("us", "UTC"), "VARBINARY": pa.binary,
     }  # fmt: skip
     return factories[type_.name]()
+
+
+def is_easy(source: DataType, target: DataType) -> bool:
+    """Whether DuckDB casts as the dialect does."""
+    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
+        return False
+    if source.name == target.name == "DECIMAL":
+        room = (target.precision or 10) - (target.scale or 0) >= (source.precision or 10) - (source.scale or 0)
+        return room and (target.scale or 0) >= (source.scale or 0)
+    if target.name in TIMES:
+        return (source.name, target.name) in EASY_CASTS and _digits(target) >= _digits(source)
+    return (source.name, target.name) in EASY_CASTS
+
+
+def _digits(type_: Scalar) -> int:
+    """Of the fraction of a second; a DATE has none."""
+    return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)

@@ -17,8 +17,6 @@ from sqlglot import exp
 from ds_dagster.catalog.user_function import UserFunction
 from ds_dagster.datatypes import (
     BIGINT,
-    FLOATS,
-    INTEGERS,
     MAX_DECIMAL_PRECISION,
     ArrayType,
     DataType,
@@ -41,10 +39,10 @@ from ds_dagster.functions.question import (
 )
 from ds_dagster.functions.table import GROUP_FUNCTIONS, OTHER_ROWS, ROW_FUNCTIONS
 from ds_dagster.functions.values.aggregate import QuestionAggregate
-from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
+from ds_dagster.functions.values.casts import EXACT, cast, fitted
 from ds_dagster.plan.expressions.bound_trees import cast_type, changes
 from ds_dagster.questions.binding import Question
-from ds_dagster.questions.duck_types import duck_type, keep_apart
+from ds_dagster.questions.duck_types import duck_type, is_easy, keep_apart
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import (
     Aggregated,
@@ -57,18 +55,6 @@ from ds_dagster.questions.trees import (
     type_of,
 )
 from ds_dagster.sql.expressions import FieldAccess, UserCall
-
-EASY_CASTS = frozenset(
-    {
-        *((source, target) for source in INTEGERS for target in (*INTEGERS, *FLOATS, "DECIMAL")),
-        ("FLOAT", "DOUBLE"),
-        *(("DECIMAL", target) for target in FLOATS),
-        ("DATE", "TIMESTAMP"),
-        ("DATE", "TIMESTAMP_LTZ"),
-        *((source, target) for source in ("TIMESTAMP", "TIMESTAMP_LTZ") for target in ("TIMESTAMP", "TIMESTAMP_LTZ")),
-    }
-)
-"""Casts for which DuckDB, with UTC as its time zone, gives the dialect's results."""
 
 
 class Registry(Protocol):
@@ -183,7 +169,7 @@ class Lowering:
         """CAST and TRY_CAST."""
         target, source = cast_type(node), type_of(node.this)
         value, safe = self.lower(node.this), isinstance(node, exp.TryCast)
-        if source is None or (not safe and _is_easy(source, target)):
+        if source is None or (not safe and is_easy(source, target)):
             return exp.Cast(this=value, to=duck_type(target))
 
         def converted(inner: Any) -> Any:
@@ -327,9 +313,14 @@ class Lowering:
         return self._aggregate(call, over)
 
     def _aggregate(self, node: exp.Expression, over: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
-        arguments = self.lowered(node.expressions)
+        written = list(node.expressions)
         condition = node.args.get("condition")
-        wanted = None if condition is None else self.lower(condition)
+        wanted = None if condition is None else self.lower(condition.copy())
+        is_constant_per_row = condition is not None and not changes(condition)
+        arguments = [
+            _where(wanted, value) if wanted is not None and is_constant_per_row and _may_fail(argument) else value
+            for argument, value in zip(written, self.lowered([argument.copy() for argument in written]), strict=True)
+        ]
 
         def filtered(raw: exp.Expression, *conditions: exp.Expression | None) -> exp.Expression:
             all_of = [condition.copy() for condition in conditions if condition is not None]
@@ -339,7 +330,7 @@ class Lowering:
         present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
         call = QuestionAggregate(
             arguments,
-            [known_type(argument) for argument in node.expressions],
+            [known_type(argument) for argument in written],
             bool(node.args.get("distinct")),
             result,
             lambda raw: filtered(raw, wanted),
@@ -354,20 +345,13 @@ class Lowering:
         return call.over(call.raw(meaning)) if isinstance(meaning, str) else meaning(call)
 
 
-def _is_easy(source: DataType, target: DataType) -> bool:
-    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
-        return False
-    if source.name == target.name == "DECIMAL":
-        room = (target.precision or 10) - (target.scale or 0) >= (source.precision or 10) - (source.scale or 0)
-        return room and (target.scale or 0) >= (source.scale or 0)
-    if target.name in TIMES:
-        return (source.name, target.name) in EASY_CASTS and _digits(target) >= _digits(source)
-    return (source.name, target.name) in EASY_CASTS
+def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+    """A value of the rows that FILTER keeps: DuckDB computes the arguments of an aggregate for the other rows too."""
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
 
 
-def _digits(type_: Scalar) -> int:
-    """Digits of the fraction of a second; 0 for a DATE."""
-    return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)
+def _may_fail(argument: exp.Expression) -> bool:
+    return not isinstance(argument, exp.Column | exp.Literal)
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]

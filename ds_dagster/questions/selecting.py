@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -10,7 +10,7 @@ from sqlglot import exp
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import DataType, common_type
 from ds_dagster.diagnostics import Span
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.binding.scope import Source, Visible, visible
 from ds_dagster.plan.expressions.calls import aggregate_name
@@ -29,7 +29,7 @@ from ds_dagster.questions.trees import (
     noted,
     ungrouped,
 )
-from ds_dagster.questions.unions import bound_values, side_of
+from ds_dagster.questions.unions import bound_values, order_position, set_limits, side_of
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -109,19 +109,27 @@ class BoundSelect:
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
-            written = term.this
-            place = names.index(written.name) + 1 if written.name in names else 0
-            if isinstance(written, exp.Literal) and not written.is_string:
-                place = _position(written, len(names), self.scope.place(written))
-            if not place:
-                nearest = did_you_mean(written.name, names)
-                named = {"name": written.name, "where": where, "nearest": nearest}
-                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **named)
-            terms.append(ordered(term, exp.Literal.number(place)))
+            terms.append(ordered(term, exp.Literal.number(self._output_place(term.this, names, where))))
         if terms:
             query.set("order", exp.Order(expressions=terms))
-        _set_limits(query, tree)
+        set_limits(query, tree)
         return query, columns
+
+    def _output_place(self, written: exp.Expression, names: Sequence[str], where: str) -> int:
+        """The place of the column that a term of ORDER BY names, from 1."""
+        if isinstance(written, exp.Literal) and not written.is_string:
+            return order_position(written, len(names), self.scope.place(written))
+        if not isinstance(written, exp.Column) or written.table:
+            raise self._not_selected(written, where)
+        if written.name not in names:
+            nearest = did_you_mean(written.name, names)
+            named = {"name": written.name, "where": where, "nearest": nearest}
+            raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **named)
+        return names.index(written.name) + 1
+
+    def _not_selected(self, written: exp.Expression, where: str) -> DsError:
+        shown = self._binder("ORDER BY").shown(written)
+        return error("ORDER_BY_NOT_SELECTED", span=self.scope.place(written), expression=shown, where=where)
 
     def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
         if not isinstance(tree, exp.Select):
@@ -138,6 +146,8 @@ class BoundSelect:
         having = tree.args.get("having")
         conditions = [(having.this, self._condition(having.this, "HAVING", aggregates=True))] if having else []
         order = self._order(tree, items)
+        if tree.args.get("distinct"):
+            self._check_selected(items, order.values())
         self._check_grouped(group, [*((i.node, i.tree) for i in items), *conditions, *order.values()])
         names = _unique(items) if top else self._each_once(items)
         aliased = zip(items, names, strict=True)
@@ -161,7 +171,7 @@ class BoundSelect:
             query.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
         if tree.args.get("distinct"):
             query.set("distinct", exp.Distinct())
-        _set_limits(query, tree)
+        set_limits(query, tree)
 
     # sources
 
@@ -298,9 +308,16 @@ class BoundSelect:
         return keys
 
     def _at_position(self, written: exp.Literal, items: Sequence[_Item]) -> exp.Expression:
-        return items[_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
+        return items[order_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
 
     # checks
+
+    def _check_selected(self, items: Sequence[_Item], order: Iterable[tuple[exp.Expression, exp.Expression]]) -> None:
+        """DISTINCT joins rows that may differ in all that is not selected, so they have no place in its order."""
+        selected = {repr(item.tree) for item in items}
+        for written, key in order:
+            if repr(key) not in selected:
+                raise self._not_selected(written, "the columns of SELECT DISTINCT")
 
     def _check_grouped(
         self, group: Sequence[exp.Expression], outputs: Sequence[tuple[exp.Expression, exp.Expression]]
@@ -340,19 +357,6 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
-
-
-def _position(written: exp.Literal, count: int, span: Span) -> int:
-    text = str(written.this)
-    if not text.isdecimal() or not 1 <= int(text) <= count:
-        raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=count)
-    return int(text)
-
-
-def _set_limits(query: exp.Query, tree: exp.Expression) -> None:
-    for clause in ("limit", "offset"):
-        if tree.args.get(clause):
-            query.set(clause, tree.args[clause].copy())
 
 
 def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | None:

@@ -8,6 +8,8 @@ from functools import partial
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType, common_type
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
 from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.questions.expressions import Columns, QuestionBinder
 from ds_dagster.questions.trees import branches, named_item, noted
@@ -82,3 +84,18 @@ def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query
             typed = widened(Typed(noted(item.unalias(), source), source, True), target)
             item.replace(named_item(typed, name))
     return tree
+
+
+def order_position(written: exp.Literal, count: int, span: Span) -> int:
+    """The place of a column, from 1, that a term of ORDER BY is; raises QUESTION_ORDER_POSITION."""
+    text = str(written.this)
+    if not text.isdecimal() or not 1 <= int(text) <= count:
+        raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=count)
+    return int(text)
+
+
+def set_limits(query: exp.Query, tree: exp.Expression) -> None:
+    """Give a query the LIMIT and OFFSET that were written."""
+    for clause in ("limit", "offset"):
+        if tree.args.get(clause):
+            query.set(clause, tree.args[clause].copy())

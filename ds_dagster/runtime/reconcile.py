@@ -247,11 +247,9 @@ class Reconciler:
                 self.host.stop(name)
 
     def _of_others(self, written: Mapping[str, StatusRow], held: Collection[str]) -> Mapping[str, StatusRow]:
-        """Statuses to take over from the journal: those that Dagster steps wrote for jobs that do not run here (their
-        checkpoints may have advanced), killed steps too (not of ``held``), and the last status another engine wrote for
-        a job that has just become ours."""
-        ours = ACTIVE | PENDING
-        own = self._statuses
+        """Statuses to take over from the journal: of Dagster steps for jobs that do not run here (their checkpoints may
+        have advanced), killed steps too (not of ``held``), and the last one of another engine for a job now ours."""
+        ours, own = ACTIVE | PENDING, self._statuses
         resting = (row for name, row in written.items() if name not in own or own[name].state not in ours)
         return {row.name: row for row in resting if row.state not in ours or self._is_last_word(row, held)}
 

@@ -49,6 +49,7 @@ from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_place, late_values
 from ds_dagster.spark.queries.shared_rows import SharedRows
 from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.bad_records import Readers
 from ds_dagster.spark.records.columns import field, with_missing
 from ds_dagster.spark.records.formats import SourceFrame, decode
 from ds_dagster.spark.records.typed_rows import typed_rows
@@ -100,7 +101,7 @@ class PlanCompiler:
     ) -> None:
         self.spark = spark
         self.job = job
-        self.read = read
+        self.readers = Readers(read)
         self.shared = shared
         self.errors = errors
         self.look_up = look_up
@@ -131,9 +132,9 @@ class PlanCompiler:
         """Decoded records; each reports its event time if the clock needs it."""
         is_clocked = node.source_name in self.clocked
         checked = node.checked
-        source = self.read(checked)
         beside = frozenset({names.PARTITION} if is_clocked else ()) | ({names.RECORD} if node.constraints else NOTHING)
         beside |= {names.PAYLOAD} if node.quarantine else NOTHING
+        source = self.readers.source(checked, wants | beside)
         frame = (decode if source.rows is None else typed_rows)(source, checked, wants | beside)
         is_repeated = node.source_name in self.repeated
         frame = constrained(frame, node, node.source_name, self.logs, is_repeated=is_repeated)

@@ -62,10 +62,30 @@ ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
         [{"n": Decimal("3.0")}, {"n": Decimal("0.5")}],
     ),
     ("SELECT (SELECT SUM(n) FROM (VALUES (1), (2)) t(n)) AS s", [{"s": 3}]),
+    ("SELECT DISTINCT a + 1 AS b FROM (VALUES (1, 2), (2, 1)) t(a, b) ORDER BY b DESC", [{"b": 3}, {"b": 2}]),
+    (
+        "SELECT DISTINCT -a AS m, b FROM (VALUES (1, 2), (2, 1)) t(a, b) ORDER BY -a",
+        [{"m": -2, "b": 1}, {"m": -1, "b": 2}],
+    ),
+    ("SELECT DISTINCT t.a FROM (VALUES (1), (2)) t(a) ORDER BY a DESC, 1", [{"a": 2}, {"a": 1}]),
+    ("SELECT DISTINCT a, COUNT(*) AS c FROM (VALUES (1)) t(a) GROUP BY a ORDER BY COUNT(*)", [{"a": 1, "c": 1}]),
     ('SELECT t.a AS b, t."A" AS "B" FROM (VALUES (1, 2)) t(a, "A")', [{"b": 1, "B": 2}]),
     ('SELECT t.a + "T".a AS "Sum" FROM (VALUES (1)) t(a) JOIN (VALUES (2)) "T"(a) ON TRUE', [{"Sum": 3}]),
     ('SELECT t."^a" AS p, t."A" AS q FROM (VALUES (1, 2)) t("^a", "A")', [{"p": 1, "q": 2}]),
 ]
+KEPT_ROWS: list[tuple[str, object]] = [
+    ("SUM(CAST(k AS INTEGER)) FILTER (WHERE k <> 'x')", 3),
+    ("SUM(DISTINCT CAST(k AS INTEGER)) FILTER (WHERE k <> 'x')", 3),
+    ("AVG(CAST(k AS DOUBLE)) FILTER (WHERE k <> 'x')", 1.5),
+    ("COUNT(CAST(k AS INTEGER)) FILTER (WHERE k <> 'x')", 2),
+    ("SUM(MOD(10, n)) FILTER (WHERE n <> 0)", 1),
+    ("SUM(10 / n) FILTER (WHERE n <> 0)", 13),
+    ("ARRAY_AGG(CAST(k AS INTEGER)) FILTER (WHERE k = '2')", [2]),
+    ("COUNT(*) FILTER (WHERE k <> 'x')", 2),
+    ("MAX(MAX(CAST(k AS INTEGER)) FILTER (WHERE k <> 'x')) OVER ()", 2),
+    ("SUM(CASE WHEN k <> 'x' THEN CAST(k AS INTEGER) END)", 3),
+]
+"""An aggregate over ('1', 1), ('2', 3), ('x', 0) → its value; the arguments fail for the row that FILTER leaves out."""
 REFUSED: list[tuple[str, str, int]] = [
     ("SELECT a", "FROM_MISSING", 8),
     ("SELECT *", "FROM_MISSING", 8),
@@ -75,6 +95,15 @@ REFUSED: list[tuple[str, str, int]] = [
     ("VALUES (1), (2) ORDER BY n", "UNKNOWN_COLUMN", 26),
     ("VALUES (1), (2) ORDER BY 2", "QUESTION_ORDER_POSITION", 26),
     ("VALUES (1), (2) ORDER BY column_1 LIMIT 1 UNION SELECT 1", "SYNTAX_UNEXPECTED", 43),
+    ("SELECT DISTINCT a FROM (VALUES (1, 2)) t(a, b) ORDER BY b", "ORDER_BY_NOT_SELECTED", 57),
+    ("SELECT DISTINCT a FROM (VALUES (1, 2)) t(a, b) ORDER BY a, -a DESC", "ORDER_BY_NOT_SELECTED", 61),
+    ("SELECT DISTINCT a FROM (VALUES (1)) t(a) GROUP BY a ORDER BY COUNT(*)", "ORDER_BY_NOT_SELECTED", 62),
+    ("SELECT a FROM (SELECT DISTINCT a FROM (VALUES (1, 2)) t(a, b) ORDER BY b) q", "ORDER_BY_NOT_SELECTED", 72),
+    ("SELECT 1 AS a UNION SELECT 2 AS b ORDER BY b", "UNKNOWN_COLUMN", 44),
+    ("SELECT a FROM (VALUES (1)) t(a) UNION SELECT 2 ORDER BY t.a", "ORDER_BY_NOT_SELECTED", 57),
+    ("SELECT 1 AS a UNION SELECT 2 ORDER BY 'a'", "ORDER_BY_NOT_SELECTED", 39),
+    ("SELECT 1 AS a UNION SELECT 2 ORDER BY -a", "ORDER_BY_NOT_SELECTED", 40),
+    ('SELECT 1 AS "ABS" UNION SELECT 2 ORDER BY ABS(a)', "ORDER_BY_NOT_SELECTED", 43),
     ("VALUES (1), ('a')", "BRANCH_TYPES_DIFFER", 1),
     ("SELECT b FROM (VALUES (1)) AS t(a)", "UNKNOWN_COLUMN", 8),
 ]
@@ -90,6 +119,18 @@ def test_constants_are_answered(project: LoadedProject) -> None:
         assert ask_text(project, case[0]).to_pylist() == case[1]
 
     check_every(ANSWERS, check)
+
+
+def test_filter_keeps_an_argument_from_rows_it_fails_for(project: LoadedProject) -> None:
+    def check(case: tuple[str, object]) -> None:
+        text = f"SELECT {case[0]} AS v FROM (VALUES ('1', 1), ('2', 3), ('x', 0)) t(k, n)"
+        assert ask_text(project, text).to_pylist() == [{"v": case[1]}]
+
+    check_every(KEPT_ROWS, check)
+    over = "SELECT k, SUM(CAST(k AS INTEGER)) FILTER (WHERE k <> 'x') OVER () AS s FROM (VALUES ('1'), ('x')) t(k)"
+    assert ask_text(project, over).to_pylist() == [{"k": "1", "s": 1}, {"k": "x", "s": 1}]
+    with pytest.raises(DsError, match="'x' is not a valid INTEGER"):
+        ask_text(project, "SELECT SUM(CAST(k AS INTEGER)) FILTER (WHERE k <> 'y') AS s FROM (VALUES ('x')) t(k)")
 
 
 def test_the_time_is_that_of_the_question(project: LoadedProject) -> None:

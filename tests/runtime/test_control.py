@@ -74,7 +74,7 @@ def test_a_job_that_does_not_work_is_started_at_once(control: Control, settings:
 
 @pytest.mark.parametrize(
     ("verdict", "word"),
-    [("keeps_checkpoint", "restart"), ("needs_new_checkpoint", "reset"), ("would_lose_data", "hold")],
+    [("keeps_checkpoint", "restart"), ("needs_new_checkpoint", "reset"), ("would_lose_data", "cannot be read again")],
 )
 def test_a_changed_definition_of_a_running_job_is_refused(
     control: Control, settings: Settings, verdicts: dict[str, str], verdict: str, word: str

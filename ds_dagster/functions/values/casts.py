@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.functions.values.float_texts import double_text, float_text
 
 INTEGER_BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64})
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
@@ -33,6 +33,13 @@ MOMENT = re.compile(
 """A year with optional parts; a missing month or day is 1, a missing time is midnight."""
 SHORT = re.compile(r"\S+[ T](\d{1,2}|\d{1,2}:\S*[+-]\d\d)", re.ASCII)
 """A text whose hour, or whose offset at the end, has no minutes: CAST reads it as a full hour."""
+MOMENT_OF_CAST = re.compile(
+    r"\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[ T]\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d{1,9})?"
+    r"(?:\s*(?:Z|[+-](?:(?:0\d|1[0-7])(?::?[0-5]\d)?|18(?::?00)?)))?"
+    r")?)?)?)?)?",
+    re.ASCII,
+)
+"""Texts that CAST reads as a time, on Spark too: no zone has a name."""
 TIME_OF_DAY = re.compile(r"T?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 WHOLE = re.compile(r"([+-]?\d+)(\.\d*)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -142,40 +149,6 @@ def _bytes_text(value: bytes, _type: Scalar) -> str:
     return bytes(value).decode("utf-8", "replace")
 
 
-def double_text(value: float, _type: Scalar | None = None) -> str:
-    """The text of Java for a double: 1.0, 1.0E10, 1.0E-5, Infinity, NaN."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    shown = "".join(map(str, digits)).rstrip("0") or "0"
-    place = len(digits) + int(exponent)
-    front = "-" if sign else ""
-    if 1e-3 <= abs(value) < 1e7:
-        whole = shown[:place].ljust(place, "0") if place > 0 else "0"
-        rest = shown[place:] if place > 0 else "0" * -place + shown
-        return f"{front}{whole}.{rest or '0'}"
-    return f"{front}{shown[0]}.{shown[1:] or '0'}E{place - 1}"
-
-
-def _float_text(value: float, _type: Scalar) -> str:
-    """The shortest digits that give the same number of 32 bits."""
-    if math.isfinite(value):
-        shown = (float(f"{value:.{digits}g}") for digits in range(1, 10))
-        value = next(short for short in shown if _narrow(short) == value)
-    return double_text(value)
-
-
-def _narrow(value: float) -> float:
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
 _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
     {
         "BOOLEAN": _truth_text,
@@ -183,7 +156,7 @@ _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
         "TIMESTAMP_LTZ": _moment_text,
         "TIME": _time_text,
         "DECIMAL": _decimal_text,
-        "FLOAT": _float_text,
+        "FLOAT": float_text,
         "DOUBLE": double_text,
         "VARBINARY": _bytes_text,
     }
@@ -287,6 +260,8 @@ def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
 def _as_moment(value: Any, target: Scalar) -> datetime:
     if isinstance(value, str):
         text = value.strip()
+        if MOMENT_OF_CAST.fullmatch(text) is None:
+            raise ValueError(f"'{value}' is not a valid TIMESTAMP")
         text += ":00" if SHORT.fullmatch(text) else ""
         moment = read_moment(text, has_zone=target.name == "TIMESTAMP_LTZ")
     elif isinstance(value, datetime):

@@ -18,6 +18,7 @@ from ds_dagster.catalog.row_log import ERROR_HANDLING, check_log, error_log
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.expressions.binder import column
+from ds_dagster.plan.expressions.bound_trees import changes
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Weigh
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node, expressions_of
@@ -80,6 +81,14 @@ def computed_below(node: Node) -> Node:
     return rebuilt
 
 
+def _of_kept_rows(argument: BoundExpression, condition: BoundExpression | None) -> BoundExpression:
+    """An argument that is computed for the rows that FILTER keeps: another row must not fail by it."""
+    if condition is None or isinstance(argument.tree, PASSED) or changes(condition.tree):
+        return argument
+    tree = exp.Case(ifs=[exp.If(this=condition.tree.copy(), true=argument.tree.copy())])
+    return BoundExpression(tree, argument.type, nullable=True)
+
+
 def _projected(node: Aggregate | DeltaAggregate, rows: Node) -> Node:
     if rows.changelog != "append":
         return node
@@ -93,7 +102,7 @@ def _projected(node: Aggregate | DeltaAggregate, rows: Node) -> Node:
         return BoundExpression(column(name), expression.type, expression.nullable)
 
     def of_call(call: AggregateCall) -> AggregateCall:
-        argument = None if call.argument is None else below(call.argument)
+        argument = None if call.argument is None else below(_of_kept_rows(call.argument, call.filter))
         return replace(call, argument=argument, filter=None if call.filter is None else below(call.filter))
 
     group = tuple(replace(named, expression=below(named.expression)) for named in node.group)

@@ -178,6 +178,11 @@ class Scan(Node):
         moment = [] if self.starting_timestamp is None else [self.starting_timestamp]
         return [self.starting_position, *moment, *([list(pair) for pair in self.starting_offsets])]
 
+    @property
+    def way(self) -> tuple[object, ...]:
+        """What is read, and how: equal for sources of a query that read the same records."""
+        return self.relation.name, self.start, self.bad_records, self.data_loss, self.slot
+
     def position_shape(self, scope: ShapeScope) -> Shape:
         """Its identity as a source of a checkpoint: name, entity, start and slot."""
         entity = entity_shape(self.relation, scope.store_kinds)

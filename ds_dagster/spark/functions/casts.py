@@ -25,11 +25,16 @@ from ds_dagster.datatypes import (
     is_text,
 )
 from ds_dagster.functions.spark import in_years
+from ds_dagster.functions.values.casts import MOMENT_OF_CAST, TIME_OF_DAY
+from ds_dagster.spark.functions import java_values
 from ds_dagster.spark.records.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
 """Type of a time without a precision → digits of the second in its text."""
 _STORED_DIGITS = 6
+_MOMENT, _OF_DAY = (rf"^\s*(?:{pattern.pattern})\s*$" for pattern in (MOMENT_OF_CAST, TIME_OF_DAY))
+_READ_BY: Mapping[str, str] = MappingProxyType({"TIMESTAMP": _MOMENT, "TIMESTAMP_LTZ": _MOMENT, "TIME": _OF_DAY})
+"""Type of a time → the texts that CAST reads as one."""
 _WHOLE_PART = r"^(\s*[+-]?\d+)\.\d*(\s*)$"
 
 
@@ -66,6 +71,8 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
     if isinstance(source, Scalar) and source.name == "VARCHAR" and target.name in INTEGERS:
         has_fraction = sf.contains(value, sf.lit("."))
         value = sf.when(has_fraction, sf.regexp_replace(value, _WHOLE_PART, "$1$2")).otherwise(value)
+    if is_text(source) and target.name in _READ_BY:
+        value = _readable(value, _READ_BY[target.name])
     if target.name == "TIME" and is_temporal(source):  # Spark has no such cast
         value = sf.date_format(value, "HH:mm:ss.SSSSSS")
     converted_value = _plain(value, target, safe=safe)
@@ -75,6 +82,13 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
     if from_float and target.name == "DECIMAL" and not safe:
         return _finite_or_failing(value, converted_value, target)
     return converted_value
+
+
+def _readable(value: Column, pattern: str) -> Column:
+    """The text if it matches, else one that Spark refuses too: it reads 12:34 PM, zones by their names, and a time of
+    day as that of today."""
+    quoted = sf.concat(sf.lit("'"), value, sf.lit("'"))
+    return sf.when(sf.rlike(value, sf.lit(pattern)), value).otherwise(quoted)
 
 
 def _finite_or_failing(value: Column, result: Column, target: Scalar) -> Column:
@@ -124,6 +138,8 @@ def text_of(value: Column, type_: DataType) -> Column:
         return sf.upper(value.cast("string"))
     if type_.name == "DECIMAL":
         value = value.cast(spark_sql(type_))  # Spark may compute with more digits than the type has
+    if type_.name in FLOATS:  # Spark may compute a FLOAT as a double
+        return java_values.scalar("FloatTexts.of" + type_.name.capitalize(), value.cast(spark_sql(type_)))
     if type_.name == "VARBINARY":
         return sf.make_valid_utf8(value.cast("string"))
     return _text_of_time(value, type_) if type_.name in DEFAULT_DIGITS else value.cast("string")

@@ -32,16 +32,11 @@ def repeated(root: Node) -> frozenset[str]:
     for scan in root.walk():
         if not isinstance(scan, Scan) or not scan.constraints or scan.source_name in {*counting, *named}:
             continue
-        if any(_way(scan) == _way(other) for other in counting.values()):
+        if any(scan.way == other.way for other in counting.values()):
             named.add(scan.source_name)
         else:
             counting[scan.source_name] = scan
     return frozenset(named)
-
-
-def _way(scan: Scan) -> tuple[object, ...]:
-    """The relation that a scan reads, and the settings with which it reads."""
-    return scan.relation.name, scan.start, scan.bad_records, scan.data_loss, scan.slot
 
 
 def constrained(

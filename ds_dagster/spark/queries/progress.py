@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from ds_dagster.figures import Figures, added
-from ds_dagster.spark.records.formats import bad_records_metric
+from ds_dagster.spark.records.bad_records import bad_records_metric
 
 Positions = Mapping[str, int | str]
 

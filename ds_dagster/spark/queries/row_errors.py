@@ -25,8 +25,8 @@ from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.row_logs import PLACE, RowLogs, row_text
 from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.bad_records import bad_records_metric
 from ds_dagster.spark.records.columns import opaque_condition
-from ds_dagster.spark.records.formats import bad_records_metric
 
 _GUARD = "__guard"
 

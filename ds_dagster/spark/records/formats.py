@@ -22,10 +22,10 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.functions.java_values import json_columns
-from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.row_logs import RowLogs, bad_record, place_column
+from ds_dagster.spark.queries.row_logs import RowLogs, place_column
 from ds_dagster.spark.records import columns as names
-from ds_dagster.spark.records.columns import field, opaque, opaque_condition, required
+from ds_dagster.spark.records.bad_records import Reader, judged, no_event_time, time_column
+from ds_dagster.spark.records.columns import field, opaque
 from ds_dagster.spark.records.json_output import json_row
 from ds_dagster.spark.records.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.records.record_fields import record_field
@@ -49,6 +49,7 @@ class SourceFrame:
         envelope: expressions over the raw columns for the parts of a record.
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null value.
+        first: another source that counts and logs the bad records among the same records.
         schemas: schemas of the records, None if they need none.
         rows: set if the source returns the relation's columns; see :mod:`ds_dagster.spark.records.typed_rows`.
         logs: the job's row logs, None if it has none.
@@ -62,6 +63,7 @@ class SourceFrame:
     schemas: ResolvedSchemas | None = None
     rows: RowSource | None = None
     logs: RowLogs | None = None
+    first: Reader | None = None
     text_keys: bool = False
 
     def raw(self, part: Part) -> Raw:
@@ -80,7 +82,8 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog).
 
     A record is decoded once, whatever the query filters on. Positions are converted to text only if ``wants`` has them
-    or for a failure.
+    or for a failure. Bad records are counted and logged here unless they are bad to the first
+    reader, which does both.
     """
     changelog = scan.relation.is_changelog
     no_value = _has_no_value(source)
@@ -199,10 +202,10 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     return sf.struct(read.alias(only.name))
 
 
-def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
+def _read(part: str, column: Column, scan: Scan, value: SparkColumn | None = None) -> SparkColumn:
     """A column of the decoded value or key. If the value lacks a primary key column of a changelog, it is read from the
-    key; if both have it, the value wins."""
-    decoded = sf.col(part).getField(column.name)
+    key; if both have it, the value wins. ``value``: the decoded value, if it is not a column of the frame."""
+    decoded = (sf.col(part) if value is None or part != _VALUE else value).getField(column.name)
     if part == _VALUE and _may_be_in_key(scan, column):
         return sf.coalesce(decoded, sf.col(_KEY).getField(column.name))
     return decoded
@@ -212,42 +215,28 @@ def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
 
 
 def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
-    reasons = _reasons(source, scan, wants)
-    return judged(frame, source, scan, reasons[0] if len(reasons) == 1 else sf.coalesce(*reasons))
+    reason, first, is_first = _reason(source, scan, wants, sf.col(_VALUE)), source.first, None
+    if first is not None:  # decoded for the bad records alone
+        is_first = _reason(source, first.scan, first.wants, _decoded_value(source, first.scan)).isNull()
+    return judged(frame, source, scan, reason, is_first)
 
 
-def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn) -> DataFrame:
-    """Rows whose reason is NULL; the others fail the batch, or are dropped, counted and (with a log) logged."""
-    if scan.bad_records == "ignore":
-        bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
-        counted = frame.observe(bad_records_metric(scan.source_name), bad.alias("rows"))
-        if scan.log is None or source.logs is None:
-            return counted.where(reason.isNull())
-        logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
-        return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
-    partition = sf.expr(source.envelope.partition)
-    position = sf.expr(source.envelope.shown_position)
-    fails = operators(frame.sparkSession).bad_record(
-        source.entity, str(scan.relation.name), partition, position, reason
-    )
-    return frame.where(opaque_condition(required(reason.isNull(), fails)))
+def _reason(source: SourceFrame, scan: Scan, wants: frozenset[str], value: SparkColumn) -> SparkColumn:
+    """The first fault of a record, NULL if it has none; ``value``: the decoded value."""
+    reasons = _reasons(source, scan, wants, value)
+    return reasons[0] if len(reasons) == 1 else sf.coalesce(*reasons)
 
 
-def bad_records_metric(source_name: str) -> str:
-    """Name of the observation that counts a source's dropped records."""
-    return f"bad_records_{source_name}"
-
-
-def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
+def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str], value: SparkColumn) -> list[SparkColumn]:
     """Texts of faults in the order they are tested; each is NULL if the record does not have the fault."""
     relation = scan.relation
-    reasons = _value_reasons(source, scan)
+    reasons = _value_reasons(source, scan, value)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        reasons.append(sf.when(_event_time(scan).isNull(), sf.lit(no_event_time(scan))))
+        reasons.append(sf.when(_event_time(scan, value).isNull(), sf.lit(no_event_time(scan))))
     for column in scan.read_columns:
         if _may_be_in_key(scan, column) and not column.nullable:
             lacking = sf.lit(f"column {column.name} is NULL, and the record's key does not give it")
-            reasons.append(sf.when(_read(_VALUE, column, scan).isNull(), lacking))
+            reasons.append(sf.when(_read(_VALUE, column, scan, value).isNull(), lacking))
     if relation.is_changelog:
         reasons = [sf.when(~sf.col(names.DELETED), text) for text in reasons]
         reasons += _key_reasons(source)
@@ -258,16 +247,6 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
     elif relation.key.exclude:
         reasons += _key_reasons(source)
     return reasons
-
-
-def time_column(scan: Scan) -> Column:
-    """The column that holds event time; the scan must have one."""
-    return next(c for c in scan.relation.columns if scan.field_name(c.name) == scan.time.column)
-
-
-def no_event_time(scan: Scan) -> str:
-    """Reason to refuse a record without event time."""
-    return f"the event time is NULL: the column {time_column(scan).name} has no value here, or one that is not a time"
 
 
 def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
@@ -285,8 +264,8 @@ def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
     return joined
 
 
-def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
-    value, relation = sf.col(_VALUE), scan.relation
+def _value_reasons(source: SourceFrame, scan: Scan, value: SparkColumn) -> list[SparkColumn]:
+    relation = scan.relation
     if relation.value_format == "primitive":
         only = value_columns(relation)[0]
         text = sf.lit(f"the value is not a valid {only.type} in big-endian bytes")
@@ -339,10 +318,10 @@ def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:
     return sf.when(sf.col(names.DELETED), arrival).otherwise(written) if scan.relation.is_changelog else written
 
 
-def _event_time(scan: Scan) -> SparkColumn:
+def _event_time(scan: Scan, value: SparkColumn | None = None) -> SparkColumn:
     column = time_column(scan)
     part = _KEY if column.name in scan.relation.key.exclude else _VALUE
-    return names.event_time(_read(part, column, scan), column.type)
+    return names.event_time(_read(part, column, scan, value), column.type)
 
 
 # --- sinks ------------------------------------------------------------------------------------------------------------

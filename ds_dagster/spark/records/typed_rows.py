@@ -13,7 +13,8 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.queries.row_logs import place_column
 from ds_dagster.spark.records import columns as names
-from ds_dagster.spark.records.formats import SourceFrame, judged, no_event_time, time_column
+from ds_dagster.spark.records.bad_records import judged, no_event_time, time_column
+from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.record_fields import record_field
 
 

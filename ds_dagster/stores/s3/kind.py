@@ -152,9 +152,11 @@ class S3:
         """Each batch in files of its own, named by job and batch.
 
         Raises:
-            UserError: FILES_PARTITION_TYPE, FILES_COMPRESSION_INVALID.
+            UserError: FILES_PARTITION_TYPE, FILES_COMPRESSION_INVALID, FILES_CSV_ONE_COLUMN.
         """
         _check_partitions(relation)
+        compression = _compression(relation)
+        _check_lines(relation)
         return WriteSpec(
             kind="batch",
             entity=f"{store.name}.{relation.entity}",
@@ -164,7 +166,7 @@ class S3:
                     **connection(store),
                     "folder": relation.entity,
                     "format": relation.value_format,
-                    "compression": _compression(relation),
+                    "compression": compression,
                     "header": relation.option("csv.header") is not False,
                     "delimiter": delimiter(relation),
                     "timestamps": relation.event_time.format,
@@ -258,6 +260,18 @@ def _check_partitions(relation: Relation) -> None:
                 column=column.name,
                 type=str(column.type),
             )
+
+
+def _check_lines(relation: Relation) -> None:
+    """Check that no row of a CSV file is an empty line: Spark, pandas and our own reader skip those.
+
+    Raises:
+        UserError: FILES_CSV_ONE_COLUMN.
+    """
+    written = [column for column in relation.columns if column.name not in relation.key.columns]
+    if relation.value_format == "csv" and len(written) == 1 and written[0].nullable:
+        name = written[0].name
+        raise error("FILES_CSV_ONE_COLUMN", span=relation.span, relation=str(relation.name), column=name)
 
 
 def _target(relation: Relation) -> TableTarget:

@@ -52,7 +52,7 @@ REFUSED = [
     ("CREATE DESCRIPTOR_SOURCE a WITH ('file' = 'empty.desc');", "DESCRIPTOR_FILE_INVALID", "protoc"),
     ("CREATE DESCRIPTOR_SOURCE a WITH ('uris' = 'x');", "PROPERTY_MISPLACED", "CREATE STORE"),
     (SOURCES + SOURCES, "DUPLICATE_DESCRIPTOR_SOURCE", "rename"),
-    (BOTH + "CREATE STREAM s WITH ('value.descriptor.name' = 'shop.Order');", "DESCRIPTOR_AMBIGUOUS", "in front"),
+    (BOTH + "CREATE STREAM s WITH ('value.descriptor.name' = 'shop.Order');", "DESCRIPTOR_AMBIGUOUS", "before it"),
     (SOURCES + "CREATE STREAM s WITH ('value.descriptor.name' = 'shop.Oder');", "UNKNOWN_DESCRIPTOR", "shop.Order"),
     ("CREATE DESCRIPTOR_SOURCE a WITH ('file' = 'bad.desc');CREATE STREAM s (a BIGINT) WITH "
      "('value.descriptor.name' = 'x');", "DESCRIPTOR_SOURCE_REFUSED", "correct"),

@@ -101,7 +101,7 @@ COUNTS = "CREATE CHANGELOG c WITH ('store' = 'f') AS SELECT region, COUNT(*) AS 
             "VALUE_FORMAT_OTHER_STORE",
             "write 'value.format' = one of json, primitive",
         ),
-        ("CREATE STREAM s WITH ('delivery' = 'exactly_once') AS SELECT id FROM events;", "", ""),
+        ("CREATE STREAM s WITH ('delivery' = 'exactly_once') AS SELECT id, region FROM events;", "", ""),
         ("CREATE STREAM s WITH ('csv.delimiter' = '::') AS SELECT id FROM events;", "PROPERTY_INVALID", "tab"),
         ("CREATE STREAM s WITH ('topic.partitions' = 1) AS SELECT id FROM events;", "PROPERTY_OF_OTHER_STORE", "KAFKA"),
     ],
@@ -119,6 +119,8 @@ def test_relations_that_cannot_be(tmp_path: Path, sql: str, condition: str, part
         (", 'topic' = 'a/_b'", "id", "ENTITY_NAME_INVALID"),
         ("", "id, price FROM events PARTITION BY price", "FILES_PARTITION_TYPE"),
         ("", "id, region FROM events PARTITION BY id, region", "VALUE_COLUMNS_ALL_EXCLUDED"),
+        ("", "id", "FILES_CSV_ONE_COLUMN"),
+        ("", "id, region FROM events PARTITION BY region", "FILES_CSV_ONE_COLUMN"),
     ],
 )
 def test_sinks_that_cannot_be(tmp_path: Path, more: str, select: str, condition: str) -> None:
@@ -126,6 +128,24 @@ def test_sinks_that_cannot_be(tmp_path: Path, more: str, select: str, condition:
     sql = f"CREATE STREAM s WITH ('value.format' = 'csv'{more}) AS SELECT {select}{source};"
     (problem,) = compiled(tmp_path, more=sql).errors
     assert problem.condition == condition
+
+
+@pytest.mark.parametrize(
+    ("format_", "select"),
+    [("csv", "COALESCE(id, 0) AS id"), ("csv", "id, region"), ("json", "id"), ("parquet", "id")],
+)
+def test_rows_that_no_reader_skips(tmp_path: Path, format_: str, select: str) -> None:
+    sql = f"CREATE STREAM s WITH ('value.format' = '{format_}') AS SELECT {select} FROM events;"
+    assert not compiled(tmp_path, more=sql).errors
+
+
+def test_an_empty_line_is_no_row_to_a_reader() -> None:
+    """Why a column that may be NULL is not written alone: Spark and pandas skip the line too."""
+    table = pyarrow.table({"id": pyarrow.array([1, None, 2], pyarrow.int64())})
+    content = bytes(WRITERS["csv"](table, WrittenFormat("csv")))
+    assert content == b'"id"\n1\n\n2\n'
+    ((_, texts),) = read_rows(io.BytesIO(content), "x", FileFormat("csv", {"id": "whole"}))
+    assert [json.loads(text) for text in texts] == [{"id": 1}, {"id": 2}]
 
 
 def test_records_do_not_bound_a_batch_of_files(tmp_path: Path) -> None:
