@@ -108,7 +108,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ORDER_BY_NOT_SELECTED",
         "user",
         "ORDER BY {expression} is not one of {where}",
-        "write the name or the number of a column of the result; select {expression} too to sort by it, or sort around: "
+        "write the name or the number of a column of the result; to sort by {expression} select it too, or write "
         "SELECT … FROM (SELECT …) q ORDER BY …",
         "42P10",
     ),
@@ -186,6 +186,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "entity {entity} is read or written by queries that are meant to run: {queries}",
         "TERMINATE QUERY first",
         "2BP01",
+    ),
+    Condition(
+        "ENTITY_PARTITIONS_OF_CHANGELOG",
+        "unsupported",
+        "{entity} holds the changelog {relation}: with more partitions Kafka writes newer rows of a key to another "
+        "partition than its older ones, and no order is kept between them",
+        "write it into a new topic: CREATE CHANGELOG … WITH ('topic' = …, 'topic.partitions' = …) AS SELECT * FROM "
+        "{relation}",
+        "0A000",
     ),
     Condition(
         "ENTITY_INSERT_FORMAT",
