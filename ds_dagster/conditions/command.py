@@ -187,6 +187,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "2BP01",
     ),
     Condition(
+        "ENTITY_PARTITIONS_OF_CHANGELOG",
+        "unsupported",
+        "{entity} holds the changelog {relation}: with more partitions Kafka writes newer rows of a key to another "
+        "partition than its older ones, and no order is kept between them",
+        "write it into a new topic: CREATE CHANGELOG … WITH ('topic' = …, 'topic.partitions' = …) AS SELECT * FROM "
+        "{relation}",
+        "0A000",
+    ),
+    Condition(
         "ENTITY_INSERT_FORMAT",
         "not_yet",
         "records of {entity} are {format}, as {relation} says: a statement can only insert JSON",

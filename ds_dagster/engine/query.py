@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,6 +64,7 @@ class HostedQuery:
     _looks: Mapping[str, ShapeLook] = field(default_factory=dict)
     _batch: BatchProgress | None = None
     _lag: LagLook | None = None
+    _added: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _counted: int = 0
     _reported: str = ""
     _looked: float = float("-inf")
@@ -111,6 +112,7 @@ class HostedQuery:
         _LOG.debug("%s: %s", self.order.name, batch)
         before, began = self.progress, epoch_of(batch.timestamp)
         self._reported = batch.timestamp
+        self._added |= {source.name: source.added for source in batch.sources if source.added}
         is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
         caught_up = began if is_at_end else before.caught_up
         if EXECUTED not in batch.durations:
@@ -138,6 +140,19 @@ class HostedQuery:
         """Source → records that were skipped because they no longer exist."""
         sources = self._batch.sources if self._batch is not None else ()
         return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
+
+    def grown(self) -> Sequence[str]:
+        """Warnings of changelogs in Kafka that got partitions since they were read; each is given once."""
+        added, self._added = self._added, {}
+        scans = self.prepared.query.scans if self.prepared is not None else ()
+        names = [name for name in added if name in self.sources]  # partitions of others keep their order
+        changelogs = [scan for scan in scans if scan.relation.is_changelog and scan.source_name in names]
+        return [
+            f"the changelog {scan.relation.store}.{scan.relation.entity} has more partitions now "
+            f"({', '.join(added[scan.source_name])}): newer rows of a key may be in another one than its older rows, "
+            "and a query that reads it from its beginning can end with an older row; write it into a new topic"
+            for scan in changelogs
+        ]
 
     def take(self, look: LagLook) -> None:
         """Store the result of a look at the sources (called from another thread)."""

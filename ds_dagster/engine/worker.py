@@ -220,6 +220,8 @@ class SparkHost:
             return
         if job.progress.lost_records > lost:
             self._log_lost(job, job.progress.lost_records - lost)
+        for text in job.grown():
+            self.context.log.line(job.order.name, "WARNING", text)
         if ended and not job.is_concluding:
             job.is_concluding = True
             self._stoppers.submit(self._guarded, job, self._conclude)

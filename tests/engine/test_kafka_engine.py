@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ds_dagster.local.servers import down, up
 from ds_dagster.project.load import LoadedProject, load_project
@@ -49,6 +49,9 @@ CREATE STREAM lawful AS SELECT n FROM ruled;
 CREATE STREAM old (n BIGINT) WITH ('store'='k', 'topic'='old', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM again AS SELECT n FROM old;
+CREATE CHANGELOG grown (k VARCHAR, n BIGINT, PRIMARY KEY (k))
+  WITH ('store'='k', 'topic'='grown', 'value.format'='json');
+CREATE CHANGELOG mirror AS SELECT k, n FROM grown;
 CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'functions.numbers');
 CREATE STREAM numbers (n BIGINT) WITH ('store'='k', 'topic'='numbers', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
@@ -177,6 +180,44 @@ def test_what_was_skipped_is_counted_and_told(house: House) -> None:
     log = house.control.log_path("skipping").read_text()
     assert "WARNING 15 records were gone before they were read, and skipped (default_public_cut: cut/0 10-24)" in log
     house.stop("skipping")
+
+
+def test_partitions_added_to_a_changelog_are_named(house: House) -> None:
+    """While the query runs, and while it did not."""
+    named = "WARNING the changelog k.grown has more partitions now (grown/{})"
+    _grow(house, "grown", 0)
+    assert house.run("mirror").state == "RUNNING"
+    with deadline() as over:
+        while house.control.status("mirror").rows < 1:
+            over()
+    _grow(house, "grown", 1)
+    _wait_for_text(house, "mirror", named.format(1))
+    house.stop("mirror")
+    _grow(house, "grown", 2)
+    assert house.run("mirror").state == "RUNNING"
+    _wait_for_text(house, "mirror", named.format(2))
+    house.stop("mirror")
+    log = house.control.log_path("mirror").read_text()
+    assert [log.count(named.format(number)) for number in (1, 2)] == [1, 1]
+
+
+def _wait_for_text(house: House, name: str, text: str) -> None:
+    with deadline() as over:
+        while text not in house.control.log_path(name).read_text():
+            over()
+
+
+def _grow(house: House, topic: str, number: int) -> None:
+    """A topic whose last partition has that number, and a record in it."""
+    admin = house.admin()
+    there = admin.list_topics(timeout=20).topics
+    if topic not in there:
+        admin.create_topics([NewTopic(topic, number + 1, 1)])[topic].result(20)
+    elif len(there[topic].partitions) <= number:
+        admin.create_partitions([NewPartitions(topic, number + 1)])[topic].result(20)
+    producer = Producer({"bootstrap.servers": house.bootstrap})
+    producer.produce(topic, json.dumps({"k": "a", "n": number}).encode(), key=b"a", partition=number)
+    assert producer.flush(30) == 0
 
 
 def test_an_offset_after_the_end_ends_the_first_start(house: House) -> None:

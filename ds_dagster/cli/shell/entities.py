@@ -29,6 +29,7 @@ from ds_dagster.sql.generator import name_text
 from ds_dagster.sql.statements import CreateEntity, Property
 from ds_dagster.stores.registry import KINDS
 
+PARTITIONS = "topic.partitions"
 ROWS_SHOWN = 100
 """Rows of a table that PRINT shows if no limit is written."""
 SAMPLES = 100
@@ -166,10 +167,21 @@ def create_entity(session: Session, statement: CreateEntity) -> None:
 
 
 def update_entity(session: Session, statement: UpdateEntity) -> None:
-    """UPDATE ENTITY: change counts and settings."""
+    """UPDATE ENTITY: change counts and settings.
+
+    Raises:
+        UserError: ENTITY_PARTITIONS_OF_CHANGELOG.
+    """
     store, path = session.store(statement.store), statement.path.parts
     plan = entity_plan(store, path[-1], statement.properties)
     with session.operations(store) as operations:
+        entity = operations.describe(path) if PARTITIONS in plan.counts else None
+        if entity is not None and plan.counts[PARTITIONS] > entity.facts.counts.get(PARTITIONS, 0):
+            relations = _standing_on(session.project(), store, operations, path)
+            if changelog := next((relation for relation in relations if relation.is_changelog), None):
+                name = changelog.name.name
+                shown = {"entity": path_text(path), "relation": name}
+                raise error("ENTITY_PARTITIONS_OF_CHANGELOG", span=statement.path.span, **shown)
         operations.update(path, plan)
     _done(session, "UPDATE_ENTITY", path, f"{path_text(path)} in store {store.name} was changed")
 

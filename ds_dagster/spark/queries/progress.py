@@ -34,6 +34,7 @@ class SourceProgress:
             :data:`LOST`.
         lost: which records were skipped, as text.
         facts: other figures of the source (``wal_status``, ``lag_bytes``), by name; empty for most sources.
+        added: partitions that this batch is the first to know, of a query that has read before.
     """
 
     name: str
@@ -45,6 +46,7 @@ class SourceProgress:
     lost_records: int = 0
     lost: str = ""
     facts: Positions = field(default_factory=lambda: MappingProxyType({}))
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def _worst(sources: Iterable[SourceProgress]) -> float | None:
 
 def _source(source: Mapping[str, Any]) -> SourceProgress:
     end, latest = _positions(source.get("endOffset")), _positions(source.get("latestOffset"))
+    begin = _positions(source.get("startOffset"))
     metrics = source.get("metrics") or {}
     behind = [value for name, value in latest.items() if name.endswith(_BEHIND) and isinstance(value, int)]
     skipped = [value for name, value in latest.items() if name.endswith(f"/{LOST}") and isinstance(value, int)]
@@ -138,6 +141,7 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
         lost_records=int(metrics.get(LOST) or 0) + sum(skipped),
         lost=str(metrics.get("lost") or ""),
         facts=MappingProxyType(_facts(latest)),
+        added=tuple(name for name in end if name not in begin) if begin else (),
     )
 
 

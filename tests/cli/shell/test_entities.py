@@ -115,6 +115,20 @@ def test_a_topic_from_nothing_to_a_query(sql: Sql, root: Path, name: str) -> Non
     (root / "sql" / "pasted.sql").unlink()
 
 
+def test_a_changelog_gets_no_more_partitions(sql: Sql, root: Path, name: str) -> None:
+    sql(f"CREATE ENTITY {name} WITH ('kafka.partitions' = 1)")
+    place = root / "sql" / "changes.sql"
+    place.write_text(
+        f"CREATE CHANGELOG c_{name} (k VARCHAR, n BIGINT, PRIMARY KEY (k)) "
+        f"WITH ('store' = 'k', 'topic' = '{name}', 'value.format' = 'json');",
+        encoding="utf-8",
+    )
+    assert refused(sql(f"UPDATE ENTITY {name} WITH ('kafka.partitions' = 2)")) == "ENTITY_PARTITIONS_OF_CHANGELOG"
+    (same,) = sql(f"UPDATE ENTITY {name} WITH ('kafka.partitions' = 1)")
+    assert same["kind"] == "UPDATE_ENTITY"
+    place.unlink()
+
+
 def test_deletes_make_a_changelog(sql: Sql, name: str) -> None:
     sql(f"CREATE ENTITY {name} WITH ('kafka.partitions' = 1)")
     for value, key in (('{"id": 1, "v": 2.5}', '{"id": 1}'), ('{"id": 2, "v": "x", "w": null}', '{"id": 2}')):
