@@ -177,7 +177,7 @@ def update_entity(session: Session, statement: UpdateEntity) -> None:
     with session.operations(store) as operations:
         entity = operations.describe(path) if PARTITIONS in plan.counts else None
         if entity is not None and plan.counts[PARTITIONS] > entity.facts.counts.get(PARTITIONS, 0):
-            relations = _standing_on(session.project(), store, operations, path)
+            relations = _relations_over(session.project(), store, operations, path)
             if changelog := next((relation for relation in relations if relation.is_changelog), None):
                 name = changelog.name.name
                 shown = {"entity": path_text(path), "relation": name}
