@@ -46,7 +46,7 @@ KINESIS = "'store' = 'ki', 'topic.shards' = 1"
 RECORDS: Mapping[str, str] = {
     **{
         f"{format_} values": f"CREATE STREAM {{name}} WITH ({KAFKA}, 'value.format' = '{format_}') "
-        "AS SELECT {columns} FROM s;"
+        "AS SELECT {columns}, 1 AS one FROM s;"
         for format_ in ("json", "avro", "protobuf", "json_schema")
     },
     "Kinesis values": f"CREATE STREAM {{name}} WITH ({KINESIS}, 'value.format' = 'json') AS SELECT {{columns}} FROM s;",
@@ -73,7 +73,7 @@ TABLES: Mapping[str, str] = {
     "Delta keys": "CREATE TABLE {name} WITH ('store' = 'dl') AS SELECT {columns}, COUNT(*) AS n FROM s GROUP BY {columns};",
     **{
         f"{format_} files": f"CREATE STREAM {{name}} WITH ('store' = 'f', 'value.format' = '{format_}') "
-        "AS SELECT {columns} FROM s;"
+        "AS SELECT {columns}, 1 AS one FROM s;"
         for format_ in ("json", "csv", "parquet")
     },
 }
