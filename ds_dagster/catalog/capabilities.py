@@ -39,7 +39,8 @@ class Capabilities:
         replaces_ranges: its loader is a ``catalog.ranges.ReplacesRanges``.
         record_time: who sets a record's timestamp.
         starting_positions: values of ``'starting.position'`` that its sources have. With ``offsets``, its operations on
-            entities are a ``catalog.reading.extent.TellsExtents``.
+            entities are a ``catalog.reading.extent.TellsExtents`` or ``FindsOffsets``.
+        last_offset: greatest number of a record.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts the skipped records.
         compares_positions: records have a place in their partition by which two readers are compared.
         keeps_slot: the store remembers what a reader has received (replication slot) and gives each change once.
@@ -89,6 +90,7 @@ class Capabilities:
     replaces_ranges: bool = False
     record_time: RecordTime = "none"
     starting_positions: tuple[StartingPosition, ...] = ("earliest", "latest")
+    last_offset: int = 2**63 - 1
     skips_lost_records: bool = False
     looks_at_lag: bool = False
     compares_positions: bool = False

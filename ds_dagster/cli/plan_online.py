@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.io_spec import RegistrySpec, open_loader
 from ds_dagster.catalog.reading.changed_tables import TellsTables, shape_of
-from ds_dagster.catalog.reading.extent import TellsExtents, from_offsets
+from ds_dagster.catalog.reading.extent import FindsOffsets, TellsExtents, check_offsets, from_offsets
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.catalog.shapes import ComparesShape
@@ -88,13 +88,16 @@ class OnlinePlan:
             if is_new and admin.describe(relation.entity) is None:
                 return ()
             operations = admin.operations()
+            offsets, shown = reading.starting_offsets, _shown(relation)
+            if offsets and isinstance(operations, FindsOffsets):
+                check_offsets(shown, operations, relation.entity, offsets, reading.data_loss)
             if not isinstance(operations, TellsExtents):
                 return ()
             extents = operations.extents(relation.entity, reading.starting_timestamp)
-            extents = from_offsets(_shown(relation), extents, reading.starting_offsets, reading.data_loss)
+            extents = from_offsets(shown, extents, offsets, reading.data_loss)
             retention = operations.retention_millis(relation.entity)
         now = self.control.clock.now()
-        return (reread(_shown(relation), reading.starting_position, extents, retention, now),)
+        return (reread(shown, reading.starting_position, extents, retention, now),)
 
     def _drift(self, query: BoundQuery, relation: Relation, line: PlannedChange, status: JobStatus) -> Sequence[str]:
         kind = kind_of_store(self.project, relation)

@@ -103,6 +103,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "write {partition}:{end} to begin with the next record, or a smaller offset",
     ),
     Condition(
+        "STARTING_OFFSET_UNKNOWN",
+        "user",
+        "'starting.offsets' begins partition {partition} of {entity} at {offset}, and no record there has this number",
+        "write the number of a record that `ds print` shows for this partition, or leave {partition} out to begin with "
+        "its oldest record",
+    ),
+    Condition(
         "DATA_LOSS_NOT_SKIPPED",
         "user",
         "a store of type {kind} cannot skip lost records",

@@ -16,7 +16,7 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EmptiesEntities
 from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
-from ds_dagster.catalog.reading.extent import TellsExtents, from_offsets
+from ds_dagster.catalog.reading.extent import FindsOffsets, TellsExtents, check_offsets
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
@@ -280,20 +280,16 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
 
 
 def _check_offsets(job: Compiled, relation: Relation, reading: ReadOptions) -> None:
-    """Check that the starting offsets of a first start are in the entity, or are its end.
-
-    Raises:
-        UserError: STARTING_PARTITION_UNKNOWN, STARTING_OFFSET_GONE, STARTING_OFFSET_BEYOND_END.
-        DsError: the store fails.
-    """
+    """Check that the starting offsets of a first start are in the entity. Raises as
+    :func:`ds_dagster.catalog.reading.extent.check_offsets`."""
     if not reading.starting_offsets or job.order.progressed:
         return
     store, kind, resolver = job.store(relation)
     with closing(kind.admin(store, resolver)) as admin:
         operations = admin.operations()
-        assert isinstance(operations, TellsExtents)
-        extents = operations.extents(relation.entity)
-    from_offsets(f"{store.name}.{relation.entity}", extents, reading.starting_offsets, reading.data_loss)
+        assert isinstance(operations, TellsExtents | FindsOffsets)
+        shown = f"{store.name}.{relation.entity}"
+        check_offsets(shown, operations, relation.entity, reading.starting_offsets, reading.data_loss)
 
 
 def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:

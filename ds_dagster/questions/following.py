@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
-from ds_dagster.catalog.reading.starting import Offsets
+from ds_dagster.catalog.reading.starting import Offsets, partition_number
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS
 from ds_dagster.catalog.store import StoreAdmin
@@ -157,9 +157,11 @@ def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRe
 
 def since_offsets(records: Iterator[RawRecord], offsets: Offsets) -> Iterator[RawRecord]:
     """The records of each named partition from its offset on, and all records of other partitions."""
-    firsts = {str(partition): offset for partition, offset in offsets}
+    firsts = dict(offsets)
     for record in records:
-        if record.partition not in firsts or int(record.position) >= firsts[record.partition]:
+        number = partition_number(record.partition) if firsts else None
+        # a record inside an aggregate has its number behind a slash
+        if number is None or number not in firsts or int(record.position.partition("/")[0]) >= firsts[number]:
             yield record
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
+from ds_dagster.catalog.reading.extent import check_offsets
 from ds_dagster.errors import DsError
 from ds_dagster.spark.queries import query as face
 from tests.conformance.test_streaming_sinks import KAFKA_COUNTS, World, servers, world  # noqa: F401
@@ -194,6 +195,48 @@ def test_a_query_begins_at_a_moment_and_tells_its_lag(world: World, stream: Stre
     world.wait(lambda: face.progress(query) is not None and face.progress(query).lag_records == 0)
     found = face.progress(query)
     assert found is not None and (found.lag_seconds, found.lost_records) == (0.0, 0)
+
+
+WRONG_STARTS = (
+    ("1:{between}", "STARTING_OFFSET_UNKNOWN"),
+    ("0:{begin}", "STARTING_OFFSET_UNKNOWN"),
+    ("1:{begin},7:5", "STARTING_PARTITION_UNKNOWN"),
+)
+
+
+def test_a_query_begins_at_sequence_numbers(world: World, stream: Stream) -> None:
+    """Two shards: one begins at a number, the other with its oldest record. A number that no shard has ends the first
+    start, a restart goes on from the checkpoint."""
+    world.compile(EVENTS)
+    places: dict[int, list[tuple[int, str]]] = {0: [], 1: []}
+    while min(map(len, places.values())) < 4:
+        key, data = stream.event(keys=40)
+        answer = stream.client.put_record(StreamName=stream.name, PartitionKey=key, Data=data)
+        places[int(answer["ShardId"][-12:])].append((json.loads(data)["id"], answer["SequenceNumber"]))
+    sql = (
+        EVENTS
+        + f"CREATE STREAM out_{{id}} WITH ('store' = 'k', {KAFKA_COUNTS}) AS SELECT id FROM events_{{id}}"
+        + " WITH ('starting.position' = offsets, 'starting.offsets' = '%s');"
+    )
+    begin = places[1][2][1]
+    for wrong, condition in WRONG_STARTS:
+        world.compile(sql % wrong.format(begin=begin, between=int(begin) + 1))
+        assert world.project is not None
+        (scan,) = world.project.queries[f"out_{world.id}"].scans
+        with pytest.raises(DsError) as problem:
+            check_offsets("n.events", world.admin("n").operations(), stream.name, scan.starting_offsets)
+        assert problem.value.condition == condition, wrong
+    world.compile(sql % f"1:{begin}")
+    assert world.start("out", "available_now").awaitTermination(120)
+    world.stop()
+    expected = sorted(number for number, _ in [*places[0], *places[1][2:]])
+    assert sorted(value["id"] for _, value in world.read("k", "out")) == expected
+    before = stream.sent
+    stream.send(40)
+    assert world.start("out", "available_now").awaitTermination(120)
+    world.stop()
+    found = sorted(value["id"] for _, value in world.read("k", "out"))
+    assert found == [*expected, *range(before, before + 40)], "the rows after a restart"
 
 
 NUMBERED = """

@@ -77,3 +77,20 @@ def test_a_chain_is_applied_in_one_go(chain: Chain) -> None:
     assert chain.streams() == {"src": 2, "r1": 2, "r2": 2}
     never = [t for s in chain.control.statuses() for t in chain.control.transitions(s.name) if t.target == "FAILED"]
     assert not never
+
+
+def test_a_number_that_is_not_in_the_stream_ends_the_first_start(chain: Chain) -> None:
+    answers = [chain.client.put_record(StreamName="src", PartitionKey=f"k{n}", Data=b'{"n": 1}') for n in range(5)]
+    shard, number = int(answers[-1]["ShardId"][-12:]), int(answers[-1]["SequenceNumber"])
+    begin = (
+        "CREATE STREAM {} AS SELECT n FROM src WITH ('starting.position' = offsets, 'starting.offsets' = '{}:{}');\n"
+    )
+    added = begin.format("wrong", shard, number + 1) + begin.format("at", shard, number)
+    (chain.root / "sql" / "added.sql").write_text(added)
+    project = load_project(chain.root, settings=chain.settings, strict=True)
+    chain.control.ensure_engine(WAIT)
+    chain.control.ensure(project, ["wrong", "at"])
+    wrong, at = chain.control.wait(["wrong", "at"], {"wrong": 1, "at": 1}, float(WAIT))
+    assert (wrong.state, wrong.condition) == ("FAILED", "STARTING_OFFSET_UNKNOWN"), wrong
+    assert f"partition {shard} of n.src at {number + 1}" in wrong.message
+    assert at.state == "RUNNING", at

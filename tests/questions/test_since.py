@@ -24,3 +24,9 @@ def test_named_partitions_begin_at_their_offsets() -> None:
     found = [(r.partition, int(r.position)) for r in since_offsets(iter(records), ((0, 5), (10, 1)))]
     assert found == [("0", 5), ("1", 0), ("0", 6), ("10", 1)]
     assert list(since_offsets(iter(records), ())) == records
+
+
+def test_shards_are_named_by_their_numbers() -> None:
+    places = [(1, "98"), (1, "99/0"), (1, "99/1"), (2, "1"), (1, "100")]
+    records = [RawRecord(f"shardId-{shard:012d}", position, 0, None, None) for shard, position in places]
+    assert [r.position for r in since_offsets(iter(records), ((1, 99),))] == ["99/0", "99/1", "1", "100"]

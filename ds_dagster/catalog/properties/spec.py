@@ -23,7 +23,7 @@ from ds_dagster.sql.statements import Property
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
-_PAIR = re.compile(r"([0-9]{1,10})\s*:\s*([0-9]{1,19})")
+_PAIR = re.compile(r"([0-9]{1,10})\s*:\s*([0-9]{1,129})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 PropertyType = Literal[
     "text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "offsets", "file", "ratio"
@@ -319,7 +319,7 @@ def _offsets(spec: PropertySpec, item: Property) -> str:
     for pair in _text(spec, item).split(","):
         match = _PAIR.fullmatch(pair.strip())
         partition, offset = map(int, match.groups()) if match else (-1, -1)
-        if not 0 <= partition < 2**31 or offset >= 2**63:
+        if not 0 <= partition < 2**31:
             raise invalid(spec, item, "pairs of a partition and the offset of its first record, as in '0:1200,1:1180'")
         if partition in offsets:
             raise invalid(spec, item, f"each partition once, and {partition} is there twice")

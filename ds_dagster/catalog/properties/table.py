@@ -367,7 +367,8 @@ RELATION: tuple[PropertySpec, ...] = (
         "starting.offsets",
         "offsets",
         ("relation", "source"),
-        "`'0:1200,1:1180'`: first record of each partition with 'starting.position' = offsets; default the oldest one",
+        "`'0:1200,1:1180'`: first record of each partition with 'starting.position' = offsets; default the oldest one. "
+        "In Kinesis: number of a shard and sequence number",
     ),
     PropertySpec(
         "enable.upsert.mode", "boolean", _WRITTEN, "records of a changelog replace one another by key; default TRUE"

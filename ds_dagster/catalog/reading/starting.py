@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 StartingPosition = Literal["earliest", "latest", "timestamp", "offsets"]
 Offsets = tuple[tuple[int, int], ...]
-"""Pairs (partition, offset of the first record to read), sorted by partition."""
+"""Pairs (partition, offset of the first record to read), sorted by partition. In Kinesis: number of a shard, sequence
+number."""
 DataLoss = Literal["fail", "skip"]
 POSITION, MOMENT, OFFSETS, LOSS = "starting.position", "starting.timestamp", "starting.offsets", "source.data.loss"
 POSITIONS: Mapping[str, StartingPosition] = MappingProxyType(
@@ -63,7 +64,8 @@ def starting_point(
         kind: of the store that is read; None: any position.
 
     Raises:
-        UserError: STARTING_POSITION_NOT_HERE, STARTING_POSITION_INCOMPLETE, STARTING_PROPERTY_UNUSED.
+        UserError: STARTING_POSITION_NOT_HERE, STARTING_POSITION_INCOMPLETE, STARTING_PROPERTY_UNUSED,
+            PROPERTY_INVALID (an offset that no record of the store can have).
     """
     word = values.get(POSITION)
     position = default.position if word is None else POSITIONS[str(word.value)]
@@ -82,7 +84,7 @@ def starting_point(
     if position == "timestamp":
         return StartingPoint(position, timestamp=default.timestamp if moment is None else int(moment.value))
     if position == "offsets":
-        return StartingPoint(position, offsets=default.offsets if offsets is None else _offsets(str(offsets.value)))
+        return StartingPoint(position, offsets=default.offsets if offsets is None else _written(offsets, kind))
     return StartingPoint(position)
 
 
@@ -91,9 +93,29 @@ def offsets_text(offsets: Offsets) -> str:
     return ",".join(f"{partition}:{offset}" for partition, offset in offsets)
 
 
-def _offsets(text: str) -> Offsets:
+def parse_offsets(text: str) -> Offsets:
+    """The offsets of :func:`offsets_text`.
+
+    Raises:
+        ValueError: for any other text.
+    """
     pairs = (pair.split(":") for pair in text.split(","))
     return tuple((int(partition), int(offset)) for partition, offset in pairs)
+
+
+def partition_number(name: str) -> int | None:
+    """The number by which ``'starting.offsets'`` names a partition: 3 for ``3`` and for ``shardId-000000000003``; None
+    for a name without a number at its end."""
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else None
+
+
+def _written(value: PropertyValue, kind: StoreKind | None) -> Offsets:
+    offsets = parse_offsets(str(value.value))
+    if kind is not None and any(offset > kind.capabilities.last_offset for _, offset in offsets):
+        allowed = f"offsets up to {kind.capabilities.last_offset}"
+        raise error("PROPERTY_INVALID", span=value.span, name=OFFSETS, value=value.value, allowed=allowed)
+    return offsets
 
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ds_dagster.errors import error
+from ds_dagster.catalog.reading.starting import partition_number
+from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient, Reply
 from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, has_aggregates, sub_number, take_apart
@@ -97,9 +98,10 @@ class ShardCursor:
         behind = int(body.get("MillisBehindLatest") or 0)
         # a server may report 0 milliseconds behind for every page; a full page is never the end
         nothing_further = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
+        first = records[0]["SequenceNumber"] if records else ""
         if records and has_aggregates(records):
             records = take_apart(records, self._hash_range)
-        records = self._without_anchor(records, nothing_further)
+        records = self._from_anchor(records, first, nothing_further)
         if self.position.kind == "time":
             records = [r for r in records if arrival_millis(r) >= self.position.time]
         if records:
@@ -122,7 +124,7 @@ class ShardCursor:
     def _open(self) -> str:
         position = self.position
         self._anchor = ""
-        if position.kind in ("after", "closed") and position.after:
+        if position.kind in ("at", "after", "closed") and position.after:
             # at, not after: the record itself comes first exactly if nothing after it was trimmed
             self._anchor = position.after
             return self._request_iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=position.after)
@@ -153,6 +155,8 @@ class ShardCursor:
             list_shards(self._client, self._stream)  # raises if the stream does not exist
             after = self.position.after or "its beginning"
             raise error("KINESIS_SHARD_GONE", stream=self._stream, shard=self._shard, after=after)
+        if reply.code and self.position.kind == "at":
+            raise self._no_start()
         if reply.code:
             raise error(
                 "KINESIS_POSITION_FOREIGN",
@@ -163,18 +167,21 @@ class ShardCursor:
             )
         return str(reply.body["ShardIterator"])
 
-    def _without_anchor(self, records: list[RawRecord], nothing_further: bool) -> list[RawRecord]:
-        """Drop the record of the position; if it no longer exists, check whether records may be lost.
+    def _from_anchor(self, records: list[RawRecord], first: str, nothing_further: bool) -> list[RawRecord]:
+        """Drop the record of the position, unless it is the one to begin with; if it no longer exists, check whether
+        records may be lost. ``first``: number of the page's first record, which may be an aggregate that is left out.
 
         Raises:
-            UserError: KINESIS_POSITION_TRIMMED.
+            UserError: KINESIS_POSITION_TRIMMED; of a first start STARTING_OFFSET_GONE, STARTING_OFFSET_UNKNOWN.
         """
-        if not self._anchor or not (records or nothing_further):
+        if not self._anchor or not (first or nothing_further):
             return records
         anchor, self._anchor = self._anchor, ""
-        if records and records[0]["SequenceNumber"] == anchor:
-            return self._behind(anchor, records)
+        if first == anchor:
+            return records if self.position.kind == "at" else self._behind(anchor, records)
         if self._survives_trim and not self._survives_trim(self._shard, self.position):
+            if self.position.kind == "at":
+                raise self._no_start(first)
             raise error(
                 "KINESIS_POSITION_TRIMMED",
                 stream=self._stream,
@@ -183,6 +190,14 @@ class ShardCursor:
                 hours=retention_hours(self._client, self._stream),
             )
         return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
+
+    def _no_start(self, first: str = "") -> DsError:
+        """The condition for a shard without the record to begin with; ``first``: number of a later one."""
+        place: dict[str, Any] = {"entity": self._stream, "partition": partition_number(self._shard)}
+        place["offset"] = self.position.after
+        if first:
+            return error("STARTING_OFFSET_GONE", **place, first=first)
+        return error("STARTING_OFFSET_UNKNOWN", **place)
 
     def _behind(self, anchor: str, records: list[RawRecord]) -> list[RawRecord]:
         """The records without the record ``anchor``, or without its sub-records that are read already."""
@@ -200,7 +215,7 @@ class ShardCursor:
             return True
         if not self.ending:
             return False
-        whole = self.position.after and self.position.sub < 0
+        whole = self.position.after and self.position.sub < 0 and self.position.kind != "at"
         if whole and sequence_key(self.position.after) >= sequence_key(self.ending):
             return True
         return nothing_further and not records

@@ -5,6 +5,7 @@ A shard's position is one of::
     {"from": "trim_horizon"}                    the oldest record the stream still has
     {"latest": 1700000000123}                   the shard's end at this time (epoch ms); only before the first batch
     {"time": 1700000000123}                     the first record that arrived at or after this time (epoch ms)
+    {"at": "4959…"}                             this record; only before the shard's first record was read
     {"after": "4959…", "count": 17}             after this record, the 17th that we have read from this shard
     {"after": "4959…", "count": 17, "sub": 3}   inside an aggregated record, after its sub-record 3 (from 0)
     {"closed": true, "after": "4959…", "count": 17}   the shard is closed and read to its end
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 from ds_dagster.errors import error
 
-PositionKind = Literal["trim_horizon", "latest", "time", "after", "closed"]
+PositionKind = Literal["trim_horizon", "latest", "time", "at", "after", "closed"]
 JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -31,7 +32,8 @@ class ShardPosition:
 
     Attributes:
         kind: see the module.
-        after: sequence number of the last record read; empty if none was read.
+        after: sequence number of the last record read, empty if none was read; for the kind ``at``: of the record to
+            begin with.
         count: number of records read from this shard since the first batch; each record in an aggregate counts.
         time: epoch milliseconds, for the kinds ``latest`` and ``time``.
         sub: number of the last sub-record read, if more of the aggregate ``after`` follow, else -1.
@@ -63,6 +65,8 @@ class ShardPosition:
             return {"from": "trim_horizon"}
         if self.kind in ("latest", "time"):
             return {self.kind: self.time}
+        if self.kind == "at":
+            return {"at": self.after}
         closed = {"closed": True} if self.closed else {}
         inside = {"sub": self.sub} if self.sub >= 0 else {}
         return {**closed, "after": self.after, "count": self.count, **inside}
@@ -76,6 +80,8 @@ class ShardPosition:
             return cls("latest", time=int(value["latest"]))
         if "time" in value:
             return cls("time", time=int(value["time"]))
+        if "at" in value:
+            return cls("at", str(value["at"]))
         if value.get("from") == "trim_horizon":
             return cls("trim_horizon")
         return cls("after", str(value["after"]), int(value["count"]), sub=int(value.get("sub", -1)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ds_dagster.aws_session import AwsLogin
+from ds_dagster.catalog.reading.starting import Offsets, parse_offsets
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 
@@ -58,8 +59,9 @@ class KinesisOptions:
     Attributes:
         stream: name of the stream.
         connection: see :class:`Connection`.
-        starting_position: ``earliest``, ``latest`` or ``timestamp``; only for a first start.
+        starting_position: ``earliest``, ``latest``, ``timestamp`` or ``offsets``; only for a first start.
         starting_timestamp: epoch milliseconds, for position ``timestamp``.
+        starting_offsets: number of a shard and sequence number of its first record, for position ``offsets``.
         max_records: most records of one batch.
         spool: folder on the driver for fetched records and notes; empty: a temporary folder.
         ship_records: small ranges of records are sent to tasks with their plan, for tasks on other machines than the
@@ -76,6 +78,7 @@ class KinesisOptions:
     connection: Connection
     starting_position: str = "earliest"
     starting_timestamp: int = 0
+    starting_offsets: Offsets = ()
     max_records: int = 100_000
     spool: str = ""
     ship_records: bool = False
@@ -136,6 +139,14 @@ def _whole(least: int) -> Callable[[str, str], int]:
     return convert
 
 
+def _offsets(name: str, value: str) -> Offsets:
+    try:
+        return parse_offsets(value)
+    except ValueError:
+        allowed = "pairs of a shard's number and a sequence number, such as 0:4959,1:4960"
+        raise error("KINESIS_OPTION_INVALID", name=name, value=value, allowed=allowed) from None
+
+
 def _truth(name: str, value: str) -> bool:
     return _choice("true", "false")(name, value) == "true"
 
@@ -160,8 +171,9 @@ OPTIONS: Mapping[str, _Option] = {
     "role_arn": _Option("role_arn", _text),
     "external_id": _Option("external_id", _text),
     "sts_endpoint_url": _Option("sts_endpoint_url", _text),
-    "starting.position": _Option("starting_position", _choice("earliest", "latest", "timestamp")),
+    "starting.position": _Option("starting_position", _choice("earliest", "latest", "timestamp", "offsets")),
     "starting.timestamp": _Option("starting_timestamp", _whole(0)),
+    "starting.offsets": _Option("starting_offsets", _offsets),
     "max.records.per.batch": _Option("max_records", _whole(1)),
     "spool": _Option("spool", _text),
     "ship.records": _Option("ship_records", _truth),

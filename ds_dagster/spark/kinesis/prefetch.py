@@ -261,7 +261,7 @@ class Prefetcher:
         """Whether the record of the position was the shard's newest one recently enough, so that nothing is lost."""
         with self._changed:
             sighting = self._sightings.get(shard)
-        if sighting is None or sighting.after != position.after or position.sub >= 0:
+        if sighting is None or sighting.after != position.after or position.sub >= 0 or position.kind == "at":
             return False
         retention_millis = retention_hours(self._client, self._options.stream) * 3_600_000
         return sighting.until > self._client.clock.now() * 1000 - retention_millis + TRIM_MARGIN_MILLIS

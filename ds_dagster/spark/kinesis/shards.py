@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ds_dagster.catalog.reading.starting import Offsets, partition_number
 from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, ShardPosition
@@ -70,26 +71,32 @@ def _shard(entry: Mapping[str, Any]) -> Shard:
 
 
 def first_positions(
-    shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0
+    shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0, offsets: Offsets = ()
 ) -> dict[str, ShardPosition]:
     """Positions of a first start, by shard.
 
     ``earliest``: every shard without a listed parent, at its oldest record; children follow after their parents.
     ``timestamp``: the same shards, at the first record that arrived at ``timestamp`` (epoch ms) or later.
+    ``offsets``: the same shards, at the record of ``offsets``, or at their oldest record if they are not among them.
     ``latest``: every open shard at its end as of ``now_millis`` (epoch ms); closed shards count as read, so that only
     new children follow.
     """
     if starting_position == "latest":
         end = ShardPosition("latest", time=now_millis)
         return {shard.id: end if shard.open else ShardPosition("closed") for shard in shards.values()}
-    first = shard_start(starting_position, timestamp)
-    return {shard.id: first for shard in shards.values() if not any(parent in shards for parent in shard.parents)}
+    roots = [shard.id for shard in shards.values() if not any(parent in shards for parent in shard.parents)]
+    return {shard: shard_start(shard, starting_position, timestamp, offsets) for shard in roots}
 
 
-def shard_start(starting_position: str, timestamp: int) -> ShardPosition:
+def shard_start(shard: str, starting_position: str, timestamp: int, offsets: Offsets) -> ShardPosition:
     """Position at which a shard begins that was not read before. It depends on ``timestamp`` for child shards too,
-    since the child of a shard that closed before that time may contain older records."""
-    return ShardPosition("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
+    since the child of a shard that closed before that time may contain older records. ``offsets`` may name a child: it
+    begins there when its parents are read."""
+    if starting_position == "timestamp":
+        return ShardPosition("time", time=timestamp)
+    firsts: Mapping[int | None, int] = dict(offsets) if starting_position == "offsets" else {}
+    number = firsts.get(partition_number(shard))
+    return TRIM_HORIZON if number is None else ShardPosition("at", str(number))
 
 
 def startable(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition]) -> list[str]:

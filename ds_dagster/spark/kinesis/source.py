@@ -93,7 +93,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._freeze: Freeze | None = None
         self._given: Mapping[str, ShardPosition] | None = None
         self._losses = Losses(options.stream)
-        self._shard_start = shard_start(options.starting_position, options.starting_timestamp)
         self._noted_at = 0.0
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -106,7 +105,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         listing = list_shards(self._connect(), self._options.stream)
         now = int(listing.exchange.latest * 1000)
         options = self._options
-        positions = first_positions(listing.shards, options.starting_position, now, options.starting_timestamp)
+        positions = first_positions(
+            listing.shards, options.starting_position, now, options.starting_timestamp, options.starting_offsets
+        )
         return offset_json(self._options.stream, positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -165,7 +166,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = parse_offset(stream, start), parse_offset(stream, end)
         ranges = []
         for shard, position in after.items():
-            first = before.get(shard, self._shard_start)
+            first = before.get(shard) or self._shard_start(shard)
             if position.count > first.count:
                 path = self._spool.find(shard, first.count, position.count) if self._spool else ""
                 ranges.append(self._shipped(self._kept(ShardRange(shard, first, position, path))))
@@ -210,6 +211,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read_range(self._connect(), self._options.stream, wanted, uncounted)
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _shard_start(self, shard: str) -> ShardPosition:
+        options = self._options
+        return shard_start(shard, options.starting_position, options.starting_timestamp, options.starting_offsets)
 
     def _connect(self) -> KinesisClient:
         if self._client is None:
@@ -266,7 +271,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end[shard] = taken.end
         for shard in prefetcher.drained():
             end[shard] = end[shard].ended()
-        children = dict.fromkeys(startable(prefetcher.shards, end), self._shard_start)
+        children = {shard: self._shard_start(shard) for shard in startable(prefetcher.shards, end)}
         prefetcher.follow(children)
         end.update(children)
         if end == positions:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.reading.extent import Landing
+from ds_dagster.catalog.reading.starting import Offsets
 from ds_dagster.catalog.redriving import Put, RepairedRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
 from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
 from ds_dagster.stores.kinesis import redriving
+from ds_dagster.stores.kinesis.landings import landings
 from ds_dagster.stores.kinesis.redriving import MAX_KEY_CHARACTERS
 from ds_dagster.stores.kinesis.resharding import set_shards
 
@@ -130,6 +133,10 @@ class KinesisEntities:
     def find_records(self, entity: str, places: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], RawRecord]:
         """See ``catalog.redriving.FindsRecords``."""
         return redriving.find(self._admin, self._existing((entity,)), places)
+
+    def landings(self, entity: str, offsets: Offsets) -> Mapping[int, Landing | None]:
+        """See ``catalog.reading.extent.FindsOffsets``."""
+        return landings(self._admin, self._existing((entity,)), offsets)
 
     def close(self) -> None:
         """Does nothing: the admin closes its clients."""

@@ -15,6 +15,7 @@ from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties.spec import PropertySpec
 from ds_dagster.catalog.properties.table import RECORDS, specs
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.starting import offsets_text
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import DataType, Scalar
@@ -33,6 +34,8 @@ PROVIDER = "ds_dagster.spark.kinesis.source:KinesisDataSource"
 FORMAT = "ds_kinesis"
 MAX_KEY_CHARACTERS = 256
 MOST_HOURS = 8760
+LAST_SEQUENCE_NUMBER = 10**129 - 1
+"""https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html: up to 129 digits."""
 ENVELOPE = Envelope(
     key="CAST(partition_key AS BINARY)",
     value="data",
@@ -82,7 +85,8 @@ class Kinesis:
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",
-        starting_positions=("earliest", "latest", "timestamp"),
+        starting_positions=("earliest", "latest", "timestamp", "offsets"),
+        last_offset=LAST_SEQUENCE_NUMBER,
         skips_lost_records=True,
         not_built=(("enhanced fan-out", "streams are polled"),),
     )
@@ -90,7 +94,9 @@ class Kinesis:
         "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, PROFILE, ROLE,
         EXTERNAL_ID, STS, "kinesis.account.id", "tls.disabled",
     )  # fmt: skip
-    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS, MODE, RETENTION, "kinesis.read.mode")
+    relation_properties: tuple[PropertySpec, ...] = specs(
+        *RECORDS, *COUNTS, "starting.offsets", MODE, RETENTION, "kinesis.read.mode"
+    )
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Check that a region or an endpoint is given, a key comes with its secret and without a profile, an external
@@ -142,6 +148,7 @@ class Kinesis:
                     "stream": relation.entity,
                     "starting.position": options.starting_position,
                     "starting.timestamp": options.starting_timestamp,
+                    "starting.offsets": offsets_text(options.starting_offsets) or None,
                     "on.trimmed": options.data_loss,
                     "max.records.per.batch": options.max_records_per_batch,
                 }

@@ -121,7 +121,7 @@ def _in_shard(
 def _from(admin: KinesisAdmin, stream: str, shard: str, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
     """Records from the first wanted one, until no more are wanted, the shard ends, or :data:`EMPTY_PAGES` pages had no
     wanted record."""
-    iterator, empty = _iterator(admin, stream, shard, wanted[0]), 0
+    iterator, empty = iterator_at(admin, stream, shard, wanted[0]), 0
     while iterator and wanted and empty < EMPTY_PAGES:
         count = len(wanted)
         answer = admin._call(f"read {stream}", "get_records", ShardIterator=iterator, Limit=1000)
@@ -131,7 +131,7 @@ def _from(admin: KinesisAdmin, stream: str, shard: str, wanted: Sequence[int]) -
         iterator = None if is_end else answer.get("NextShardIterator")
 
 
-def _iterator(admin: KinesisAdmin, stream: str, shard: str, number: int) -> Any:
+def iterator_at(admin: KinesisAdmin, stream: str, shard: str, number: int) -> Any:
     """An iterator at a sequence number, None if the stream has no such place."""
     place = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number)}
     try:

@@ -52,6 +52,7 @@ class Memory:
         supports_upsert=True,
         record_time="producer",
         starting_positions=("earliest", "latest", "timestamp", "offsets"),
+        last_offset=10**129 - 1,
         skips_lost_records=True,
         keeps_row_logs=True,
         row_metadata=TOPIC_METADATA,

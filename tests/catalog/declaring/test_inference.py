@@ -278,6 +278,17 @@ def test_what_a_kind_cannot_do_is_refused(source: str, condition: str, tmp_path:
     assert [(d.condition, d.span is not None) for d in project.errors] == [(condition, True)]
 
 
+def test_numbers_of_kinesis_are_longer(tmp_path: Path) -> None:
+    sql = (
+        "CREATE STORE k WITH ('type' = KINESIS, 'access_region' = 'us-east-1');"
+        "CREATE STREAM r (a VARCHAR) WITH ('store' = 'k', 'value.format' = 'json', 'topic.shards' = 1);"
+        f"CREATE STREAM s WITH ('store' = 'k') AS SELECT a FROM r WITH ({FROM} '3:{10**129 - 1}');"
+    )
+    project = compile_texts([("a.sql", sql)], Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds"))
+    assert not project.errors
+    assert project.queries["s"].scans[0].starting_offsets == ((3, 10**129 - 1),)
+
+
 class Limited(Memory):
     """A kind with none of them."""
 

@@ -11,7 +11,8 @@ import pytest
 
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EntityColumn
-from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.reading.extent import Extent, Landing
+from ds_dagster.catalog.reading.starting import Offsets
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
@@ -239,6 +240,27 @@ def test_a_new_query_says_what_it_reads_of_sources_that_no_query_fills(
     assert shown in ds("plan", "--online", "later").out
     monkeypatch.setattr(Topic, "describe", lambda self, entity: None)
     assert not any(lines(ds, "--online")["later"]["effort"].values()), "its start makes the topic"
+
+
+class Stream(Topic):
+    """Answers for a store whose records have numbers with gaps."""
+
+    extents = None  # type: ignore[assignment]
+
+    def landings(self, entity: str, offsets: Offsets) -> dict[int, Landing | None]:
+        return {0: Landing(dict(offsets)[0] == 50, 50)}
+
+
+@pytest.mark.parametrize(("offset", "unknown"), [(50, ""), (55, "at 55, and no record there has this number")])
+def test_a_record_to_begin_with_is_looked_for(
+    offset: int, unknown: str, applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = f"WITH ('starting.position' = offsets, 'starting.offsets' = '0:{offset}')"
+    (applied / "sql" / "added.sql").write_text(f"CREATE STREAM later AS SELECT * FROM s {begun};\n")
+    monkeypatch.setattr(plan_online, "store_admin", lambda *_: Stream())
+    effort = lines(ds, "--online")["later"]["effort"]
+    assert effort["reads"] == [] and unknown in " ".join(effort["unknown"])
+    assert bool(effort["unknown"]) == bool(unknown)
 
 
 SOURCES = """

@@ -15,7 +15,7 @@ from ds_dagster.spark.kinesis.client import Exchange
 from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA, decode_records
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, ShardPosition, offset_json, parse_offset, sequence_key
 from ds_dagster.spark.kinesis.options import KinesisOptions
-from ds_dagster.spark.kinesis.shards import Shard, first_positions, forgotten, startable
+from ds_dagster.spark.kinesis.shards import Shard, first_positions, forgotten, shard_start, startable
 from ds_dagster.spark.kinesis.timing import Retries, RetryPolicy
 
 UTC = timezone.utc
@@ -59,6 +59,7 @@ def test_options_are_read_whatever_their_case():
         ("max.records.per.batch", "-1"),
         ("poll.interval.millis", "soon"),
         ("on.trimmed", "ignore"),
+        ("starting.offsets", "0"),
         ("region", ""),
         ("stream", ""),
     ],
@@ -81,6 +82,7 @@ def test_unknown_options_are_refused_with_the_nearest():
 positions = st.one_of(
     st.just(TRIM_HORIZON),
     st.builds(ShardPosition, st.sampled_from(["latest", "time"]), time=st.integers(0, 2**45)),
+    st.builds(ShardPosition, st.just("at"), st.integers(0, 10**56).map(str)),
     st.builds(
         ShardPosition,
         st.just("after"),
@@ -137,6 +139,17 @@ def test_latest_counts_closed_shards_as_read():
     assert {name for name, position in found.items() if position.closed} == {"a", "b", "c"}
     assert found["d"] == ShardPosition("latest", time=5)
     assert startable(family(), found) == []
+
+
+def test_named_shards_begin_at_their_numbers_and_others_with_their_oldest_record():
+    parent, child, other = (f"shardId-{number:012d}" for number in (3, 12, 7))
+    shards = {shard.id: shard for shard in (Shard(parent, (), "9"), Shard(child, (parent,)), Shard(other), Shard("x"))}
+    offsets = ((3, 10**55), (12, 5))
+    assert first_positions(shards, "offsets", 5, offsets=offsets) == {
+        parent: ShardPosition("at", "1" + "0" * 55), other: TRIM_HORIZON, "x": TRIM_HORIZON,
+    }  # fmt: skip
+    assert shard_start(child, "offsets", 0, offsets) == ShardPosition("at", "5")
+    assert shard_start(child, "earliest", 0, ()) == TRIM_HORIZON
 
 
 def test_children_start_when_all_parents_are_done():
