@@ -162,7 +162,7 @@ def ensure_streams(
             if looks:  # not earlier: a launch may have created the entity that a query reads
                 observe_first(context, project, mapper, selected.values())
             looks = False
-            yield _result(context, key, outcome, selected[key])
+            yield _result(context, key, outcome)
     except DsError as problem:
         raise failure_of(problem) from problem
     failure = launch.failure()
@@ -171,21 +171,23 @@ def ensure_streams(
 
 
 def _result(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation, props: RelationProps
+    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation
 ) -> dg.MaterializeResult[Any] | dg.Output[None]:
     """A materialization if a query was started, or runs and Dagster knows none of this definition; else a plain output
     without an event."""
-    if outcome.is_new or (outcome.is_up and not _is_known(context, key, props)):
+    if outcome.is_new or (outcome.is_up and not _is_known(context, key)):
         return dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
     context.log_event(dg.AssetObservation(key, metadata=outcome.metadata))
     return dg.Output(None, context.assets_def.get_output_name_for_asset_key(key), metadata=WITHOUT_EVENT)
 
 
-def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey, props: RelationProps) -> bool:
-    """Whether the last materialization in Dagster's log is of the definition that runs."""
+def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
+    """Whether the last materialization in Dagster's log is of the definition that runs, by the code version of the
+    asset: a translator may have replaced the relation's."""
     last = context.instance.get_latest_materialization_event(key)
     materialization = last.asset_materialization if last else None
-    return materialization is not None and (materialization.tags or {}).get(CODE_VERSION_TAG) == props.code_version
+    version = context.assets_def.specs_by_key[key].code_version
+    return materialization is not None and (materialization.tags or {}).get(CODE_VERSION_TAG) == version
 
 
 def _interruptible(

@@ -53,6 +53,7 @@ class DsProject:
         self.key_prefix = prefix_parts(key_prefix)
         self.select, self.exclude = select, exclude
         self.surfaces: dict[int, tuple[object, object]] = {}
+        self.mappers: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
         """The same project with other values of store properties (see ``Settings.store_values``). Returns ``self``,
@@ -67,7 +68,8 @@ class DsProject:
     def renamed(self, name: str, key_prefix: str | Sequence[str]) -> "DsProject":
         """The same project under another name and asset key prefix."""
         changed = object.__new__(DsProject)
-        changed.root, changed.settings, changed._strict, changed.surfaces = self.root, self.settings, self._strict, {}
+        changed.root, changed.settings, changed._strict = self.root, self.settings, self._strict
+        changed.surfaces, changed.mappers = {}, {}
         changed.name, changed.key_prefix = name, prefix_parts(key_prefix)
         changed.select, changed.exclude = self.select, self.exclude
         return changed

@@ -18,7 +18,7 @@ from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, momen
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
-from ds_dagster.orchestration.surface import surface_of
+from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import COMPILES, FRESH, DsTranslator, max_lag_seconds
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Change, JobStatus
@@ -272,6 +272,7 @@ def build_ds_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The runnable bodies of all health checks of a project, one op per hundred relations: each reads the journal once,
     cheap enough to run with every launch."""
+    translator = mapper_of(project, translator)
     checked = [props for props in surface_of(project, translator).shown if checks_of(props, translator)]
     parts = [checked[start : start + CHECKED_TOGETHER] for start in range(0, len(checked), CHECKED_TOGETHER)]
     first = name or project.named("ds_checks")
