@@ -8,11 +8,11 @@ from typing import Any
 
 import dagster as dg
 
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.figures import over_queries
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
+from ds_dagster.orchestration.events import PREFIX, failure_of, state_metadata, status_metadata
 from ds_dagster.orchestration.health.constraints import check_constraint
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result
@@ -294,7 +294,10 @@ def _checks(
         required_resource_keys={project.named(CONTROL_KEY)},
     )
     def ds_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        health = Health.read(control_resource(context, project).control(project), project)
+        try:
+            health = Health.read(control_resource(context, project).control(project), project)
+        except DsError as problem:
+            raise failure_of(problem) from problem
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
             verdict = health.verdict(key.name, props)
