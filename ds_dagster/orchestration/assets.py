@@ -1,6 +1,7 @@
 """Assets: a multi-asset for long-lived queries and one per application, an op per finite load, an observable
 multi-asset for sources, failing assets for refused statements."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any, Literal
 
@@ -15,9 +16,9 @@ from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
-from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load
+from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load, load_name
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.refused import failing_asset
+from ds_dagster.orchestration.refused import failing_asset, refused_name
 from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
 from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
 from ds_dagster.orchestration.surface import Surface, check_whole_applications, mapper_of, selected_names, surface_of
@@ -228,19 +229,37 @@ def build_ds_assets(
     applications = dict.fromkeys(props.application for props in surface.streams)
     body = execute or _ensuring(project, mapper, observe_sources)
     built: list[Any] = [_streams(project, mapper, name, body, op) for name in applications]
+    ops: set[str] = set()
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
-            built.append(build_load(project, props, spec, op))
+            built.append(build_load(project, props, spec, op, _unused(load_name(spec), ops)))
         elif not props.is_stream and props.broken is not None:
-            built.append(failing_asset(spec, props.broken.diagnostics))
+            built.append(failing_asset(spec, props.broken.diagnostics, _unused(refused_name(spec), ops)))
     sources = [props for props in surface.shown if observable(props)]
     outside = [props for props in sources if not props.depends_on]
     if outside:
         built.append(build_ds_sources(project, outside, [surface.specs[props.name] for props in outside]))
     # a query that reads such a relation may share an op with the query that fills it: an op between would make a cycle
     built.extend(surface.specs[props.name] for props in sources if props.depends_on)
-    return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
+    keys: set[str] = set()
+    for file in project.broken_files:  # a/b.sql and a_b.sql have the same safe name
+        spec = mapper.get_file_spec(file)
+        *folders, name = spec.key.path
+        spec = spec.replace_attributes(key=[*folders, _unused(name, keys)])
+        built.append(failing_asset(spec, file.diagnostics, _unused(refused_name(spec), ops)))
+    return built
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or with a number if it is taken; it is taken from now on. Safe names of different names may be equal,
+    and Dagster loads nothing when two ops or assets have the same name."""
+    numbers = itertools.count(2)
+    unused = name
+    while unused in taken:
+        unused = f"{name}_{next(numbers)}"
+    taken.add(unused)
+    return unused
 
 
 def _ensuring(project: DsProject, translator: DsTranslator, observe_sources: bool) -> Execute:

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ds_dagster.errors import ProjectError
+from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
 from ds_dagster.project.load import LoadedProject, load_project
-from ds_dagster.settings import Settings, load_settings
+from ds_dagster.settings import NO_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +32,7 @@ class DsProject:
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
-        UserError: SETTING_INVALID, SETTING_UNKNOWN.
+        UserError: PROJECT_NOT_FOUND for a folder with neither settings nor SQL, SETTING_INVALID, SETTING_UNKNOWN.
     """
 
     def __init__(
@@ -48,6 +48,8 @@ class DsProject:
     ) -> None:
         self.root = Path(root).resolve()
         self.settings: Settings = load_settings(self.root, **overrides)
+        if self.settings.file == NO_FILE and not self.settings.sql.is_dir():
+            raise error("PROJECT_NOT_FOUND", folder=str(self.root))
         self._strict = strict
         self.name = name
         self.key_prefix = prefix_parts(key_prefix)

@@ -76,16 +76,21 @@ class OpOptions(dg.Resolvable):
 PLAIN_OPS = OpOptions()
 
 
+def load_name(spec: dg.AssetSpec) -> str:
+    """The usual name of the op that loads a table."""
+    return safe_name("load_" + "_".join(spec.key.path))
+
+
 def build_load(
-    project: DsProject, props: RelationProps, spec: dg.AssetSpec, op: OpOptions = PLAIN_OPS
+    project: DsProject, props: RelationProps, spec: dg.AssetSpec, op: OpOptions, name: str
 ) -> dg.AssetsDefinition:
-    """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
-    ``pyspark``), else in the engine."""
+    """The asset of one table; ``name``: of its op. With ``'execution'='step'`` it runs in the step's own Spark session
+    (resource ``pyspark``), else in the engine."""
     in_step = any(query.execution == "step" for query in props.queries)
     keys = {project.named(key) for key in ((CONTROL_KEY, PYSPARK_KEY) if in_step else (CONTROL_KEY,))}
 
     @dg.multi_asset(
-        name=safe_name("load_" + "_".join(spec.key.path)),
+        name=name,
         specs=[spec],
         required_resource_keys=keys,
         retry_policy=op.retries,

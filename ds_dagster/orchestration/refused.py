@@ -15,12 +15,18 @@ from ds_dagster.project.load import BrokenRelation
 from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 
-def failing_asset(spec: dg.AssetSpec, diagnostics: Sequence[Diagnostic]) -> dg.AssetsDefinition:
-    """An asset whose ``compiles`` check fails and whose materialization raises, both with these diagnostics."""
+def refused_name(spec: dg.AssetSpec) -> str:
+    """The usual name of the op of a failing asset."""
+    return safe_name("refused_" + "_".join(spec.key.path))
+
+
+def failing_asset(spec: dg.AssetSpec, diagnostics: Sequence[Diagnostic], name: str) -> dg.AssetsDefinition:
+    """An asset whose ``compiles`` check fails and whose materialization raises, both with these diagnostics. ``name``:
+    of its op."""
     text, condition = text_of(diagnostics), diagnostics[0].condition
 
     @dg.multi_asset(
-        name=safe_name("refused_" + "_".join(spec.key.path)),
+        name=name,
         specs=[spec],
         check_specs=[dg.AssetCheckSpec(COMPILES, asset=spec.key, description="Its SQL is valid.")],
     )
