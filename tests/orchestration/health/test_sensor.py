@@ -323,14 +323,29 @@ def test_a_start_that_fails_is_said(sensor: Sensor, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_journal_that_cannot_be_read_is_said(sensor: Sensor) -> None:
-    sensor.bench.apply()
+    """In the tick at once, on the assets in the second tick, once; the memory stays."""
+    bench = sensor.bench
+    bench.apply()
     sensor.tick()
-    kept = sensor.cursor
-    sensor.bench.control.places.state.joinpath("journal.db").write_bytes(b"no database")
-    sensor.bench.kill_engine()
-    sensor.tick(15)
-    assert "[JOURNAL_" in sensor.skip
-    assert sensor.cursor == kept
+    kept, file = sensor.load(), bench.control.places.state / "journal.db"
+    bench.kill_engine()
+    bench.control.journal.close()
+    text = file.read_bytes()
+    file.write_bytes(b"no database")
+    assert sensor.tick(15) == []
+    assert "[JOURNAL_CORRUPT]" in sensor.skip
+    assert replace(sensor.load(), unseen=0) == kept
+    events = sensor.tick(15)
+    names = ("desktop", "counts", "visits")
+    assert verdicts(events) == {("desktop", "fresh"): False, **{(name, "running"): False for name in names}}
+    assert {event.severity for event in events} == {dg.AssetCheckSeverity.WARN}
+    assert all("is damaged" in event.description for event in events)
+    assert sensor.tick(15) == []
+    file.write_bytes(text)
+    bench.start_engine()
+    again = [event for event in sensor.tick(15) if getattr(event, "check_name", "") == "running"]
+    assert len(again) == 3 and not any("is damaged" in event.description for event in again)
+    assert sensor.load().unseen == 0
 
 
 def test_a_query_that_starts_needs_no_check_on_running(bench: Bench, instance: dg.DagsterInstance) -> None:
