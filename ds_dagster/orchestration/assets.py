@@ -14,7 +14,7 @@ from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import failure_of
+from ds_dagster.orchestration.events import failure_of, interruption_of
 from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load, load_name
 from ds_dagster.orchestration.props import RelationProps
@@ -166,6 +166,8 @@ def ensure_streams(
             yield _result(context, key, outcome)
     except DsError as problem:
         raise failure_of(problem) from problem
+    except DagsterExecutionInterruptedError as interrupted:
+        raise interruption_of(context, interrupted) from None
     failure = launch.failure()
     if failure is not None:
         raise failure

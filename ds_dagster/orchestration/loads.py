@@ -12,7 +12,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata
+from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata, interruption_of
 from ds_dagster.orchestration.launch import ResetConfig
 from ds_dagster.orchestration.partitions import backfill_of, check_action, is_of_partitions, recomputed
 from ds_dagster.orchestration.props import RelationProps
@@ -115,6 +115,8 @@ def build_load(
                 metadata = recomputed(context, _backfill(run, props))
         except DsError as problem:
             raise failure_of(problem) from problem
+        except DagsterExecutionInterruptedError as interrupted:
+            raise interruption_of(context, interrupted) from None
         metadata |= finite_metadata(results, props.queries)
         failed = [result for result in results if result.state != "FINISHED"]
         if failed:
