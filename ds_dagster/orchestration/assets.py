@@ -139,18 +139,25 @@ def ensure_streams(
     ``config.cancel_on_termination`` says otherwise.
 
     Args:
-        context, project, config, ds_control, translator: as the asset has them.
+        context, project, config, ds_control: as the asset has them.
+        translator: of the assets; by default the one that the project's assets were built with.
         observe_sources: before the first result, look at the sources that were never observed, so that every
             materialization has their data version.
 
     Raises:
-        dg.Failure: at the end, with every query that was refused, failed or did not come up in time.
+        dg.Failure: UNKNOWN_RELATION for an asset that the translator does not know; at the end, with every query that
+            was refused, failed or did not come up in time.
     """
-    mapper = mapper_of(project, translator)
+    mapper = _mapper_of_run(context, project, translator)
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
     selected = {key: props for key, props in by_key.items() if key in context.selected_asset_keys}
     timeout = config.start_timeout_seconds or ds_control.start_timeout_seconds
     try:
+        for key in context.selected_asset_keys - selected.keys():
+            path = key.to_user_string()
+            raise error(
+                "UNKNOWN_RELATION", name=path, nearest=did_you_mean(path, map(dg.AssetKey.to_user_string, by_key))
+            )
         launch = Launch(
             control=ds_control.control(project),
             project=project.project,
@@ -171,6 +178,18 @@ def ensure_streams(
     failure = launch.failure()
     if failure is not None:
         raise failure
+
+
+def _mapper_of_run(
+    context: dg.AssetExecutionContext, project: DsProject, translator: DsTranslator | None
+) -> DsTranslator:
+    """The given translator, or the one whose assets run."""
+    if translator is None:
+        for mapper, surface in project.surfaces.values():
+            keys = {spec.key for spec in surface.specs.values()} if isinstance(surface, Surface) else frozenset()
+            if isinstance(mapper, DsTranslator) and context.selected_asset_keys <= keys:
+                return mapper
+    return mapper_of(project, translator)
 
 
 def _result(

@@ -21,7 +21,7 @@ from ds_dagster.orchestration import (
     ds_assets,
     ensure_streams,
 )
-from tests.orchestration.conftest import STORES, Bench, key, materialized, write_project
+from tests.orchestration.conftest import STORES, Bench, failure_text, key, materialized, write_project
 
 CLICKS = "CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks', 'value.format' = 'json');\n"
 
@@ -185,16 +185,30 @@ def test_a_key_changed_in_the_spec_alone_is_followed_everywhere(bench: Bench, in
     assert {event.asset_key for event in sensor.evaluate_tick(context).asset_events} == {moved}
 
 
-def test_an_op_of_ones_own_follows_the_keys_of_specs(bench: Bench) -> None:
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_op_of_ones_own_follows_the_keys_of_specs(bench: Bench, is_given: bool) -> None:
     translator = Moved()
+    given = translator if is_given else None
 
     @ds_assets(project=bench.project, translator=translator, required_resource_keys={"ds_control"})
     def streams(context):
         control = context.resources.ds_control
-        yield from ensure_streams(context, bench.project, DsRunConfig(), control, translator, observe_sources=False)
+        yield from ensure_streams(context, bench.project, DsRunConfig(), control, given, observe_sources=False)
 
     assert dg.materialize([streams], resources={"ds_control": bench.resource()}).success
     assert {status.state for status in bench.control.statuses()} == {"RUNNING"}
+
+
+def test_an_op_with_another_translator_than_its_assets_is_a_failure(bench: Bench) -> None:
+    """Not a success that has started nothing."""
+
+    @ds_assets(project=bench.project, translator=Moved(), required_resource_keys={"ds_control"})
+    def streams(context):
+        control = context.resources.ds_control
+        yield from ensure_streams(context, bench.project, DsRunConfig(), control, DsTranslator(), observe_sources=False)
+
+    result = dg.materialize([streams], resources={"ds_control": bench.resource()}, raise_on_error=False)
+    assert "no relation is called moved/shop/public/" in failure_text(result)
 
 
 def test_adopting_is_no_news_under_a_code_version_of_the_translators(
