@@ -81,16 +81,17 @@ def _is_load(project: DsProject, name: str) -> bool:
 
 def _failure(control: Control, statuses: Sequence[JobStatus], action: str, timeout: int) -> dg.Failure | None:
     """Queries that failed, or are not in the requested state in time."""
+    late: list[str] = []
     if action == "stop":
         slow = [status.name for status in statuses if status.state not in RESTING_STATES]
-        return launch_failure(control, (), (), _late("RELATION_NOT_STOPPED", slow))
+        if slow:
+            late.append(str(error("RELATION_NOT_STOPPED", count=len(slow), names=slow)))
+        return launch_failure(control, (), (), late)
     failed = [status for status in statuses if status.state in DOWN_STATES]
     slow = [status.name for status in statuses if status.state not in DOWN_STATES | UP_STATES]
-    return launch_failure(control, (), failed, _late("RELATION_NOT_STARTED", slow, seconds=timeout))
-
-
-def _late(condition: str, names: Sequence[str], **values: int) -> Sequence[str]:
-    return [str(error(condition, count=len(names), names=names, **values))] if names else []
+    if slow:
+        late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=timeout, names=slow)))
+    return launch_failure(control, (), failed, late)
 
 
 def _all(control: Control, project: DsProject, action: str) -> list[str]:
