@@ -30,6 +30,8 @@ MEMORY_FORM = "a whole number and m or g, as in 512m or 2g"
 """The form of :data:`MEMORY` in messages."""
 COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores"})
 """Properties that plans and sizes are computed from."""
+NO_FILE = "(defaults)"
+"""Name of the settings file of a folder without any."""
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
 """Beginning of a Spark master URL whose executors all run on the driver's host."""
 
@@ -173,7 +175,7 @@ def load_settings(root: Path, **overrides: object) -> Settings:
     """
     root = root.resolve()
     file_table = _table(root)
-    name, table = file_table if file_table else ("(defaults)", {})
+    name, table = file_table if file_table else (NO_FILE, {})
     for key in table:
         if key not in _KNOWN:
             raise error("SETTING_UNKNOWN", name=key, file=name, nearest=did_you_mean(key, _KNOWN))

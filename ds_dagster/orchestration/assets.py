@@ -1,6 +1,7 @@
 """Assets: a multi-asset for long-lived queries and one per application, an op per finite load, an observable
 multi-asset for sources, failing assets for refused statements."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any, Literal
 
@@ -13,11 +14,11 @@ from dagster._core.storage.tags import AUTOMATION_CONDITION_TAG
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import failure_of
+from ds_dagster.orchestration.events import failure_of, interruption_of
 from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
-from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load
+from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load, load_name
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.refused import failing_asset
+from ds_dagster.orchestration.refused import failing_asset, refused_name
 from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
 from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
 from ds_dagster.orchestration.surface import Surface, check_whole_applications, mapper_of, selected_names, surface_of
@@ -138,18 +139,25 @@ def ensure_streams(
     ``config.cancel_on_termination`` says otherwise.
 
     Args:
-        context, project, config, ds_control, translator: as the asset has them.
+        context, project, config, ds_control: as the asset has them.
+        translator: of the assets; by default the one that the project's assets were built with.
         observe_sources: before the first result, look at the sources that were never observed, so that every
             materialization has their data version.
 
     Raises:
-        dg.Failure: at the end, with every query that was refused, failed or did not come up in time.
+        dg.Failure: UNKNOWN_RELATION for an asset that the translator does not know; at the end, with every query that
+            was refused, failed or did not come up in time.
     """
-    mapper = mapper_of(project, translator)
+    mapper = _mapper_of_run(context, project, translator)
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
     selected = {key: props for key, props in by_key.items() if key in context.selected_asset_keys}
     timeout = config.start_timeout_seconds or ds_control.start_timeout_seconds
     try:
+        for key in context.selected_asset_keys - selected.keys():
+            path = key.to_user_string()
+            raise error(
+                "UNKNOWN_RELATION", name=path, nearest=did_you_mean(path, map(dg.AssetKey.to_user_string, by_key))
+            )
         launch = Launch(
             control=ds_control.control(project),
             project=project.project,
@@ -162,30 +170,46 @@ def ensure_streams(
             if looks:  # not earlier: a launch may have created the entity that a query reads
                 observe_first(context, project, mapper, selected.values())
             looks = False
-            yield _result(context, key, outcome, selected[key])
+            yield _result(context, key, outcome)
     except DsError as problem:
         raise failure_of(problem) from problem
+    except DagsterExecutionInterruptedError as interrupted:
+        raise interruption_of(context, interrupted) from None
     failure = launch.failure()
     if failure is not None:
         raise failure
 
 
+def _mapper_of_run(
+    context: dg.AssetExecutionContext, project: DsProject, translator: DsTranslator | None
+) -> DsTranslator:
+    """The given translator, or the one whose assets run."""
+    if translator is None:
+        for mapper, surface in project.surfaces.values():
+            keys = {spec.key for spec in surface.specs.values()} if isinstance(surface, Surface) else frozenset()
+            if isinstance(mapper, DsTranslator) and context.selected_asset_keys <= keys:
+                return mapper
+    return mapper_of(project, translator)
+
+
 def _result(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation, props: RelationProps
+    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation
 ) -> dg.MaterializeResult[Any] | dg.Output[None]:
     """A materialization if a query was started, or runs and Dagster knows none of this definition; else a plain output
     without an event."""
-    if outcome.is_new or (outcome.is_up and not _is_known(context, key, props)):
+    if outcome.is_new or (outcome.is_up and not _is_known(context, key)):
         return dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
     context.log_event(dg.AssetObservation(key, metadata=outcome.metadata))
     return dg.Output(None, context.assets_def.get_output_name_for_asset_key(key), metadata=WITHOUT_EVENT)
 
 
-def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey, props: RelationProps) -> bool:
-    """Whether the last materialization in Dagster's log is of the definition that runs."""
+def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
+    """Whether the last materialization in Dagster's log is of the definition that runs, by the code version of the
+    asset: a translator may have replaced the relation's."""
     last = context.instance.get_latest_materialization_event(key)
     materialization = last.asset_materialization if last else None
-    return materialization is not None and (materialization.tags or {}).get(CODE_VERSION_TAG) == props.code_version
+    version = context.assets_def.specs_by_key[key].code_version
+    return materialization is not None and (materialization.tags or {}).get(CODE_VERSION_TAG) == version
 
 
 def _interruptible(
@@ -226,19 +250,37 @@ def build_ds_assets(
     applications = dict.fromkeys(props.application for props in surface.streams)
     body = execute or _ensuring(project, mapper, observe_sources)
     built: list[Any] = [_streams(project, mapper, name, body, op) for name in applications]
+    ops: set[str] = set()
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
-            built.append(build_load(project, props, spec, op))
+            built.append(build_load(project, props, spec, op, _unused(load_name(spec), ops)))
         elif not props.is_stream and props.broken is not None:
-            built.append(failing_asset(spec, props.broken.diagnostics))
+            built.append(failing_asset(spec, props.broken.diagnostics, _unused(refused_name(spec), ops)))
     sources = [props for props in surface.shown if observable(props)]
     outside = [props for props in sources if not props.depends_on]
     if outside:
         built.append(build_ds_sources(project, outside, [surface.specs[props.name] for props in outside]))
     # a query that reads such a relation may share an op with the query that fills it: an op between would make a cycle
     built.extend(surface.specs[props.name] for props in sources if props.depends_on)
-    return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
+    keys: set[str] = set()
+    for file in project.broken_files:  # a/b.sql and a_b.sql have the same safe name
+        spec = mapper.get_file_spec(file)
+        *folders, name = spec.key.path
+        spec = spec.replace_attributes(key=[*folders, _unused(name, keys)])
+        built.append(failing_asset(spec, file.diagnostics, _unused(refused_name(spec), ops)))
+    return built
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or with a number if it is taken; it is taken from now on. Safe names of different names may be equal,
+    and Dagster loads nothing when two ops or assets have the same name."""
+    numbers = itertools.count(2)
+    unused = name
+    while unused in taken:
+        unused = f"{name}_{next(numbers)}"
+    taken.add(unused)
+    return unused
 
 
 def _ensuring(project: DsProject, translator: DsTranslator, observe_sources: bool) -> Execute:

@@ -10,17 +10,15 @@ import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
-from ds_dagster.errors import DsError
-from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.assets import DsRunConfig, StreamEvents, ensure_streams
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.spec_keys import SpecKeys
 from ds_dagster.orchestration.store_resource import StoreResource
 from ds_dagster.orchestration.store_resources import resources_of, store_values
-from ds_dagster.orchestration.surface import without_refused
 from ds_dagster.orchestration.translator import DsTranslator
 
 
@@ -124,36 +122,9 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         )
 
 
-class ComponentTranslator(DsTranslator):
-    """Sends specs through the component. Keys follow the specs, so that dependencies, checks and lineage agree."""
+class ComponentTranslator(SpecKeys):
+    """Takes specs from the component. Keys follow the specs, so that dependencies, checks and lineage agree."""
 
     def __init__(self, component: DsProjectComponent) -> None:
-        super().__init__(component.project.key_prefix)
-        self._component = component
-        self._keys = {props.name: self._spec(props).key for props in component.project.props}
-
-    def _spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The component's spec; for a relation that it refuses, the spec without the refused tags or statement."""
-        try:
-            return self._component.get_asset_spec(props)
-        except DsError as problem:
-            return self._component.get_asset_spec(without_refused(props, problem))
-
-    def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
-        """The key in the component's spec, the default one for a relation it does not know."""
-        return self._keys.get(name) or super().get_asset_key(name)
-
-    def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The component's spec, with dependencies and column lineage under the component's keys; dependencies that a
-        translation adds remain."""
-        spec = self._component.get_asset_spec(props)
-        ours = {super(ComponentTranslator, self).get_asset_key(name): name for name in props.depends_on}
-        added = [dep for dep in spec.deps if dep.asset_key not in ours]
-        own_deps = [self.get_asset_key(ours[dep.asset_key]) for dep in spec.deps if dep.asset_key in ours]
-        return spec.replace_attributes(
-            deps=[*own_deps, *added],
-            metadata={
-                **spec.metadata,
-                **({"dagster/column_lineage": self._column_lineage(props)} if props.lineage else {}),
-            },
-        )
+        prefix = component.project.key_prefix
+        super().__init__(prefix, component.project.props, component.get_asset_spec, DsTranslator(prefix).get_asset_key)

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ds_dagster.errors import ProjectError
+from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
 from ds_dagster.project.load import LoadedProject, load_project
-from ds_dagster.settings import Settings, load_settings
+from ds_dagster.settings import NO_FILE, Settings, load_settings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +32,7 @@ class DsProject:
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
-        UserError: SETTING_INVALID, SETTING_UNKNOWN.
+        UserError: PROJECT_NOT_FOUND for a folder with neither settings nor SQL, SETTING_INVALID, SETTING_UNKNOWN.
     """
 
     def __init__(
@@ -48,11 +48,14 @@ class DsProject:
     ) -> None:
         self.root = Path(root).resolve()
         self.settings: Settings = load_settings(self.root, **overrides)
+        if self.settings.file == NO_FILE and not self.settings.sql.is_dir():
+            raise error("PROJECT_NOT_FOUND", folder=str(self.root))
         self._strict = strict
         self.name = name
         self.key_prefix = prefix_parts(key_prefix)
         self.select, self.exclude = select, exclude
         self.surfaces: dict[int, tuple[object, object]] = {}
+        self.mappers: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
         """The same project with other values of store properties (see ``Settings.store_values``). Returns ``self``,
@@ -67,7 +70,8 @@ class DsProject:
     def renamed(self, name: str, key_prefix: str | Sequence[str]) -> "DsProject":
         """The same project under another name and asset key prefix."""
         changed = object.__new__(DsProject)
-        changed.root, changed.settings, changed._strict, changed.surfaces = self.root, self.settings, self._strict, {}
+        changed.root, changed.settings, changed._strict = self.root, self.settings, self._strict
+        changed.surfaces, changed.mappers = {}, {}
         changed.name, changed.key_prefix = name, prefix_parts(key_prefix)
         changed.select, changed.exclude = self.select, self.exclude
         return changed

@@ -154,6 +154,16 @@ def failure_of(problem: DsError) -> dg.Failure:
     )
 
 
+def interruption_of(context: dg.AssetExecutionContext, interrupted: BaseException) -> BaseException:
+    """What a step raises when it is interrupted. Dagster applies retry policies to interruptions, too: in a run that
+    somebody terminates, a step would start again what it has just withdrawn. There it is a failure without retries,
+    and Dagster shows the run as canceled; elsewhere (a worker that went away) the interruption itself."""
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if run is None or run.status not in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED):
+        return interrupted
+    return dg.Failure("the run was terminated", allow_retries=False)
+
+
 def timestamp(seconds: float) -> dg.TimestampMetadataValue:
     """A moment in seconds since the epoch, as metadata."""
     return dg.MetadataValue.timestamp(datetime.fromtimestamp(seconds, tz=timezone.utc))

@@ -1,7 +1,7 @@
 """One materialization of streaming assets: request every selected query, wait for all together, report which came
 up."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,12 +99,7 @@ class Launch:
 
     def failure(self) -> dg.Failure | None:
         """Every query that was refused, failed or did not come up in time; None when all is well."""
-        texts = [*self.refused, *(failure_text(status) for status in self.failed), *dict.fromkeys(self.late)]
-        if not texts:
-            return None
-        tails = [(status.name, self._tail(status.name)) for status in self.failed]
-        metadata = failure_metadata(self.failed, [(name, text) for name, text in tails if text])
-        return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
+        return launch_failure(self.control, self.refused, self.failed, self.late)
 
     def _ask(self, props: RelationProps, action: LaunchAction, allow: Collection[Consent]) -> None:
         if props.broken is not None and action != "stop":
@@ -221,8 +216,18 @@ class Launch:
             return None
         return LaunchedRelation({"ds_dagster/outcome": "stopped"}, is_up=False, is_new=False)
 
-    def _tail(self, name: str) -> str:
-        return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))
+
+def launch_failure(
+    control: Control, refused: Sequence[str], failed: Sequence[JobStatus], late: Sequence[str]
+) -> dg.Failure | None:
+    """The failure of a step that requested queries, with the ends of their logs; None when all is well. See
+    :class:`Launch` for the arguments."""
+    texts = [*refused, *map(failure_text, failed), *dict.fromkeys(late)]
+    if not texts:
+        return None
+    tails = [(s.name, "\n".join(tail_lines(control.log_path(s.name), LOG_TAIL_LINES))) for s in failed]
+    metadata = failure_metadata(failed, [(name, text) for name, text in tails if text])
+    return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
 
 
 class ResetConfig(dg.Config):

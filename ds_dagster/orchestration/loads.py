@@ -12,7 +12,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata
+from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata, interruption_of
 from ds_dagster.orchestration.launch import ResetConfig
 from ds_dagster.orchestration.partitions import backfill_of, check_action, is_of_partitions, recomputed
 from ds_dagster.orchestration.props import RelationProps
@@ -76,16 +76,21 @@ class OpOptions(dg.Resolvable):
 PLAIN_OPS = OpOptions()
 
 
+def load_name(spec: dg.AssetSpec) -> str:
+    """The usual name of the op that loads a table."""
+    return safe_name("load_" + "_".join(spec.key.path))
+
+
 def build_load(
-    project: DsProject, props: RelationProps, spec: dg.AssetSpec, op: OpOptions = PLAIN_OPS
+    project: DsProject, props: RelationProps, spec: dg.AssetSpec, op: OpOptions, name: str
 ) -> dg.AssetsDefinition:
-    """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
-    ``pyspark``), else in the engine."""
+    """The asset of one table; ``name``: of its op. With ``'execution'='step'`` it runs in the step's own Spark session
+    (resource ``pyspark``), else in the engine."""
     in_step = any(query.execution == "step" for query in props.queries)
     keys = {project.named(key) for key in ((CONTROL_KEY, PYSPARK_KEY) if in_step else (CONTROL_KEY,))}
 
     @dg.multi_asset(
-        name=safe_name("load_" + "_".join(spec.key.path)),
+        name=name,
         specs=[spec],
         required_resource_keys=keys,
         retry_policy=op.retries,
@@ -110,6 +115,8 @@ def build_load(
                 metadata = recomputed(context, _backfill(run, props))
         except DsError as problem:
             raise failure_of(problem) from problem
+        except DagsterExecutionInterruptedError as interrupted:
+            raise interruption_of(context, interrupted) from None
         metadata |= finite_metadata(results, props.queries)
         failed = [result for result in results if result.state != "FINISHED"]
         if failed:

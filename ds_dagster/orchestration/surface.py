@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -13,9 +13,9 @@ from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.refused import without_refused
+from ds_dagster.orchestration.spec_keys import SpecKeys, TranslatorKeys
 from ds_dagster.orchestration.translator import DsTranslator, asset_keys_must_differ
-from ds_dagster.project.load import BrokenRelation
-from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Surface:
 
 
 def mapper_of(project: DsProject, translator: DsTranslator | None) -> DsTranslator:
-    """The translator of a project: the given one, or the default with the project's key prefix.
+    """The translator of a project: the given one, or the default with the project's key prefix. If the given one
+    changes keys in ``get_asset_spec`` alone, a translator that follows the keys of its specs.
 
     Raises:
         UserError: KEY_PREFIX_NOT_USED.
@@ -44,7 +45,14 @@ def mapper_of(project: DsProject, translator: DsTranslator | None) -> DsTranslat
         return DsTranslator(project.key_prefix)
     if translator.key_prefix != project.key_prefix:
         raise error("KEY_PREFIX_NOT_USED", prefix="/".join(project.key_prefix), translator=type(translator).__name__)
-    return translator
+    if isinstance(translator, SpecKeys) or type(translator).get_asset_spec is DsTranslator.get_asset_spec:
+        return translator
+    _, mapper = project.mappers.get(id(translator), (None, None))
+    if not isinstance(mapper, DsTranslator):
+        followed = TranslatorKeys(translator, project.props)
+        mapper = followed if followed.is_needed else translator
+        project.mappers[id(translator)] = (translator, mapper)
+    return mapper
 
 
 def surface_of(project: DsProject, translator: DsTranslator) -> Surface:
@@ -150,17 +158,3 @@ def build_ds_asset_specs(project: DsProject, translator: DsTranslator | None = N
     """
     surface = surface_of(project, mapper_of(project, translator))
     return [surface.specs[props.name] for props in surface.shown]
-
-
-def without_refused(props: RelationProps, problem: DsError) -> RelationProps:
-    """A relation that the translator refuses, without its invalid tags; without its statement if the tags are not the
-    reason."""
-    relation = props.relation
-    assert relation is not None
-    comment = relation.comment
-    wrong = tuple(error(tag.condition, span=relation.span, **tag.params).diagnostic() for tag in wrong_tags(comment))
-    if problem.condition in {diagnostic.condition for diagnostic in wrong}:
-        right = replace(relation, origin=replace(relation.origin, comment=without_wrong_tags(comment)))
-        return replace(props, relation=right, wrong_tags=(*props.wrong_tags, *wrong))
-    refused = BrokenRelation(props.name, props.kind, relation.span, (problem.diagnostic(),), props.text)
-    return replace(props, relation=None, queries=(), broken=refused)

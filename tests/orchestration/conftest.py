@@ -177,6 +177,7 @@ class Bench:
     def forget(self) -> None:
         """The project's files have changed: load it anew, as another process would."""
         self.project.surfaces.clear()
+        self.project.mappers.clear()
         for name in ("project", "props", "streams", "broken_files"):
             self.project.__dict__.pop(name, None)
 

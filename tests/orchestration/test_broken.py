@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ds_dagster.errors import ProjectError
+from ds_dagster.errors import ProjectError, UserError
 from ds_dagster.orchestration import DsProject, build_ds_definitions
 from tests.orchestration.conftest import STORES, STREAMS, Bench, checks, failure_text, key, write_project
 from tests.orchestration.health.test_sensor import Sensor, verdicts
@@ -170,3 +170,29 @@ def test_a_statement_that_is_gone_is_an_orphan_though_another_file_is_broken(ben
     bench.forget()
     assert [orphan.name for orphan in bench.control.orphans(bench.project.project)] == ["visits"]
     assert key("visits") not in bench.definitions().resolve_asset_graph().get_all_asset_keys()
+
+
+def test_safe_names_that_are_equal_cost_no_code_location(tmp_path: Path) -> None:
+    """``a/b.sql`` and ``a_b.sql``, ``public.x_y`` and ``public_x.y``: Dagster loads nothing with two equal names."""
+    table = (
+        "CREATE TABLE shop.{} WITH ('store'='warehouse', 'refresh.mode'='incremental') AS SELECT url, n FROM counts;"
+    )
+    tables = "\n".join(["CREATE SCHEMA public_x IN DATABASE shop;", *map(table.format, ("public.x_y", "public_x.y"))])
+    folder = write_project(tmp_path, stores=STORES, streams=STREAMS, tables=tables, a_b="CREATE NONSENSE;")
+    (folder / "sql" / "a").mkdir()
+    (folder / "sql" / "a" / "b.sql").write_text("CREATE NONSENSE;", encoding="utf-8")
+    definitions = build_ds_definitions(DsProject(folder))
+    dg.Definitions.validate_loadable(definitions)
+    keys = {key.path[-1] for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert {"x_y", "y", "sql_a_b_sql", "sql_a_b_sql_2"} <= keys
+    ops = [assets.op.name for assets in definitions.assets or () if isinstance(assets, dg.AssetsDefinition)]
+    assert {"load_shop_public_x_y", "load_shop_public_x_y_2"} <= set(ops)
+
+
+def test_a_folder_that_is_no_project_is_refused(tmp_path: Path) -> None:
+    """It loaded as a project without relations: nothing on the page said that the path was wrong."""
+    folder = write_project(tmp_path / "project", stores=STORES, streams=STREAMS)
+    for wrong in (tmp_path / "projekt", folder / "sql"):
+        with pytest.raises(UserError) as refused:
+            DsProject(wrong)
+        assert refused.value.condition == "PROJECT_NOT_FOUND"

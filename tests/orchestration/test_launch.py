@@ -212,3 +212,39 @@ def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: 
     assert run(action="restart", all=True).success
     assert bench.control.status("desktop").generation == generation + 1
     assert not run(action="restart", queries=["nothing"]).success
+
+
+def control(bench: Bench, **config: Any) -> dg.ExecuteInProcessResult:
+    """One run of the control job."""
+    job = bench.definitions().resolve_job_def("ds_control")
+    return job.execute_in_process(run_config={"ops": {"ds_control_op": {"config": config}}}, raise_on_error=False)
+
+
+def test_control_job_fails_when_a_query_does_not_come_up(bench: Bench) -> None:
+    bench.apply()
+    bench.answers["desktop"] = {"state": "FAILED", "condition": "STORE_LOGIN_REFUSED", "message": "refused", "hint": ""}
+    bench.answers["visits"] = {"state": "STARTING"}
+    result = control(bench, action="restart", all=True)
+    assert not result.success
+    text = failure_text(result)
+    assert "desktop: refused [STORE_LOGIN_REFUSED]" in text
+    assert "RELATION_NOT_STARTED" in text and "visits" in text
+    assert "counts" not in text
+
+
+def test_control_job_fails_when_a_query_does_not_stop(bench: Bench) -> None:
+    bench.apply()
+    bench.answers["desktop"] = {"state": "STOPPING"}
+    result = control(bench, action="stop", queries=["desktop"])
+    assert "RELATION_NOT_STOPPED" in failure_text(result)
+    bench.answers.clear()
+    bench.work()
+    assert control(bench, action="stop", queries=["counts"]).success
+
+
+def test_control_job_does_not_wait_for_a_load_that_it_resets(bench: Bench) -> None:
+    bench.apply()
+    bench.materialize("loaded")
+    start = bench.clock.monotonic()
+    assert control(bench, action="reset", queries=["loaded"], allow_duplicates=True).success
+    assert bench.clock.monotonic() - start < 5

@@ -7,10 +7,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
 
-from ds_dagster.orchestration import DsProject
+from ds_dagster.orchestration import DsProject, OpOptions, build_ds_definitions
 from ds_dagster.runtime.control import Control
-from tests.orchestration.conftest import Bench, failure_text, materialized, write_project
+from tests.orchestration.conftest import Bench, failure_text, key, materialized, write_project
 
 LOAD = "load_shop_public_loaded"
 
@@ -89,3 +90,49 @@ def test_an_engine_that_ends_before_it_is_asked_for_the_load_is_started_again(
     result = bench.materialize("loaded")
     assert result.success, failure_text(result)
     assert bench.launcher.starts == 2
+
+
+@pytest.mark.parametrize(("choice", "is_open"), [(True, False), (False, True)])
+def test_a_terminated_run_ends_its_load_unless_it_may_go_on(
+    bench: Bench, instance: dg.DagsterInstance, choice: bool, is_open: bool
+) -> None:
+    """Once: Dagster retries interrupted steps, which requested the load again."""
+    bench.apply()
+    slept = 0
+
+    def terminate() -> None:
+        nonlocal slept
+        slept += 1
+        if slept > 2:
+            (run,) = instance.get_runs()
+            instance.report_run_canceling(run)
+            raise DagsterExecutionInterruptedError
+
+    bench.clock.on_sleep = terminate
+    result = bench.materialize("loaded", instance=instance, **{LOAD: {"cancel_on_termination": choice}})
+    assert [run is None for run in bench.control.requests("loaded")] == [is_open]
+    assert not any(event.is_step_up_for_retry for event in result.all_events)
+    (run,) = instance.get_runs()
+    assert run.status == dg.DagsterRunStatus.CANCELED
+
+
+def test_a_step_whose_worker_goes_away_is_retried(bench: Bench) -> None:
+    """Nobody terminated the run: Dagster's retry policy decides."""
+    bench.apply()
+    slept = 0
+
+    def interrupt_once() -> None:
+        nonlocal slept
+        slept += 1
+        if slept == 1:
+            raise DagsterExecutionInterruptedError
+        bench.work()
+
+    bench.clock.on_sleep = interrupt_once
+    op = OpOptions(retries=dg.RetryPolicy(max_retries=1))
+    definitions = build_ds_definitions(
+        bench.project, resources={"ds_control": bench.resource()}, observe_sources=False, op=op
+    )
+    job = definitions.resolve_implicit_global_asset_job_def()
+    assert materialized(job.execute_in_process(asset_selection=[key("loaded")])) == ["loaded"]
+    assert len(bench.control.requests("loaded")) == 2

@@ -11,8 +11,17 @@ import pytest
 from ds_dagster.clock import duration_seconds
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.orchestration import DsProject, DsTranslator, RelationProps, build_ds_definitions
-from tests.orchestration.conftest import STORES, Bench, key, write_project
+from ds_dagster.orchestration import (
+    DsProject,
+    DsRunConfig,
+    DsTranslator,
+    RelationProps,
+    build_ds_definitions,
+    build_ds_health_sensor,
+    ds_assets,
+    ensure_streams,
+)
+from tests.orchestration.conftest import STORES, Bench, failure_text, key, materialized, write_project
 
 CLICKS = "CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks', 'value.format' = 'json');\n"
 
@@ -145,6 +154,73 @@ def test_an_override_holds_at_load_and_at_execution(bench: Bench) -> None:
     assert {e.asset_key for e in result.get_asset_check_evaluations()} == {event.asset_key}
     running = job.asset_layer.asset_graph.get(event.asset_key)
     assert code_reference(running.to_asset_spec()) == code_reference(found["desktop"])
+
+
+class Moved(DsTranslator):
+    """A user's translator, which changes keys the way that Dagster's other integrations do."""
+
+    def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
+        spec = super().get_asset_spec(props)
+        return spec.replace_attributes(key=spec.key.with_prefix("moved"), deps=[*spec.deps, "dump"])
+
+
+def test_a_key_changed_in_the_spec_alone_is_followed_everywhere(bench: Bench, instance: dg.DagsterInstance) -> None:
+    """Nothing was started and the run was a success, while the checks were on assets of the old keys."""
+    translator = Moved()
+    definitions = bench.definitions(translator)
+    graph = definitions.resolve_asset_graph()
+    assert {key.path[0] for key in graph.get_all_asset_keys()} == {"moved", "dump"}
+    found = {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
+    deps = [dep.asset_key.path for dep in found["desktop"].deps]
+    assert deps == [["moved", "shop", "public", "clicks"], ["dump"]]
+    lineage = found["desktop"].metadata["dagster/column_lineage"]
+    assert lineage.deps_by_column["url"][0].asset_key.path == deps[0]
+    moved = dg.AssetKey(["moved", "shop", "public", "desktop"])
+    result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(asset_selection=[moved])
+    assert bench.control.status("desktop").state == "RUNNING"
+    assert [event.asset_key for event in result.get_asset_materialization_events()] == [moved]
+    assert {e.asset_key for e in result.get_asset_check_evaluations()} == {moved}
+    sensor = build_ds_health_sensor(bench.project, translator, observe_seconds=None)
+    context = dg.build_sensor_context(instance=instance, resources={"ds_control": bench.resource()})
+    assert {event.asset_key for event in sensor.evaluate_tick(context).asset_events} == {moved}
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_op_of_ones_own_follows_the_keys_of_specs(bench: Bench, is_given: bool) -> None:
+    translator = Moved()
+    given = translator if is_given else None
+
+    @ds_assets(project=bench.project, translator=translator, required_resource_keys={"ds_control"})
+    def streams(context):
+        control = context.resources.ds_control
+        yield from ensure_streams(context, bench.project, DsRunConfig(), control, given, observe_sources=False)
+
+    assert dg.materialize([streams], resources={"ds_control": bench.resource()}).success
+    assert {status.state for status in bench.control.statuses()} == {"RUNNING"}
+
+
+def test_an_op_with_another_translator_than_its_assets_is_a_failure(bench: Bench) -> None:
+    """Not a success that has started nothing."""
+
+    @ds_assets(project=bench.project, translator=Moved(), required_resource_keys={"ds_control"})
+    def streams(context):
+        control = context.resources.ds_control
+        yield from ensure_streams(context, bench.project, DsRunConfig(), control, DsTranslator(), observe_sources=False)
+
+    result = dg.materialize([streams], resources={"ds_control": bench.resource()}, raise_on_error=False)
+    assert "no relation is called moved/shop/public/" in failure_text(result)
+
+
+def test_adopting_is_no_news_under_a_code_version_of_the_translators(
+    bench: Bench, instance: dg.DagsterInstance
+) -> None:
+    class Versioned(DsTranslator):
+        def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
+            return super().get_asset_spec(props).replace_attributes(code_version="mine")
+
+    job = bench.definitions(Versioned()).resolve_implicit_global_asset_job_def()
+    runs = [job.execute_in_process(asset_selection=[key("desktop")], instance=instance) for _ in range(2)]
+    assert [materialized(run) for run in runs] == [["desktop"], []]
 
 
 def test_names_that_dagster_does_not_take_are_spelled_safely(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import dagster as dg
 
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.figures import over_queries
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
+from ds_dagster.orchestration.events import PREFIX, failure_of, state_metadata, status_metadata
 from ds_dagster.orchestration.health.constraints import check_constraint
 from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
-from ds_dagster.orchestration.surface import surface_of
+from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import COMPILES, FRESH, DsTranslator, max_lag_seconds
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Change, JobStatus
@@ -272,6 +272,7 @@ def build_ds_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The runnable bodies of all health checks of a project, one op per hundred relations: each reads the journal once,
     cheap enough to run with every launch."""
+    translator = mapper_of(project, translator)
     checked = [props for props in surface_of(project, translator).shown if checks_of(props, translator)]
     parts = [checked[start : start + CHECKED_TOGETHER] for start in range(0, len(checked), CHECKED_TOGETHER)]
     first = name or project.named("ds_checks")
@@ -293,7 +294,10 @@ def _checks(
         required_resource_keys={project.named(CONTROL_KEY)},
     )
     def ds_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        health = Health.read(control_resource(context, project).control(project), project)
+        try:
+            health = Health.read(control_resource(context, project).control(project), project)
+        except DsError as problem:
+            raise failure_of(problem) from problem
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
             verdict = health.verdict(key.name, props)

@@ -41,6 +41,7 @@ class Cursor:
         starts: how often in a row the project's own engine was started and did not come up.
         next_start: the project's own engine is not started again before this time.
         pools: name of an engine of a compute pool → its (starts, next_start).
+        unseen: how many ticks in a row could not read the journal.
     """
 
     said: dict[str, Said] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Cursor:
     starts: int = 0
     next_start: float = 0.0
     pools: dict[str, tuple[int, float]] = field(default_factory=dict)
+    unseen: int = 0
 
     def tries(self, engine: str) -> tuple[int, float]:
         """How often in a row an engine was started and did not come up, and when it may be started next."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from ds_dagster.errors import DsError
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import PREFIX, log_link, timestamp
+from ds_dagster.orchestration.events import PREFIX, failure_of, log_link, timestamp
 from ds_dagster.orchestration.health.cursor import Said
 from ds_dagster.orchestration.health.report import Event
 from ds_dagster.orchestration.health.verdict import ERROR, WARN, Verdict, check_result, evaluation
@@ -156,8 +157,11 @@ def build_engine_checks(project: DsProject) -> dg.AssetChecksDefinition:
         required_resource_keys={project.named(CONTROL_KEY)},
     )
     def ds_engine_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        control = control_resource(context, project).control(project)
-        engine = EngineHealth.read(control, control.orphans(project.project))
+        try:
+            control = control_resource(context, project).control(project)
+            engine = EngineHealth.read(control, control.orphans(project.project))
+        except DsError as problem:
+            raise failure_of(problem) from problem
         for check in sorted(context.selected_asset_check_keys, key=lambda check: check.name):
             yield check_result(check, engine.verdict(check.name), engine.metadata())
 

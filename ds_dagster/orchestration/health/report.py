@@ -93,7 +93,7 @@ class Reporter:
     def _of(self, props: RelationProps, said: Said) -> tuple[Said, list[Event]]:
         statuses = self.health.of(props)
         is_checked = is_checked_source(props) and self.health.checking(props)
-        if not statuses and not props.mistakes and not is_checked:
+        if not statuses and not props.mistakes and not is_checked and not said.verdicts:
             return said, []
         key = self.translator.get_asset_key(props.name)
         said, events = self._figures(key, props, statuses, said)
@@ -135,7 +135,8 @@ class Reporter:
         now, run = self.health.now, self._run_of(key, said)
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props, self.translator)}
         is_starting = any(status.state == "STARTING" for status in statuses)
-        if is_starting and not said.verdicts and verdicts["running"].severity is WARN:
+        running = verdicts.get("running")  # a translator may leave it out, loads have none
+        if is_starting and not said.verdicts and running is not None and running.severity is WARN:
             return replace(said, run=run), []
         is_after_run = run != said.settled and run in self._over
         all_due = is_after_run or now - said.checked >= CHECK_SECONDS

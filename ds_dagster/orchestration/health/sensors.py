@@ -13,6 +13,7 @@ from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.health.engine import EngineHealth, engine_events, engine_key
 from ds_dagster.orchestration.health.history import transitions_told
 from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter, is_checked_source
+from ds_dagster.orchestration.health.unseen import unseen_events
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
 from ds_dagster.orchestration.surface import mapper_of, surface_of
@@ -57,6 +58,7 @@ def build_ds_health_sensor(
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for spec in surface.specs.values()}
     engine_path = "/".join(engine_key(project).path)
+    judged = [*(mapper.get_asset_key(props.name) for props in shown), engine_key(project)]
     slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0
     watch = SourceWatch(project, mapper, sources, OBSERVE_SECONDS if observe_seconds is None else observe_seconds, slow)
 
@@ -79,7 +81,9 @@ def build_ds_health_sensor(
             memory, engine = heal(control, transitions.cursor)
         except DsError as problem:
             reason = f"{problem.message} [{problem.condition}]; {problem.hint}"
-            return dg.SensorResult(skip_reason=reason, cursor=context.cursor)
+            cursor, events = unseen_events(problem, Cursor.load(context.cursor), judged)
+            return dg.SensorResult(asset_events=events, skip_reason=reason, cursor=cursor.dump())
+        memory = replace(memory, unseen=0)
         many = len(shown) > MANY_RELATIONS
         reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic, parents)
         report = reporter.report(shown, memory)
@@ -87,10 +91,10 @@ def build_ds_health_sensor(
         looked = watch.tick(kept_of_sources(report.cursor, memory, watch), health.now, control.clock.monotonic)
         troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
         summary = f"{engine}; {summary_of(health, orphans)}{left}{troubles}"
-        cursor, events = looked.cursor, [*transitions.events, *report.events, *looked.events]
+        cursor, events = looked.cursor, (*transitions.events, *report.events, *looked.events)
         if engine_before is not None:
             said, of_engine = engine_events(engine_before, engine_key(project), memory.of(engine_path), health.now)
-            cursor, events = replace(cursor, said={**cursor.said, engine_path: said}), [*of_engine, *events]
+            cursor, events = replace(cursor, said={**cursor.said, engine_path: said}), (*of_engine, *events)
         return dg.SensorResult(asset_events=events, cursor=cursor.dump(), skip_reason=summary)
 
     return ds_health

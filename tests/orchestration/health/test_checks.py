@@ -171,3 +171,17 @@ def test_a_translator_leaves_checks_out_and_names_no_others(bench: Bench, instan
     with pytest.raises(UserError, match="row_count") as refused:
         bench.definitions(Others())
     assert refused.value.condition == "CHECK_UNKNOWN"
+
+
+def test_a_journal_that_cannot_be_read_fails_the_checks_with_its_reason(bench: Bench) -> None:
+    bench.apply()
+    bench.kill_engine()
+    bench.control.places.state.joinpath("journal.db").write_bytes(b"no database")
+    look = dg.define_asset_job("look", selection=dg.AssetSelection.all_asset_checks())
+    definitions = dg.Definitions.merge(bench.definitions(engine_asset=True), dg.Definitions(jobs=[look]))
+    result = definitions.resolve_job_def("look").execute_in_process(raise_on_error=False)
+    failures = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert len(failures) == 2, "of the queries, of the engine"
+    for failure in failures:
+        assert failure.user_failure_data is not None, "a reason, not a traceback"
+        assert failure.user_failure_data.metadata["ds_dagster/condition"].value == "JOURNAL_CORRUPT"

@@ -89,6 +89,18 @@ def test_the_sensor_reports_changes_once(bench: Bench, instance: dg.DagsterInsta
     assert names(ticks.tick()) == []
 
 
+def test_a_journal_that_cannot_be_read_is_an_error(bench: Bench, instance: dg.DagsterInstance) -> None:
+    ticks = Ticks(bench, instance)
+    bench.apply()
+    ticks.tick()
+    bench.kill_engine()
+    bench.control.places.state.joinpath("journal.db").write_bytes(b"no database")
+    assert ticks.tick() == [], "it may be a moment"
+    (event,) = ticks.tick()
+    assert (event.check_name, event.passed, event.severity) == ("up", False, ERROR)
+    assert event.metadata["ds_dagster/condition"].value == "JOURNAL_CORRUPT"
+
+
 def test_verdicts_come_again_now_and_then(bench: Bench, instance: dg.DagsterInstance) -> None:
     ticks = Ticks(bench, instance)
     assert names(ticks.tick()) == ["observation", "up", "orphans"]

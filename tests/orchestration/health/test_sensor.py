@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from ds_dagster.orchestration.health.checks import CHECK_FUNCTIONS, Health
 from ds_dagster.orchestration.health.cursor import Cursor, Said
 from ds_dagster.orchestration.health.report import Reporter
 from ds_dagster.orchestration.health.sensors import LONGEST_START_DELAY, build_ds_health_sensor, heal
+from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
-from tests.orchestration.conftest import Bench, key, write_project
+from tests.orchestration.conftest import TABLES, Bench, key, write_project
 
 
 class Sensor:
@@ -321,14 +323,70 @@ def test_a_start_that_fails_is_said(sensor: Sensor, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_journal_that_cannot_be_read_is_said(sensor: Sensor) -> None:
-    sensor.bench.apply()
+    """In the tick at once, on the assets in the second tick, once; the memory stays."""
+    bench = sensor.bench
+    bench.apply()
     sensor.tick()
-    kept = sensor.cursor
-    sensor.bench.control.places.state.joinpath("journal.db").write_bytes(b"no database")
+    kept, file = sensor.load(), bench.control.places.state / "journal.db"
+    bench.kill_engine()
+    bench.control.journal.close()
+    text = file.read_bytes()
+    file.write_bytes(b"no database")
+    assert sensor.tick(15) == []
+    assert "[JOURNAL_CORRUPT]" in sensor.skip
+    assert replace(sensor.load(), unseen=0) == kept
+    events = sensor.tick(15)
+    names = ("desktop", "counts", "visits")
+    assert verdicts(events) == {("desktop", "fresh"): False, **{(name, "running"): False for name in names}}
+    assert {event.severity for event in events} == {dg.AssetCheckSeverity.WARN}
+    assert all("is damaged" in event.description for event in events)
+    assert sensor.tick(15) == []
+    file.write_bytes(text)
+    bench.start_engine()
+    again = [event for event in sensor.tick(15) if getattr(event, "check_name", "") == "running"]
+    assert len(again) == 3 and not any("is damaged" in event.description for event in again)
+    assert sensor.load().unseen == 0
+
+
+def test_a_query_that_starts_needs_no_check_on_running(bench: Bench, instance: dg.DagsterInstance) -> None:
+    class NoRunning(DsTranslator):
+        def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
+            return [spec for spec in super().get_check_specs(props) if spec.name == "lag"]
+
+    bench.answers["desktop"] = {"state": "STARTING"}
+    bench.apply()
+    definition = build_ds_health_sensor(bench.project, NoRunning(), observe_seconds=None)
+    context = dg.build_sensor_context(instance=instance, resources={"ds_control": bench.resource()})
+    found = verdicts(definition.evaluate_tick(context).asset_events)
+    assert {check for _, check in found} == {"lag"}
+
+
+def test_a_load_that_starts_and_has_a_wrong_tag_is_told(bench: Bench, instance: dg.DagsterInstance) -> None:
+    write_project(bench.project.root, tables="-- @max_lag soon\n" + TABLES.strip())
+    bench.forget()
+    sensor = Sensor(bench, instance)
+    bench.start_engine()
+    bench.control.request_run(bench.project.project, "loaded")
+    bench.says("loaded", state="STARTING", generation=1)
+    assert verdicts(sensor.tick()) == {("loaded", "compiles"): False}
+
+
+def test_a_job_that_is_gone_from_the_journal_does_not_stay_green(sensor: Sensor, instance: dg.DagsterInstance) -> None:
+    """The state folder was deleted: the last results were of another journal."""
+    bench = sensor.bench
+    bench.apply()
+    assert verdicts(sensor.tick())["desktop", "running"]
+    bench.kill_engine()
+    bench.control.journal.close()
+    shutil.rmtree(bench.control.places.state)
+    sensor.bench = Bench(bench.project, bench.clock)
+    found = verdicts(sensor.tick(15))
+    assert [found[name, "running"] for name in ("desktop", "counts", "visits")] == [False] * 3
+    assert sensor.tick(15) == [], "once"
+    sensor.bench.apply()
+    assert verdicts(sensor.tick(15))["desktop", "running"]
     sensor.bench.kill_engine()
-    sensor.tick(15)
-    assert "[JOURNAL_" in sensor.skip
-    assert sensor.cursor == kept
+    sensor.bench.control.journal.close()
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
