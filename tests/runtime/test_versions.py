@@ -126,6 +126,20 @@ def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after
     assert [(s.name, s.role) for s in house.control.statuses()] == [("v", "serving"), ("v@2", "kept")]
 
 
+def test_a_command_that_was_interrupted_is_repeated_while_the_public_name_changes(house: House) -> None:
+    versions, stores = staged(house), Stores()
+    versions.promote("v")
+    while not house.host.under_way:
+        works(house)
+        house.tick()
+    errand = house.host.under_way[0]
+    stores.serve(errand.former, errand.order.place)  # the engine has not heard of it
+    staged(house)
+    assert versions.promote("v") == "v@2"
+    drive(house, stores)
+    assert (stores.public, house.control.status("v").version) == (2, 2)
+
+
 def test_the_old_version_runs_until_the_new_one_has_read_everything(house: House) -> None:
     versions = staged(house)
     versions.promote("v")
