@@ -122,7 +122,8 @@ class Versions:
         return tuple(sorted(statuses, key=lambda status: (status.name != name, status.version)))
 
     def wait_served(self, name: str, job: str, timeout: float, on_change: OnStatus | None = None) -> int:
-        """Wait until a version serves; returns its number. After the timeout the request is withdrawn.
+        """Wait until a version serves, and start the engine of its compute pool; returns its number. After the timeout
+        the request is withdrawn.
 
         Args:
             name: of the query.
@@ -132,12 +133,13 @@ class Versions:
 
         Raises:
             UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT; PROMOTION_HELD_UP: public names may have
-                changed, so the request cannot be withdrawn.
+                changed, so the request cannot be withdrawn. DsError: those of :meth:`Control.ensure_engines`.
         """
         number, end = version_number(job), self.control.clock.monotonic() + timeout
         while True:
             jobs = self.jobs(name)
             if name in jobs and jobs[name].version == number:
+                self.control.ensure_engines([name])
                 return number
             row = jobs.get(job)
             if row is None or row.role != "promoting":
