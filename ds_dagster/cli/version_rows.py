@@ -26,7 +26,8 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
         percent: greatest allowed difference, in percent of the serving version's rows.
 
     Raises:
-        UserError: PROMOTION_CHANGES_ROWS. ExternalError: PROMOTION_TIMED_OUT, and those of the store.
+        UserError: PROMOTION_CHANGES_ROWS; PROMOTION_GIVEN_UP: the staged version has failed. ExternalError:
+            PROMOTION_TIMED_OUT, and those of the store.
     """
     row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
     query = project.queries.get(name)
@@ -48,6 +49,9 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
 def _wait_near(control: Control, name: str, job: str, version: int, timeout: float) -> None:
     end = control.clock.monotonic() + timeout
     while not is_near(status := control.status(job), control.clock.now()):
+        if status.state == "FAILED" and status.reported_generation >= status.generation:
+            fix = status.hint or f"`ds abandon {name}` drops the version"
+            raise error("PROMOTION_GIVEN_UP", name=name, version=version, reason=status.message, fix=fix)
         if control.clock.monotonic() > end:
             raise error(
                 "PROMOTION_TIMED_OUT", name=name, version=version, seconds=int(timeout), state=status.state.lower()
