@@ -70,3 +70,9 @@ def test_a_version_that_serves_and_does_not_run_fails_the_command(
     outcome = ds("apply", "visits", "--allow", "new-version", "--json")
     assert (outcome.code, outcome.json["ok"]) == (code, code == 0)
     assert outcome.json["queries"] == [{"name": "visits", "outcome": "promoted", "state": state}]
+
+
+def test_the_plan_names_the_commands_of_a_new_version_first(changed: None, ds: Ds) -> None:
+    shown = ds("plan", "visits").out
+    assert "visits  new version" in shown
+    assert "  to do: `ds stage visits` builds it next to the running query, and `ds promote visits` lets it" in shown
