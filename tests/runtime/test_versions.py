@@ -140,6 +140,22 @@ def test_a_command_that_was_interrupted_is_repeated_while_the_public_name_change
     assert (stores.public, house.control.status("v").version) == (2, 2)
 
 
+def test_a_rollback_that_did_not_take_over_does_not_change_which_version_is_the_one_before(house: House) -> None:
+    stores = Stores()
+    for meaning, others in (("2", {2}), ("3", {1, 3})):
+        versions = staged(house, meaning)
+        stores.beside = others
+        versions.promote("v")
+        drive(house, stores)
+        works(house)
+        house.tick(times=2)
+        house.clock.advance(10.0)
+    assert [(s.name, s.version) for s in house.control.statuses()] == [("v", 3), ("v@1", 1), ("v@2", 2)]
+    assert versions.rollback("v", 1) == "v@1"
+    assert versions.withdraw("v")
+    assert versions.rollback("v") == "v@2"
+
+
 def test_the_old_version_runs_until_the_new_one_has_read_everything(house: House) -> None:
     versions = staged(house)
     versions.promote("v")
