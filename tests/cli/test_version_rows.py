@@ -80,6 +80,19 @@ def test_rows_are_counted_when_everything_is_read(
     assert clock.ticks > 105.0
 
 
+def test_rows_are_counted_where_the_version_writes_and_not_where_the_files_write_by_now(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://127.0.0.1:1/db',"
+    other += " 'postgres.username' = 'u', 'postgres.password' = 'p');"
+    moved = SQL.replace("VIEW v AS", "VIEW v WITH ('store' = 'pg') AS") + other
+    project = compile_texts([("a.sql", moved)], staged[0].settings)
+    assert "v" in project.queries
+    reads(staged[1], monkeypatch, 100, 50, clock.now())
+    with pytest.raises(DsError, match="has 50 rows, and the one that serves 100"):
+        check_rows(project, staged[1], "v", 5.0, 10.0)
+
+
 def test_a_version_that_has_failed_is_not_waited_for(
     staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
