@@ -211,5 +211,5 @@ def _served_before(jobs: Mapping[str, JobRow], history: Iterable[Transition]) ->
         jobs: the versions of a query.
         history: of the query, newest first.
     """
-    kept = {f"version {row.version}": row.version for row in jobs.values() if row.role == "kept"}
-    return next((kept[entry.source] for entry in history if entry.source in kept), None)
+    numbers = {f"version {row.version}": row.version for row in jobs.values() if row.role == "kept"}
+    return next((numbers[entry.source] for entry in history if entry.source in numbers), None)
