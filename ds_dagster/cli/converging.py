@@ -17,6 +17,7 @@ from ds_dagster.runtime.versioning import Versions
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
 SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+"""States that answer a request to run; see :func:`is_settled`."""
 HALTED = ("STOPPED", "FINISHED", "ABSENT")
 """States that answer a stop."""
 
@@ -28,6 +29,11 @@ class Wish:
     name: str
     action: Action
     allow: tuple[Consent, ...] = ()
+
+
+def is_settled(status: JobStatus) -> bool:
+    """Whether a job does what is wanted of it: it runs, or it ended or stopped as requested."""
+    return status.state in SETTLED and not (status.state == "STOPPED" and status.desired == "RUNNING")
 
 
 def opened(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]:
@@ -91,15 +97,17 @@ def converge(
     if generations or taking_over:
         control.ensure_engines([*generations, *taking_over.values()], timeout if wait else 0.0)
     statuses = {}
+    on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
     if wait and generations:
-        on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
         left = max(0.0, timeout - (control.clock.monotonic() - began))
         statuses_now = control.wait(list(generations), generations, left, on_change)
         statuses = {status.name: status for status in statuses_now}
     for name, job in taking_over.items():
         left = max(0.0, timeout - (control.clock.monotonic() - began))
         outcomes[name] = _outcome(control, name, job, left if wait else None, refused)
-    bad = [status for status in statuses.values() if status.state not in SETTLED]
+        if outcomes[name] == "promoted":
+            (statuses[name],) = control.wait([name], {name: control.status(name).generation}, WAIT_SECONDS, on_change)
+    bad = [status for status in statuses.values() if not is_settled(status)]
     if as_json:
         emit_json(
             {

@@ -7,6 +7,8 @@ from ds_dagster.errors import error
 from ds_dagster.project.load import LoadedProject, kind_of_store
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import POLL_SECONDS, Control
+from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_near
 from ds_dagster.runtime.versioning import Versions
 
@@ -18,7 +20,7 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
     """Wait until the staged version of a query is at the end of its sources, and compare the numbers of rows.
 
     Args:
-        project: with the stores.
+        project: its settings are used; the stores are those of the staged definition.
         control: of the project.
         name: of the query. Nothing is checked if it has no staged version, or if its versions have no rows of their
             own.
@@ -26,15 +28,18 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
         percent: greatest allowed difference, in percent of the serving version's rows.
 
     Raises:
-        UserError: PROMOTION_CHANGES_ROWS. ExternalError: PROMOTION_TIMED_OUT, and those of the store.
+        UserError: PROMOTION_CHANGES_ROWS; PROMOTION_GIVEN_UP: the staged version has failed. ExternalError:
+            PROMOTION_TIMED_OUT, and those of the store. DsError: the staged definition does not compile any more.
     """
     row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
-    query = project.queries.get(name)
-    if row is None or query is None or not isinstance(kind_of_store(project, query.sink), KeepsVersions):
+    if row is None:
+        return
+    own, query = recompiled(JobSpec.from_json(row.spec), project.settings)  # the files may name another store by now
+    if not isinstance(kind_of_store(own, query.sink), KeepsVersions):
         return
     _wait_near(control, name, row.name, row.version, timeout)
     for sink in query.sinks:
-        kind, store = kind_of_store(project, sink), project.catalog.store(sink.store)
+        kind, store = kind_of_store(own, sink), own.catalog.store(sink.store)
         assert isinstance(kind, KeepsVersions)
         write, resolve = kind.write_spec(store, sink, query.refresh), resolver(project.settings, store.name)
         before, rows = (kind.count_version(write, resolve, version) for version in (0, row.version))
@@ -48,6 +53,9 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
 def _wait_near(control: Control, name: str, job: str, version: int, timeout: float) -> None:
     end = control.clock.monotonic() + timeout
     while not is_near(status := control.status(job), control.clock.now()):
+        if status.state == "FAILED" and status.reported_generation >= status.generation:
+            fix = status.hint or f"`ds abandon {name}` drops the version"
+            raise error("PROMOTION_GIVEN_UP", name=name, version=version, reason=status.message, fix=fix)
         if control.clock.monotonic() > end:
             raise error(
                 "PROMOTION_TIMED_OUT", name=name, version=version, seconds=int(timeout), state=status.state.lower()

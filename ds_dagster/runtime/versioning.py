@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -19,7 +19,7 @@ from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.deciding.versions import Staged, VersionRequest
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import bump_revision
-from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.journals.records import JobRow, Transition
 from ds_dagster.runtime.journals.told import failure_of
 from ds_dagster.runtime.planning.difference import breaking_changes
 from ds_dagster.runtime.status import JobStatus, version_number
@@ -77,7 +77,12 @@ class Versions:
         Raises:
             UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
         """
-        return self._decide(name, lambda jobs: versions.rollback(name, jobs, self._request(), to))
+        history = self.control.transitions(name, kind="desired")
+
+        def decision(jobs: Mapping[str, JobRow]) -> Staged:
+            return versions.rollback(name, jobs, self._request(), to or _served_before(jobs, history))
+
+        return self._decide(name, decision)
 
     def abandon(self, name: str) -> str:
         """Drop the staged version of a query; returns the name of its job.
@@ -122,7 +127,8 @@ class Versions:
         return tuple(sorted(statuses, key=lambda status: (status.name != name, status.version)))
 
     def wait_served(self, name: str, job: str, timeout: float, on_change: OnStatus | None = None) -> int:
-        """Wait until a version serves; returns its number. After the timeout the request is withdrawn.
+        """Wait until a version serves, and start the engine of its compute pool; returns its number. After the timeout
+        the request is withdrawn.
 
         Args:
             name: of the query.
@@ -132,12 +138,13 @@ class Versions:
 
         Raises:
             UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT; PROMOTION_HELD_UP: public names may have
-                changed, so the request cannot be withdrawn.
+                changed, so the request cannot be withdrawn. DsError: those of :meth:`Control.ensure_engines`.
         """
         number, end = version_number(job), self.control.clock.monotonic() + timeout
         while True:
             jobs = self.jobs(name)
             if name in jobs and jobs[name].version == number:
+                self.control.ensure_engines([name])
                 return number
             row = jobs.get(job)
             if row is None or row.role != "promoting":
@@ -194,3 +201,15 @@ class Versions:
         reason = failure.message if failure else "it was abandoned or stopped"
         hint = failure.hint if failure else "run `ds ps` to see its versions"
         return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)
+
+
+def _served_before(jobs: Mapping[str, JobRow], history: Iterable[Transition]) -> int | None:
+    """Number of the kept version that served last; None if the history does not have it. A rollback that did not take
+    over changes the row of its version, so the rows alone do not tell.
+
+    Args:
+        jobs: the versions of a query.
+        history: of the query, newest first.
+    """
+    numbers = {f"version {row.version}": row.version for row in jobs.values() if row.role == "kept"}
+    return next((numbers[entry.source] for entry in history if entry.source in numbers), None)

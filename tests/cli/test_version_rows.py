@@ -80,6 +80,32 @@ def test_rows_are_counted_when_everything_is_read(
     assert clock.ticks > 105.0
 
 
+def test_rows_are_counted_where_the_version_writes_and_not_where_the_files_write_by_now(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://127.0.0.1:1/db',"
+    other += " 'postgres.username' = 'u', 'postgres.password' = 'p');"
+    moved = SQL.replace("VIEW v AS", "VIEW v WITH ('store' = 'pg') AS") + other
+    project = compile_texts([("a.sql", moved)], staged[0].settings)
+    assert "v" in project.queries
+    reads(staged[1], monkeypatch, 100, 50, clock.now())
+    with pytest.raises(DsError, match="has 50 rows, and the one that serves 100"):
+        check_rows(project, staged[1], "v", 5.0, 10.0)
+
+
+def test_a_version_that_has_failed_is_not_waited_for(
+    staged: tuple[LoadedProject, Control], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = replace(staged[1].status("v@2"), state="FAILED", message="it is broken", hint="", reported_generation=1)
+    monkeypatch.setattr(Control, "status", lambda *_: status)
+    began = clock.ticks
+    with pytest.raises(DsError) as refused:
+        check_rows(*staged, "v", 600.0, 10.0)
+    assert refused.value.condition == "PROMOTION_GIVEN_UP" and "it is broken" in refused.value.message
+    assert refused.value.hint == "`ds abandon v` drops the version"
+    assert clock.ticks == began
+
+
 def test_a_query_without_a_staged_version_is_passed(staged: tuple[LoadedProject, Control]) -> None:
     Versions(staged[1]).abandon("v")
     check_rows(*staged, "v", 5.0, 10.0)

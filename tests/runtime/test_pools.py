@@ -431,6 +431,29 @@ def test_a_missing_engine_of_one_pool_keeps_no_other_from_starting(control: Cont
     assert started == ["heavy", "broken"]
 
 
+def test_the_engine_of_a_pool_starts_when_a_new_version_serves_in_it(control: Control, clock: FakeClock) -> None:
+    started: list[str] = []
+
+    class Launcher(ExternalLauncher):
+        def __init__(self, pool: str = "") -> None:
+            super().__init__(clock, name="local")
+            object.__setattr__(self, "pool", pool)
+
+        def for_pool(self, pool: str) -> Launcher:
+            return Launcher(pool)
+
+        def ensure(self, watch: object, seconds: float) -> object:  # type: ignore[override]
+            started.append(self.pool)  # type: ignore[attr-defined]
+            return watch()  # type: ignore[operator]
+
+    control = Control.open(control.settings, clock=clock, environment={}, launcher=Launcher())  # type: ignore[arg-type]
+    want(control, placed("a", "heavy"), placed("b", ""))
+    with control.journal.write() as connection:
+        rows.mark_job(connection, replace(rows.jobs(connection, ["a"])["a"], version=2))
+    assert Versions(control).wait_served("a", "a@2", 1.0) == 2
+    assert "heavy" in started
+
+
 def test_each_pool_has_locks_logs_and_sizes_of_its_own(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "sql"
     folder.mkdir()

@@ -126,6 +126,36 @@ def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after
     assert [(s.name, s.role) for s in house.control.statuses()] == [("v", "serving"), ("v@2", "kept")]
 
 
+def test_a_command_that_was_interrupted_is_repeated_while_the_public_name_changes(house: House) -> None:
+    versions, stores = staged(house), Stores()
+    versions.promote("v")
+    while not house.host.under_way:
+        works(house)
+        house.tick()
+    errand = house.host.under_way[0]
+    stores.serve(errand.former, errand.order.place)  # the engine has not heard of it
+    staged(house)
+    assert versions.promote("v") == "v@2"
+    drive(house, stores)
+    assert (stores.public, house.control.status("v").version) == (2, 2)
+
+
+def test_a_rollback_that_did_not_take_over_does_not_change_which_version_is_the_one_before(house: House) -> None:
+    stores = Stores()
+    for meaning, others in (("2", {2}), ("3", {1, 3})):
+        versions = staged(house, meaning)
+        stores.beside = others
+        versions.promote("v")
+        drive(house, stores)
+        works(house)
+        house.tick(times=2)
+        house.clock.advance(10.0)
+    assert [(s.name, s.version) for s in house.control.statuses()] == [("v", 3), ("v@1", 1), ("v@2", 2)]
+    assert versions.rollback("v", 1) == "v@1"
+    assert versions.withdraw("v")
+    assert versions.rollback("v") == "v@2"
+
+
 def test_the_old_version_runs_until_the_new_one_has_read_everything(house: House) -> None:
     versions = staged(house)
     versions.promote("v")

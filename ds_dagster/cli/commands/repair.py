@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ds_dagster.catalog.io_spec import SinkIdentity
-from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
+from ds_dagster.cli.converging import WAIT_SECONDS, is_settled
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
@@ -43,7 +43,7 @@ def repair_command(job: str, goes_on: bool, does_reset: bool, project: Path | No
     repair = Repair(loaded, control, loaded.queries[job], control.status(job))
     after = repair.go_on() if goes_on else repair.reset() if does_reset else None
     _show(repair.status, repair.ways, after, as_json)
-    return 0 if after is None or after.state in SETTLED or repair.query.is_finite else 1
+    return 0 if after is None or is_settled(after) or repair.query.is_finite else 1
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import click
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, is_settled
 from ds_dagster.cli.output import LocalFolder, clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
@@ -136,7 +136,7 @@ def restore_command(
         emit_json({**document, "does": does, "state": after.state if after else None})
     else:
         note(f"{query} {does}" + (f": {after.state.lower()}" if after else ""))
-    return 0 if after is None or after.state in SETTLED or restore.query.is_finite else 1
+    return 0 if after is None or is_settled(after) or restore.query.is_finite else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from ds_dagster.cli.converging import REQUESTED_BY, SETTLED, WAIT_SECONDS, chosen_queries, opened
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
 from ds_dagster.cli.version_rows import ROW_PERCENT, check_rows
 from ds_dagster.errors import DsError
@@ -26,11 +26,18 @@ timeout_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
-    """Outcome for one query: its version and the state of that version, as ``--json`` prints it."""
+    """Outcome for one query: its version and the state of that version, as ``--json`` prints it. ``is_up``: whether the
+    version runs as requested; if not, the command fails."""
 
     name: str
     version: int
     state: str
+    is_up: bool = True
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        """The JSON of the outcome."""
+        return {"name": self.name, "version": self.version, "state": self.state}
 
 
 @click.command("stage")
@@ -112,7 +119,7 @@ def abandon_command(queries: tuple[str, ...], project: Path | None, as_json: boo
 
 def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[str], VersionOutcome]) -> int:
     """Run a step for each query, in order; a refusal does not stop the others. Prints the outcomes, returns the exit
-    code."""
+    code: 1 after a refusal, and if a version does not run."""
     outcomes: list[VersionOutcome] = []
     problems: list[DsError] = []
     if names:
@@ -124,14 +131,15 @@ def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[
             outcomes.append(step(name))
         except DsError as problem:
             problems.append(problem)
+    code = 1 if problems or not all(item.is_up for item in outcomes) else 0
     if as_json:
         diagnostics = [problem.diagnostic().json() for problem in problems]
-        emit_json({"ok": not problems, "versions": [asdict(item) for item in outcomes], "diagnostics": diagnostics})
-        return 1 if problems else 0
+        emit_json({"ok": not code, "versions": [item.document for item in outcomes], "diagnostics": diagnostics})
+        return code
     for item in outcomes:
         click.echo(f"{item.name}: version {item.version} {item.state}")
     show_diagnostics([problem.diagnostic() for problem in problems])
-    return 1 if problems else 0
+    return code
 
 
 def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool) -> VersionOutcome:
@@ -141,11 +149,13 @@ def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool
         UserError: as :meth:`Versions.stage`.
     """
     versions = Versions(control, REQUESTED_BY)
-    row = versions.jobs(name)[versions.stage(project, name)]
+    job = versions.stage(project, name)
+    row = versions.jobs(name)[job]
     on_change = None if as_json else _said
     (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
-    state = row.role if status.state in SETTLED else f"is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, row.version, state)
+    is_up = is_settled(status)
+    state = row.role if is_up else f"is {status.state}: {status.message or 'not up in time'}"
+    return VersionOutcome(name, row.version, state, is_up)
 
 
 def promote_one(control: Control, name: str, timeout: float, as_json: bool, may_break: bool) -> VersionOutcome:
@@ -170,8 +180,9 @@ def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: 
     version = Versions(control, REQUESTED_BY).wait_served(name, job, timeout, None if as_json else tell)
     generation = control.status(name).generation
     (status,) = control.wait([name], {name: generation}, WAIT_SECONDS)
-    reason = "" if status.state in SETTLED else f", and is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, version, f"serves{reason}")
+    is_up = is_settled(status)
+    reason = "" if is_up else f", and is {status.state}: {status.message or 'not up in time'}"
+    return VersionOutcome(name, version, f"serves{reason}", is_up)
 
 
 def _said(status: JobStatus) -> None:

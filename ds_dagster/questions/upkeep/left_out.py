@@ -8,7 +8,7 @@ row: the record is read again from this position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -18,7 +18,7 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.redriving import FindsRecords
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import quarantine
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.plan.checks.late_rows import OF_THE_RECORD
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.window import LateRows
@@ -26,6 +26,8 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.records import decode
 from ds_dagster.runtime.connecting import resolver
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows as journal_rows
 
 Kind = Literal["broken", "undecodable", "failed", "late"]
 """Why a record was left out: its row violates a constraint of its relation; it cannot be decoded; one of its rows fails
@@ -213,8 +215,10 @@ def entries(project: LoadedProject, relation: Relation) -> Entries:
     without: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()
     readers = {query.name for query in readers_of(project, relation)}
+    renamed = renamed_jobs(project, readers)
     for log in (log for log in logs if log.names_records):
-        for values in _rows(project, log):
+        for row in _rows(project, log):
+            values = {**row, "query": renamed.get(row["query"], row["query"])}
             query = values["query"] or log.relation.name.name
             is_own = values.get("relation") == str(relation.name)
             if _is_of(values, relation, log.kind):
@@ -227,6 +231,23 @@ def entries(project: LoadedProject, relation: Relation) -> Entries:
             elif is_own and log.kind == "broken":
                 elsewhere[f"{values['store']}.{values['entity']}"] += 1
     return Entries(tuple(_with_records(project, relation, tuple(records.values()))), without, elsewhere, unnamed)
+
+
+def renamed_jobs(project: LoadedProject, names: Collection[str]) -> Mapping[str, str]:
+    """First name of a job → its present name, for jobs of these names that were renamed: rows that they logged before
+    have the first name. Without entries if the journal does not answer; then a redrive refuses more than it must."""
+    control = Control.open(project.settings)
+    try:
+        if not control.journal.exists():
+            return {}
+        with control.journal.read() as connection:
+            jobs = journal_rows.jobs(connection, sorted(names))
+    except DsError:
+        return {}
+    finally:
+        control.journal.close()
+    firsts = {job.writes_as.partition("@")[0]: name for name, job in jobs.items()}
+    return {first: name for first, name in firsts.items() if first not in project.queries}
 
 
 def _without_place(relation: Relation, log: Log) -> Exception:

@@ -31,6 +31,9 @@ from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
 from ds_dagster.settings import Settings
 
+BESIDE = "`ds stage {name}` builds it next to the running query, and `ds promote {name}` lets it take over"
+"""Hint for a change that a new version avoids a reset for."""
+
 
 def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change:
     """What applying the query would do to the stored job; None: there is no job.
@@ -175,7 +178,8 @@ def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, job:
         return change
     old = None if job is None else definition_of(job, project.settings)
     doubles, beside = doubled_in(project, query), not why_not_beside(project, query, old)
-    return replace(change, doubles=doubles.sinks, readers=doubles.readers, beside=beside)
+    hint = "; ".join(filter(None, (BESIDE.format(name=change.name) if beside else "", change.hint)))
+    return replace(change, hint=hint, doubles=doubles.sinks, readers=doubles.readers, beside=beside)
 
 
 def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:

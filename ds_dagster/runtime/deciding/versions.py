@@ -324,11 +324,11 @@ def _others(jobs: Mapping[str, JobRow], *roles: Role) -> Sequence[JobRow]:
 
 
 def _again(row: JobRow, request: VersionRequest) -> tuple[JobRow, ...]:
-    """Rows to stage an existing version again; none if it already runs."""
-    if row.role != "kept" and row.desired == "RUNNING":
+    """Rows to stage an existing version again; none if it already runs, or takes over: a settled version may already
+    have the public name, so it must not start again before the hand-over has ended."""
+    if row.role == "promoting" or (row.role == "staged" and row.desired == "RUNNING"):
         return ()
-    role: Role = "staged" if row.role == "kept" else row.role
-    return (_asked_to_run(replace(row, role=role, action="stage"), request),)
+    return (_asked_to_run(replace(row, role="staged", action="stage"), request),)
 
 
 def _taking_over(row: JobRow, action: Literal["promote", "rollback"], request: VersionRequest) -> tuple[JobRow, ...]:

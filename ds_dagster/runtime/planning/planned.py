@@ -162,7 +162,9 @@ def _is_up(status: JobStatus | None) -> bool:
 def _because(query: BoundQuery, change: Change, status: JobStatus | None, renamed_from: str) -> str:
     if change.verdict == "unchanged" and status is not None and not query.is_finite and not _is_up(status):
         reason = f" ({status.condition})" if status.condition else ""
-        return f"{change.rule}; it is {status.state}{reason}: `ds apply` starts it"
+        has_way = status.state == "FAILED" and status.hint
+        way = f"{status.hint}; `ds apply` only starts it again" if has_way else "`ds apply` starts it"
+        return f"{change.rule}; it is {status.state}{reason}: {way}"
     if (
         change.verdict == "unchanged"
         and status is not None

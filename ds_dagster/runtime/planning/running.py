@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.errors import error
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import JobStatus
 
@@ -82,15 +83,17 @@ class Running:
 
 
 def _job(entry: Mapping[str, Any]) -> JobRow:
-    """The job of an entry. Requester, time and generation are not in state files."""
+    """The job of an entry. Requester, time and generation are not in state files, the compute pool is in the spec."""
     values = {field: entry[field] for field in _OF_JOB} | _of_version(entry)
+    spec = json.dumps(entry["spec"])
     return JobRow(
         entry["name"],
-        spec=json.dumps(entry["spec"]),
+        spec=spec,
         generation=0,
         action="ensure",
         requested_by="",
         requested_at=0.0,
+        pool=JobSpec.from_json(spec).pool,
         **values,
     )
 

@@ -102,6 +102,41 @@ def test_a_state_file_stands_for_the_journal(applied: Path, ds: Ds, tmp_path: Pa
     assert ds("plan", "--against", str(state), "--exit-code").code == 2
 
 
+def test_a_failed_query_is_shown_with_the_way_out_of_its_failure(applied: Path) -> None:
+    (applied / "sql" / "all.sql").write_text(SQL)
+    loaded = load_project(applied, strict=True)
+    running = Control.open(loaded.settings).running()
+    failed = {"state": "FAILED", "condition": "INPUT_RECREATED", "hint": "reset it"}
+    statuses = tuple(replace(status, **failed) for status in running.statuses)  # type: ignore[arg-type]
+    line = planned_changes(loaded, Running(running.jobs, statuses, running.taken))[0]
+    assert line.because == (
+        "the definitions are equal; it is FAILED (INPUT_RECREATED): reset it; `ds apply` only starts it again"
+    )
+
+
+def test_a_query_in_a_compute_pool_is_unchanged_against_a_state_file(project: Path, ds: Ds, tmp_path: Path) -> None:
+    pool = "CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 1);"
+    text = SQL.replace("WHERE n > 1;", "WHERE n > 1 QUERY WITH ('compute_pool' = 'heavy');") + pool
+    (project / "sql" / "all.sql").write_text(text)
+    (project / "ds.toml").write_text('store = "k"\n')
+    loaded = load_project(project, strict=True)
+    Control.open(loaded.settings).ensure(loaded, list(loaded.queries))
+    state = tmp_path / "state.json"
+    direct = lines(ds, "--save", str(state))
+    assert lines(ds, "--against", str(state)) == direct
+    assert {line["verdict"] for line in direct.values()} == {"unchanged"}
+
+
+def test_a_state_file_with_a_definition_that_is_none_is_refused(applied: Path, ds: Ds, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    lines(ds, "--save", str(state))
+    content = json.loads(state.read_text())
+    content["jobs"][0]["spec"] = {}
+    state.write_text(json.dumps(content))
+    outcome = ds("plan", "--against", str(state), "--json")
+    assert (outcome.code, outcome.conditions) == (1, ["STATE_FILE_INVALID"])
+
+
 def test_a_journal_that_does_not_answer_leaves_verdicts_unknown(applied: Path, ds: Ds, tmp_path: Path) -> None:
     settings = applied / "ds.toml"
     settings.write_text(settings.read_text() + 'journal = "postgresql://u@127.0.0.1:1/none"\n')

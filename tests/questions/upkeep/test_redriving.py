@@ -20,6 +20,8 @@ from ds_dagster.questions.upkeep import redriving
 from ds_dagster.questions.upkeep.doubling import takers
 from ds_dagster.questions.upkeep.left_out import LeftOut, entries, logs_of, readers_of
 from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals import rows
 from ds_dagster.settings import Settings
 from tests.questions.upkeep.left_out_records import Broker, failed, logged
 from tests.runtime.fakes import FakeClock
@@ -376,6 +378,24 @@ def test_a_query_takes_a_part_of_a_record_that_is_several_rows(
     texts = relation(project, "texts")
     readers = tuple(query for query in readers_of(project, texts) if query.name == "q")
     assert takers(replace(FAILED, by=frozenset({("q", "failed")})), texts, readers) == queries
+
+
+def test_a_renamed_query_has_not_taken_what_it_logged_under_its_former_name(
+    project: LoadedProject, broker: Broker
+) -> None:
+    control = Control.open(project.settings, environment={})
+    control.ensure(project, ["numbers"])
+    with control.journal.write() as connection:
+        job = rows.jobs(connection, ["numbers"])["numbers"]
+        rows.delete_job(connection, job.name)
+        rows.insert_jobs(connection, [replace(job, identity="figures@2")])
+    control.journal.close()
+    texts = relation(project, "texts")
+    (log,) = logs_of(project, texts)
+    broker.logs[log.relation.entity] = [failed(7, query="figures")]
+    (entry,) = entries(project, texts).records
+    assert (entry.query, entry.by) == ("numbers", frozenset({("numbers", "failed")}))
+    assert takers(entry, texts, readers_of(project, texts)) == ()
 
 
 def test_records_that_cannot_be_decoded_may_be_taken_by_queries_that_read_less(

@@ -50,6 +50,7 @@ STAGES: dict[str, tuple[tuple[JobRow, ...], str, Any]] = {
     "a first one": ((SERVING,), "v1:new", [("v@5", "staged", "RUNNING", 1), ("v", "serving", "RUNNING", 3)]),
     "the same is staged": ((SERVING, STAGED), "v1:new", []),
     "the same takes over": ((SERVING, PROMOTING), "v1:new", []),
+    "the same may have the public name": ((HALTED, SETTLED), "v1:new", []),
     "the same was staged and stopped": (
         (SERVING, replace(STAGED, desired="STOPPED")),
         "v1:new",
