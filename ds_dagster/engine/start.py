@@ -25,7 +25,7 @@ from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.engine.shapes import WatchedShape, watched_subjects, watched_tables
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
@@ -94,8 +94,11 @@ class Compiled:
         return f"reads {', '.join(read)}; writes {', '.join(written)}"
 
     def rotated(self) -> tuple[str, ...]:
-        """Names of secrets whose values have changed since this job read them."""
-        return self.secrets.changed(engine_environment(self.project.settings.root))
+        """Names of secrets whose values have changed since this job read them; empty if they cannot be read now."""
+        try:
+            return self.secrets.changed(engine_environment(self.project.settings.root))
+        except DsError:
+            return ()
 
 
 def compiled(order: StartOrder, context: HostContext) -> Compiled:

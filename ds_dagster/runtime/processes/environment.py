@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 from dotenv import dotenv_values
+
+from ds_dagster.catalog.properties.values import read_value_file
 
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "JAVA_HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
@@ -20,9 +23,13 @@ name by accident."""
 
 def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> dict[str, str]:
     """Values for ``${NAME}``: the project's ``.env``, overridden by the process environment. Read again for every
-    start of a job, so that a corrected ``.env`` needs no new engine."""
+    start of a job, so that a corrected ``.env`` needs no new engine.
+
+    Raises:
+        UserError: VALUE_FILE_UNREADABLE.
+    """
     file = root / ".env"
-    written = dotenv_values(file) if file.is_file() else {}
+    written = dotenv_values(stream=StringIO(read_value_file(str(file), "${NAME} in SQL"))) if file.is_file() else {}
     variables = {name: value for name, value in written.items() if value is not None}
     return variables | dict(os.environ if process is None else process)
 
