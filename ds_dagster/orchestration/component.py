@@ -10,6 +10,7 @@ import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
+from ds_dagster.errors import error
 from ds_dagster.orchestration.assets import DsRunConfig, StreamEvents, ensure_streams
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
@@ -59,8 +60,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     queries start.
 
     Raises:
-        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET, and the errors of
-            :func:`build_ds_definitions`.
+        UserError: SETTING_INVALID, RESOURCE_UNKNOWN_STORE, RESOURCE_UNKNOWN_FIELD, RESOURCE_LITERAL_SECRET, and the
+            errors of :func:`build_ds_definitions`.
     """
 
     project: Annotated[DsProject, dg.Resolver(_resolve_project, model_field_type=str)]
@@ -81,6 +82,13 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     ) = None
 
     def __post_init__(self) -> None:
+        for switch in ("health_sensor", "engine_asset"):
+            value = getattr(self, switch)
+            if not isinstance(value, bool):  # Dagster passes on the text of a template
+                reason = f"{value!r} is neither true nor false"
+                raise error(
+                    "SETTING_INVALID", name=switch, file="the component's YAML", reason=reason, allowed="true, false"
+                )
         if self.name or self.key_prefix:
             self.project = self.project.renamed(self.name, self.key_prefix)
         if self.select or self.exclude:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster._core.errors import DagsterExecutionInterruptedError
+from pydantic import Field
 
 from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
@@ -50,8 +51,8 @@ class RetriesModel(dg.Model):
     """A retry policy in YAML: ``retries: {max_retries: 5, delay: 30}``; the delay (seconds) grows exponentially, with
     jitter."""
 
-    max_retries: int = RETRIES.max_retries
-    delay: float = 5
+    max_retries: int = Field(RETRIES.max_retries, ge=0)
+    delay: float = Field(5, ge=0)
 
 
 def _resolve_retries(_: Any, model: RetriesModel) -> dg.RetryPolicy:

@@ -157,3 +157,17 @@ def test_dagsters_tools_find_it() -> None:
 
     found = [key for key in discover_entry_point_package_objects() if key.namespace.startswith("ds_dagster")]
     assert [key.name for key in found] == ["DsProjectComponent"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ({"health_sensor": "perhaps"}, "'perhaps' is neither true nor false"),
+        ({"engine_asset": "{{ 'no' }}"}, "'no' is neither true nor false"),
+        ({"op": {"retries": {"max_retries": -1}}}, "greater than or equal to 0"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(attributes: dict[str, Any], why: str) -> None:
+    with pytest.raises(Exception) as refused:
+        load(DsProjectComponent, **attributes)
+    assert why in "".join(traceback.format_exception(refused.value))
