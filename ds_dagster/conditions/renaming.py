@@ -19,6 +19,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "new query",
     ),
     Condition(
+        "RELATION_HAS_ANOTHER_JOB",
+        "user",
+        "{job}, which has no statement any more, writes {relation} too: with {name} every row would come twice",
+        "write `-- @renamed_from {job}` above the statement to continue that job; or end it with `ds stop {job}`, then "
+        "{name} writes the rows again from its starting position",
+    ),
+    Condition(
         "RENAME_UNDERWAY",
         "user",
         "{former} is being renamed to {name}",

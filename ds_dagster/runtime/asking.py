@@ -69,14 +69,15 @@ def answer_of(
         now: epoch seconds.
 
     Raises:
-        UserError: PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY, JOB_SPEC_NEWER, and for a reset those of
-            :func:`ds_dagster.runtime.deciding.changes.check_consent`.
+        UserError: RELATION_HAS_ANOTHER_JOB, PROMOTION_UNDERWAY, RENAME_REFUSED, RENAME_UNDERWAY, JOB_SPEC_NEWER, and
+            for a reset those of :func:`ds_dagster.runtime.deciding.changes.check_consent`.
     """
     if change.renamed_from:
         return _renamed(connection, project, query, change, request, now)
     job = rows.jobs(connection, [query.name]).get(query.name)
     if job is None:
         desired.check_name_free(query.name, rows.jobs(connection))
+        _check_sole_writer(query, change)
     elif job.is_renamed:
         raise desired.underway(job)
     if job is not None and request.action == "reset":
@@ -95,6 +96,12 @@ def answer_of(
             _check_taken_over(project, query, job, answer.row)
         check_not_underway(query.name, rows.versions(connection, query.name))
     return answer
+
+
+def _check_sole_writer(query: BoundQuery, change: Change) -> None:
+    if change.written_by:
+        named = {"name": query.name, "relation": query.relations, "job": change.written_by}
+        raise error("RELATION_HAS_ANOTHER_JOB", span=query.sink.span, **named)
 
 
 def _check_taken_over(project: LoadedProject, query: BoundQuery, job: JobRow, row: JobRow) -> None:

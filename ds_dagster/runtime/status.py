@@ -179,6 +179,7 @@ class Change:
         readers: names of the queries downstream of ``doubles``.
         beside: if the verdict needs a new checkpoint: whether a version can be built next to the serving one.
         renamed_from: if the verdict is about a change of name: the former name.
+        written_by: another job that makes the relation of a new query; the query is refused until that job ends.
     """
 
     name: str
@@ -190,6 +191,7 @@ class Change:
     readers: tuple[str, ...] = ()
     beside: bool = False
     renamed_from: str = ""
+    written_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

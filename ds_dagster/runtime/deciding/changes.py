@@ -26,6 +26,7 @@ from ds_dagster.project.load import (
 from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.placing import shown_pool
 from ds_dagster.runtime.deciding.renaming import Renaming, former_names, renaming_of, why_not
+from ds_dagster.runtime.deciding.sole_writer import other_writer
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
@@ -93,7 +94,17 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
         return _renamed(project, renaming, [row.name for row in jobs.values() if row.of == renaming.job.name])
     job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
-    return with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, job)
+    change = with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, job)
+    return _of_new(project, query, change, jobs) if job is None else change
+
+
+def _of_new(project: LoadedProject, query: BoundQuery, change: Change, jobs: Mapping[str, JobRow]) -> Change:
+    """The change of a query without a job: refused while another job makes its relation."""
+    other = other_writer(project, query, jobs, partial(definition_of, settings=project.settings))
+    if not other:
+        return change
+    problem = error("RELATION_HAS_ANOTHER_JOB", name=query.name, relation=query.relations, job=other)
+    return replace(change, rule=problem.message, hint=problem.hint, written_by=other)
 
 
 def _moving(change: Change, job: JobRow | None, query: BoundQuery) -> Change:

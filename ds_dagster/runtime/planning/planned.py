@@ -172,7 +172,7 @@ def _because(query: BoundQuery, change: Change, status: JobStatus | None, rename
         and (unknown := unknown_columns_of(status))
     ):
         return f"{change.rule}; {unknown}"
-    if renamed_from:
+    if renamed_from and not change.written_by:
         same = f"{renamed_from}, which has no statement any more, runs the same query"
         return f"{change.rule}; {same}: write `-- @renamed_from {renamed_from}` above it to continue that job"
     return change.rule
