@@ -111,6 +111,11 @@ class Part(PlanReads):
         return self.root.relation
 
     @property
+    def is_insert(self) -> bool:
+        """Whether another statement creates its relation."""
+        return isinstance(self.statement, InsertInto)
+
+    @property
     def pool(self) -> str:
         """Compute pool that QUERY WITH names; empty without one."""
         return str(self.settings.get(POOL, ""))

@@ -77,9 +77,9 @@ def answer_of(
     job = rows.jobs(connection, [query.name]).get(query.name)
     if job is None:
         desired.check_name_free(query.name, rows.jobs(connection))
-        _check_sole_writer(query, change)
     elif job.is_renamed:
         raise desired.underway(job)
+    _check_sole_writer(query, change)
     if job is not None and request.action == "reset":
         check_consent(project, query, request.allow)
     elif job is not None:

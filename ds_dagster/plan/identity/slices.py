@@ -74,7 +74,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     for part in query.parts:
         is_inside = bool(own) and part.sink.origin.application == own
         is_known = is_inside or part.sink.name in {relation.name for relation in relations}
-        if isinstance(part.statement, InsertInto) and not is_known:
+        if part.is_insert and not is_known:
             relations.append(part.sink)
     named_already = {relation.name for relation in relations}
     relations += [late.relation for late in query.late if late.relation.name not in named_already]

@@ -95,11 +95,12 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
     job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
     change = with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, job)
-    return _of_new(project, query, change, jobs) if job is None else change
+    runs = job is not None and job.desired == "RUNNING"
+    return change if runs else _of_idle(project, query, change, jobs)
 
 
-def _of_new(project: LoadedProject, query: BoundQuery, change: Change, jobs: Mapping[str, JobRow]) -> Change:
-    """The change of a query without a job: refused while another job makes its relation."""
+def _of_idle(project: LoadedProject, query: BoundQuery, change: Change, jobs: Mapping[str, JobRow]) -> Change:
+    """The change of a query whose job does not run: refused while another job makes its relation."""
     other = other_writer(project, query, jobs, partial(definition_of, settings=project.settings))
     if not other:
         return change

@@ -1,4 +1,4 @@
-"""Whether another job already makes a relation of a new query: both would write its rows. Pure."""
+"""Whether another job already makes a relation of a query that is to start: both would write its rows. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.journals.records import JobRow
-from ds_dagster.sql.statements import CreateAsSelect
 
 
 def other_writer(
@@ -16,13 +15,13 @@ def other_writer(
     jobs: Mapping[str, JobRow],
     definition_of: Callable[[JobRow], BoundQuery | None],
 ) -> str:
-    """The job that runs without a statement in the project, and makes an entity that a new query makes too, as after a
+    """The job that runs without a statement in the project, and makes an entity that the query makes too, as after a
     change of ``'query.name'``, or when queries move into an application; empty without one. A finite query is not
     asked for: its table knows the job that loads it.
 
     Args:
-        project: with the new query.
-        query: has no job yet.
+        project: with the query.
+        query: has no job that runs.
         jobs: all jobs of the journal.
         definition_of: the definition that a job runs, None if it no longer compiles.
     """
@@ -39,7 +38,5 @@ def other_writer(
 
 
 def _made(query: BoundQuery) -> frozenset[tuple[str, str]]:
-    """(store, entity) of the relations that the query makes: other queries may insert into them, and none else may make
-    them."""
-    created = (part.sink for part in query.parts if isinstance(part.statement, CreateAsSelect))
-    return frozenset((sink.store, sink.entity) for sink in created)
+    """(store, entity) of the relations that the query creates: any number of queries may insert into them."""
+    return frozenset((part.sink.store, part.sink.entity) for part in query.parts if not part.is_insert)

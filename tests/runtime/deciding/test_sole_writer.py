@@ -69,6 +69,22 @@ def test_the_second_writer_is_refused(tmp_path: Path, before: str, after: str, n
     assert control.ensure(loaded, [name])[0].outcome == "requested"
 
 
+def test_a_stopped_query_starts_only_after_its_former_namesake(tmp_path: Path) -> None:
+    """The name of the query is changed and changed back: each time the other job must end first."""
+    control = started(tmp_path, MADE)
+    control.stop(["a"])
+    control.ensure(project(tmp_path, NAMED), ["other"])
+    loaded = project(tmp_path, MADE)
+    (change,) = changes_of(loaded, [loaded.queries["a"]], control.running().jobs)
+    assert change.written_by == "other"
+    for action in ("ensure", "restart"):
+        with pytest.raises(UserError) as refused:
+            control.ensure(loaded, ["a"], action=action)
+        assert refused.value.condition == "RELATION_HAS_ANOTHER_JOB"
+    control.stop(["other"])
+    assert control.ensure(loaded, ["a"])[0].outcome == "requested"
+
+
 @pytest.mark.parametrize(("before", "after", "name"), [(MADE, OTHER_TOPIC, "other"), (MADE, INSERTED, "more")])
 def test_others_are_not(tmp_path: Path, before: str, after: str, name: str) -> None:
     control, loaded = started(tmp_path, before), project(tmp_path, after)
