@@ -26,8 +26,8 @@ NODE_NEEDED = 16
 SHARD_LIMIT = 1000
 INSTALL_SECONDS = 600
 _LOCK = Path(__file__).parent / "kinesalite"
-_HANG_UPS = _LOCK / "hang_ups.js"
-"""Keeps the server alive when a client hangs up."""
+PRELOADED = (_LOCK / "hang_ups.js", _LOCK / "late_puts.js")
+"""Mend faults of the server: it ends when a client hangs up, and readers skip a record that is stored late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,8 @@ def prepare(home: Home, progress: Progress) -> ServerCommand:
     home.data.mkdir(parents=True, exist_ok=True)
     times = [f"--{step}StreamMs=50" for step in ("create", "delete", "update")]
     options = [f"--port={home.port}", f"--path={home.data}", f"--shardLimit={SHARD_LIMIT}", *times]
-    command = (node.node, "--require", str(_HANG_UPS), str(script))
+    mended = [word for module in PRELOADED for word in ("--require", str(module))]
+    command = (node.node, *mended, str(script))
     return ServerCommand(argv=(*command, *options), cwd=home.folder, environment=clean_environment())
 
 
