@@ -179,7 +179,7 @@ class Change:
         readers: names of the queries downstream of ``doubles``.
         beside: if the verdict needs a new checkpoint: whether a version can be built next to the serving one.
         renamed_from: if the verdict is about a change of name: the former name.
-        written_by: another job that makes the relation of the query, which does not run; it is refused until that job ends.
+        written_by: another job that makes the relation of the query; while that job runs, the query is not started.
     """
 
     name: str

@@ -17,8 +17,8 @@ SLOW_STORE = Path(__file__).parent / "slow_store.js"
 
 
 def test_the_first_record_of_a_stream_is_not_skipped(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the number of the iterator from TRIM_HORIZON, which every empty answer moves on to the time of its request;
-    the server stores the record more than a second after it gave it its own time."""
+    """It has the number of the iterator from TRIM_HORIZON, which every empty answer moves on to the time of its
+    request. The server stores the record more than a second after it gave it its own time."""
     monkeypatch.setattr(kinesis, "PRELOADED", (*kinesis.PRELOADED, SLOW_STORE))
     addresses = local.up(state, only=["kinesis"])
     secrets = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
