@@ -25,6 +25,7 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 COMMANDS: Mapping[str, str] = {
     "check": "project",
     "fmt": "project",
+    "lsp": "project",
     "explain": "project",
     "lineage": "project",
     "errors": "errors",

@@ -240,6 +240,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "`pip install 'ds-dagster[demo]'`",
     ),
     Condition(
+        "EDITOR_PACKAGE_MISSING",
+        "user",
+        "`ds lsp` needs the Python package {package}",
+        "`pip install 'ds-dagster[editor]'`",
+    ),
+    Condition(
         "DEMO_EXAMPLE_MISSING", "internal", "the example project is neither in the package nor in a checkout around it"
     ),
     Condition(

@@ -79,13 +79,14 @@ ROOMS: Mapping[str, Layer] = {
         typing="dagster_pyspark pyarrow pyspark boto3 confluent_kafka psycopg2 spark_resource",
     ),
     "questions": layer(f"{COMPILER} runtime", third="sqlglot duckdb", inside="pyarrow duckdb", typing="pyarrow duckdb"),
+    "editor": layer(f"{COMPILER} questions", third="pygls lsprotocol", inside="questions"),
     "demo": layer(
         "questions cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"
     ),
     "spark_resource": layer(third="dagster_pyspark pydantic", inside="engine"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
-        f"{COMPILER} questions observation runtime local testing orchestration demo",
+        f"{COMPILER} questions observation runtime local testing orchestration demo editor",
         third="click prometheus_client prompt_toolkit sqlglot",
         inside="spark dagster dagster_graphql pytest confluent_kafka boto3 psycopg2",
     ),
@@ -231,17 +232,18 @@ THROUGH = {
     "botocore": "boto3",
     "pydantic": "dagster",
     "dagster_shared": "dagster",
+    "lsprotocol": "pygls",
 }
 """Packages that come with a declared one, of which they are the other half."""
-STORE_EXTRAS = ("snowflake", "delta", "databricks")
-"""Extras that bring a store's driver; without them the store is refused by name (STORE_DRIVER_MISSING)."""
+EXTRAS = ("snowflake", "delta", "databricks", "editor")
+"""Extras without which a store or a command is refused by name (STORE_DRIVER_MISSING, EDITOR_PACKAGE_MISSING)."""
 OF_DEVELOPERS = frozenset({"pytest", "_pytest", "pluggy", "dagster_graphql"})
 """Imported where their owner is running already (the pytest plugin) or the extra `webserver` was asked for."""
 
 
 def test_every_third_party_import_is_a_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [line for extra in STORE_EXTRAS for line in project["optional-dependencies"][extra]]
+    extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
     declared = {_distribution(line) for line in [*project["dependencies"], *extras]}
     distributions = packages_distributions()
     found = {item.top for module in modules() for item in module.imports() if not (item.is_ours or item.is_standard)}

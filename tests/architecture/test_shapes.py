@@ -60,6 +60,7 @@ def test_docstrings_do_not_count() -> None:
 STATEFUL: Mapping[str, str] = {
     "demo": "a demonstration that runs and what is seen of it",
     "cli": "tables in memory and views over the project, alive for one command",
+    "editor/server.py": "open buffers and what the editor shows",
     "local": "servers being started",
     "orchestration/component.py": "Dagster resolves a component's attributes into it",
     "orchestration/launch.py": "what was asked and answered in one run",
@@ -200,6 +201,7 @@ PARAMETER = re.compile(r"(?<!\{)\{(\w+)(?:![rs])?\}(?!\})")
 
 BROAD: Mapping[str, str] = {
     "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
+    "editor/server.py:_compile": "one compilation: a bug is shown in the editor, which goes on with the state before",
     "questions/following.py:_fill": "the thread that reads records: raised again where they are asked for",
     "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
     "plan/binding/assemble.py:_fenced": "one statement: a bug is its diagnostic, the others are bound",

@@ -125,7 +125,7 @@ def test_every_page_can_be_found() -> None:
     assert not set(pages()) - seen
 
 
-LANGUAGES = frozenset({"sql", "sh", "", "yaml", "toml", "python", "json", "ini", "text", "java"})
+LANGUAGES = frozenset({"sql", "sh", "", "yaml", "toml", "python", "json", "ini", "text", "java", "lua"})
 """Languages of fenced blocks. Which of them are run: SQL in test_sql_blocks.py, shell, YAML cases and settings below;
 ``text`` is for statements of other systems, no language for output."""
 

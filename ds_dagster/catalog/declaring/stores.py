@@ -78,6 +78,11 @@ def declare_store(
     return (None if findings.failed else definition), findings.diagnostics
 
 
+def store_types(kinds: Mapping[str, StoreKind]) -> tuple[str, ...]:
+    """Values of ``'type'`` that are built."""
+    return tuple(sorted(name for name, kind in kinds.items() if not kind.capabilities.not_yet))
+
+
 def store_kind(statement: CreateStore, kinds: Mapping[str, StoreKind]) -> StoreKind:
     """The kind a CREATE STORE names.
 
@@ -85,11 +90,9 @@ def store_kind(statement: CreateStore, kinds: Mapping[str, StoreKind]) -> StoreK
         UserError: STORE_TYPE_MISSING, STORE_TYPE_UNKNOWN. NotYetError: STORE_TYPE_NOT_YET.
     """
     written = next((p for p in statement.properties if p.name == "type"), None)
-    built = [name for name, kind in kinds.items() if not kind.capabilities.not_yet]
+    built = store_types(kinds)
     if written is None:
-        raise error(
-            "STORE_TYPE_MISSING", span=statement.name.span, name=str(statement.name), known=", ".join(sorted(built))
-        )
+        raise error("STORE_TYPE_MISSING", span=statement.name.span, name=str(statement.name), known=", ".join(built))
     name = str(written.value).upper()
     kind = kinds.get(name)
     if kind is None:

@@ -1,4 +1,4 @@
-"""Commands about the SQL of a project: check, fmt, explain, lineage, ls, init."""
+"""Commands about the SQL of a project: check, fmt, lsp, explain, lineage, ls, init."""
 
 from __future__ import annotations
 
@@ -143,6 +143,24 @@ def fmt_command(
             note(f"{'would lay out' if is_dry else 'laid out'} {layout.path}")
     note(f"{len(layouts)} files, {len(changed)} {'would change' if is_dry else 'changed'}, {len(broken)} with mistakes")
     return 0 if ok else 1
+
+
+@click.command("lsp")
+def lsp_command() -> int:
+    """Serve an editor: mistakes, types, completion.
+
+    A language server over standard input and output, which an editor starts. It needs `pip install
+    'ds-dagster[editor]'`.
+    """
+    try:
+        from ds_dagster.editor.server import sql_server
+    except ModuleNotFoundError as problem:
+        package = str(problem.name).partition(".")[0]
+        if package not in ("pygls", "lsprotocol"):
+            raise
+        raise error("EDITOR_PACKAGE_MISSING", package=package) from problem
+    sql_server().start_io()
+    return 0
 
 
 @click.command("explain")
