@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +160,8 @@ def lsp_command() -> int:
         if package not in ("pygls", "lsprotocol"):
             raise
         raise error("EDITOR_PACKAGE_MISSING", package=package) from problem
+    if sys.stdin.isatty():
+        note("an editor starts this server and talks to it; Ctrl-C ends it")
     sql_server().start_io()
     return 0
 
