@@ -215,9 +215,11 @@ def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: 
 
 
 def control(bench: Bench, **config: Any) -> dg.ExecuteInProcessResult:
-    """One run of the control job."""
+    """One run of the control job, which waits for a few rounds of the engine."""
     job = bench.definitions().resolve_job_def("ds_control")
-    return job.execute_in_process(run_config={"ops": {"ds_control_op": {"config": config}}}, raise_on_error=False)
+    short = {"ds_control": {"config": {"start_timeout_seconds": 5}}}
+    run_config = {"ops": {"ds_control_op": {"config": config}}, "resources": short}
+    return job.execute_in_process(run_config=run_config, raise_on_error=False)
 
 
 def test_control_job_fails_when_a_query_does_not_come_up(bench: Bench) -> None:
