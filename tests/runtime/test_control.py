@@ -410,7 +410,8 @@ def test_a_run_waits_for_the_jobs_it_reads_from_sources_first(control: Control, 
 
 
 @pytest.mark.sweep
-def test_wait_run_says_when_no_engine_runs(control: Control, settings: Settings) -> None:
+def test_wait_run_says_when_no_engine_runs(control: Control, settings: Settings, clock: FakeClock) -> None:
+    clock.on_sleep = lambda: clock.advance(2)
     request = control.request_run(project(settings, query("load", "t", refresh="full")), "load")
     with pytest.raises(Exception, match="ENGINE_NOT_RUNNING"):
         control.wait_run(request)
