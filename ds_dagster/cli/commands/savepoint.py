@@ -227,9 +227,9 @@ class Restore:
         sources = {}
         for scan in self.query.scans:
             now, saved = self._identity_of(scan.relation), self.savepoint.sources.get(scan.source_name, "")
-            if now and saved:
-                sources[f"{scan.relation.store}.{scan.relation.entity}"] = (now, saved)
-        targets = {f"{sink.store}.{sink.entity}": self._identity_of(sink) for sink in self.query.sinks}
+            if now != "" and saved:
+                sources[f"{scan.relation.store}.{scan.relation.entity}"] = (now or "", saved)
+        targets = {f"{sink.store}.{sink.entity}": self._identity_of(sink) or "" for sink in self.query.sinks}
         there = Surroundings(
             targets,
             sources,
@@ -245,12 +245,12 @@ class Restore:
         jobs = (job for job in self.control.running().jobs.values() if job.of == self.query.name)
         return next((job.version for job in jobs if _job(self.control, job.writes_as) == self.savepoint.job), None)
 
-    def _identity_of(self, relation: Relation) -> str:
-        """Identity of a relation's entity; empty if it does not exist."""
+    def _identity_of(self, relation: Relation) -> str | None:
+        """Identity of a relation's entity, empty if the store has none; None if the entity does not exist."""
         store = relation.store
         with closing(store_admin(self.project, store, resolver(self.project.settings, store))) as admin:
             facts = admin.describe(relation.entity)
-        return "" if facts is None else facts.identity
+        return None if facts is None else facts.identity
 
     def _saved(self, is_same_version: bool, is_same_history: bool) -> SavedState:
         saved = self.savepoint

@@ -91,8 +91,8 @@ class Surroundings:
 
     Attributes:
         targets: ``store.entity`` → identity of the entity that the query writes, empty if it does not exist yet.
-        sources: ``store.entity`` → identity of the entity that the query reads, and of the one that the savepoint's job
-            has read; sources for which one of the two is unknown are left out.
+        sources: ``store.entity`` → identity of the entity that the query reads, empty if it does not exist, and of the
+            one that the savepoint's job has read; sources for which one of the two is unknown are left out.
         written: identities of entities that the other job has written itself.
         has_worked: whether the other job has finished a batch.
         version: the number that the savepoint's job has as another version of the same query; None if it is none.

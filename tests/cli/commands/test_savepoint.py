@@ -3,6 +3,7 @@ finds the savepoints of a job under all names that it had."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.cli.commands import savepoint
 from ds_dagster.cli.main import run
 from ds_dagster.project.load import load_project
@@ -125,9 +127,39 @@ def test_a_restored_query_is_restored_again(
     assert code == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize("facts", [None, EntityFacts("s", identity="topic-2")])
+def test_a_fork_reads_the_topic_of_the_savepoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, facts: EntityFacts | None
+) -> None:
+    """In another environment the topic may be missing, or another one of the same name."""
+    control = begun(tmp_path / "first", COPIED)
+    job = control.running().jobs["a"]
+    (source,) = load_project(tmp_path / "first", settings=load_settings(tmp_path / "first")).queries["a"].scans
+    place = control.checkpoints().path(job.writes_as, job.checkpoint_version)
+    (place / "ds-sources.json").write_text(json.dumps({source.source_name: "topic-1"}))
+    folder = str(tmp_path / "saved")
+    assert run(["savepoint", "a", "--name", "one", "--to", folder, "--project", str(tmp_path / "first")]) == 0
+    begun(tmp_path / "second", COPIED)
+    admin = SimpleNamespace(describe=lambda name: facts if name == "s" else None, close=lambda: None)
+    monkeypatch.setattr(savepoint, "store_admin", lambda *_: admin)
+    capsys.readouterr()
+    stopped(Control.open(load_settings(tmp_path / "second")))
+    assert run(["restore", "a", "one", "--from", folder, "--dry-run", "--project", str(tmp_path / "second")]) == 1
+    told = capsys.readouterr().err
+    assert "has read another k.s, whose records have other positions" in told and "`ds reset a`" in told
+
+
+def stopped(control: Control) -> None:
+    """The job is not wanted any more."""
+    with control.journal.write() as connection:
+        (job,) = rows.jobs(connection, ["a"]).values()
+        rows.delete_job(connection, "a")
+        rows.insert_jobs(connection, [replace(job, desired="STOPPED")])
+
+
 def begun(root: Path, sql: str, version: int = 1) -> Control:
     """A job that has finished batch 7."""
-    (root / "sql").mkdir()
+    (root / "sql").mkdir(parents=True)
     (root / "sql" / "all.sql").write_text(SOURCE + sql)
     (root / "ds.toml").write_text('store = "k"\n')
     settings = load_settings(root)
