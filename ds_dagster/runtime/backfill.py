@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.project.ranges import why_no_ranges
+from ds_dagster.runtime.checkpoint_log import first_offsets
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import Loaded, Slice, check_topic, offsets_to_read, slices
@@ -35,10 +36,16 @@ PACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """The records that a backfill reads again, and the newest batch of its table when it was planned."""
+    """The records that a backfill reads again, and the newest batch of its table when it was planned; ``before``: the
+    number of those records that are from before the query began, which it has never read; None if unknown."""
 
     whole: Slice
     tip: Tip
+    before: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.whole.records:,} records of {len(self.whole.offsets)} partitions are read again"
+        return f"{text}, {self.before:,} of them from before the query began" if self.before else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Backfill:
         requested_by: actor in the history of the query.
         lateness: seconds, see ``offsets_to_read``; None if unknown.
         rate: records per second; None: as fast as possible.
+        has_history: also records from before the query began are read.
         session: the caller's Spark session; None: a new one.
     """
 
@@ -59,6 +67,7 @@ class Backfill:
     requested_by: str
     lateness: int | None = None
     rate: int | None = None
+    has_history: bool = True
     session: SparkSession | None = None
 
     def planned(self) -> PlannedRange:
@@ -81,8 +90,12 @@ class Backfill:
             assert isinstance(operations, TellsExtents)
             extents = operations.extents(scan.relation.entity, since)
         is_stamped = facts is not None and facts.record_time == "broker"
-        whole = offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped)
-        return PlannedRange(whole, loaded.tip)
+        began = self._began(scan)
+        if began is None and not self.has_history:
+            raise self._refused("its checkpoint, which says where it began, is not on this machine")
+        begun = {} if self.has_history or began is None else began
+        whole = offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped, begun=begun)
+        return PlannedRange(whole, loaded.tip, None if began is None else whole.before(began))
 
     def carried_out(self, planned: PlannedRange) -> Replaced:
         """Replace the rows.
@@ -93,7 +106,7 @@ class Backfill:
         loader = self._loader()
         assert isinstance(loader, ReplacesRanges)
         replaced = loader.replace_range(self.span, self._rows(planned.whole), planned.tip)
-        what = f"backfill of {self.span.column} from {self.span.begin.isoformat()} to {self.span.end.isoformat()}"
+        what = f"backfill of {self.span}" + ("" if self.has_history else ", with records that it has read")
         what += f": {replaced.inserted} rows instead of {replaced.deleted}"
         note_in_history(self.control, [self.query.name], what, self.requested_by, self.control.clock.now())
         return replaced
@@ -121,6 +134,14 @@ class Backfill:
         if self.rate is not None:
             left = began + records / self.rate - self.control.clock.monotonic()
             self.control.clock.sleep(max(0.0, left))
+
+    def _began(self, scan: Scan) -> Mapping[str, int] | None:
+        """Partition → offset at which the query began to read; None if unknown."""
+        if not self.control.fleet.shares_host():
+            return None
+        status = self.control.status(self.query.name)
+        place = self.control.checkpoints().path(status.writes_as, status.checkpoint_version)
+        return first_offsets(place, scan.source_name, scan.relation.entity)
 
     def _loaded(self, scan: Scan) -> Loaded:
         if not self.control.journal.exists():

@@ -127,6 +127,24 @@ def test_a_partition_whose_records_are_all_gone_may_have_lost_any(queries: dict[
         assert problem.condition == "BACKFILL_RECORDS_GONE"
 
 
+def test_records_from_before_the_query_began_are_left_out_on_request(queries: dict[str, BoundQuery]) -> None:
+    """Then it does not matter that they are gone. A partition that the topic got later is read from its beginning."""
+
+    def read(begun: dict[str, int]) -> Slice:
+        ends = {"0": 80, "1": 50}
+        return offsets_to_read(queries["plain"], CUT, ends, 0, None, is_stamped=False, begun=begun)
+
+    assert read({"0": 5}) == Slice({"0": (5, 80), "1": (0, 50)})
+    assert read({"0": 70, "1": 60}) == Slice({"0": (70, 80)})
+    assert refusal(lambda: read({"0": 4})).condition == "BACKFILL_RECORDS_GONE"
+
+
+def test_it_is_known_how_many_records_the_query_has_not_read() -> None:
+    whole = Slice({"0": (10, 80), "1": (0, 50), "2": (0, 7)})
+    assert whole.before({"0": 30, "1": 90}) == 20 + 50
+    assert whole.before({"0": 5}) == 0
+
+
 def test_a_ledger_says_where_the_table_ends(queries: dict[str, BoundQuery]) -> None:
     query = queries["plain"]
     (scan,) = query.scans

@@ -14,7 +14,7 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.datatypes import BIGINT, Scalar
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
@@ -104,6 +104,13 @@ def test_rows_are_replaced_by_their_stored_times_each_time_anew(table: Table) ->
     assert table.replace(()) == Replaced(2, 0)
     table.write(ROWS[:1], batch=1)
     assert [n for _, n in table.rows()] == [1, 1, 2, 5, 6], "loads go on"
+
+
+def test_a_range_without_an_end_has_all_later_rows(table: Table) -> None:
+    table.cursor.execute(f"INSERT INTO {table.schema}.t VALUES ('infinity', 7), ('9999-12-31 23:59:59', 8)")
+    span = TimeRange("at", RANGE.begin, NO_END)
+    assert table.loader().replace_range(span, [arrow(ROWS, 10)], Tip(0)) == Replaced(5, 3)
+    assert [n for _, n in table.rows()] == [1, 2, 30, 40, 50, 6]
 
 
 def test_a_failure_before_the_exchange_changes_nothing(table: Table) -> None:
