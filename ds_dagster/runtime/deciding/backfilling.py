@@ -94,7 +94,7 @@ def range_column(query: BoundQuery, column: str) -> str:
 
     Args:
         query: that fills the table.
-        column: name of the column; empty: the only column of a TIMESTAMP type.
+        column: name of the column; empty: the only column of a TIMESTAMP type, or the start of its windows.
 
     Raises:
         UserError: BACKFILL_REFUSED.

@@ -14,7 +14,7 @@ from sqlglot import exp
 from ds_dagster.catalog.ledger import Tip, batch_text
 from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.errors import error
-from ds_dagster.stores.delta.tables import arrow_schema
+from ds_dagster.stores.delta.tables import arrow_schema, live_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,7 +47,7 @@ def _stage(loader: DeltaLoader, span: TimeRange, batches: Iterable[pyarrow.Table
     schema, number = arrow_schema(loader.target.columns), 0
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for batch in batches:
-            rows = loader._staged(batch, tip).filter(_within(span, schema))
+            rows = live_rows(loader._staged(batch, tip), loader.target).filter(_within(span, schema))
             writer.write_table(rows)
             number += rows.num_rows
     return number

@@ -18,8 +18,7 @@ import pytest
 
 from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.errors import DsError
-from ds_dagster.runtime.backfill import Backfill
-from ds_dagster.runtime.deciding.backfilling import Slice
+from ds_dagster.runtime.backfill import Backfill, PlannedRange
 from tests.command_line import called, called_json
 from tests.e2e.feeding import WAIT, House, until
 
@@ -28,6 +27,7 @@ BEGIN = 1_700_000_000_000
 FUTURE = BEGIN + 36_500 * DAY
 NUMBERS = count()
 TABLE = "moments_rows"
+WINDOWS, WINDOWS_LAKE = "ticking_windows", "ticking_lake"
 LAKE = "late_lake"
 """In Delta."""
 DRIFTING = "drifting_rows"
@@ -140,8 +140,8 @@ def overtaken(house: House) -> None:
     after: list[list[tuple[Any, ...]]] = []
 
     class Overtaken(Backfill):
-        def _rows(self, whole: Slice) -> Iterator[Any]:
-            yield from super()._rows(whole)
+        def _rows(self, planned: PlannedRange) -> Iterator[Any]:
+            yield from super()._rows(planned)
             house.load(TABLE)
             after.append(stored(house))
 
@@ -217,6 +217,74 @@ def in_lake(house: House, begin: int) -> None:
     assert (code, told["before_start"], told["rows"]["deleted"]) == (0, 130, len(inside(own, begin, ends))), said
     assert inside(lake(), begin, ends) == inside(wanted(house, "beginnings"), begin, ends)
     assert outside(lake(), begin, ends) == outside(own, begin, ends)
+
+
+@pytest.mark.slow  # four commands start Spark
+def test_whole_windows_are_as_the_stream_has_them(house: House) -> None:
+    """TUMBLE in Postgres, HOP in Delta: a range is as before the damage, and windows that are open stay out."""
+    house.recover()
+    house.load(WINDOWS)  # makes the topic
+    for _ in range(4):  # each in seconds of its own
+        house.send("ticking", [{"id": next(NUMBERS), "word": "abc"[n * n % 3]} for n in range(30)])
+        house.load(WINDOWS)
+        house.load(WINDOWS_LAKE)
+    before = closed_windows(house)
+    lake_before = lake_windows(house)
+    assert len(before) >= 3 and not set(before) - set(wanted_windows(house, 1, at_least=2))
+    assert len(lake_before) >= 3 and not set(lake_before) - set(wanted_windows(house, 2))
+    with house.warehouse() as cursor:
+        cursor.execute("UPDATE ticking_windows SET n = n + 1 WHERE word = 'a'")
+        cursor.execute("DELETE FROM ticking_windows WHERE word = 'b'")
+        cursor.execute("INSERT INTO ticking_windows SELECT window_start, window_end, 'z', 1, 1 FROM ticking_windows")
+    damaged = closed_windows(house)
+    begin, end = before[0][0], before[-1][0]
+
+    def inside(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [row for row in rows if begin <= row[0] < end]
+
+    span = ("--from", begin.isoformat(), "--to", end.isoformat())
+    code, told, said = called_json(house.root, "backfill", WINDOWS, *span)
+    assert (code, told["column"]) == (0, "window_start"), said
+    assert told["rows"] == {"deleted": len(inside(damaged)), "inserted": len(inside(before))}
+    rest = [row for row in damaged if row not in inside(damaged)]
+    assert closed_windows(house) == sorted(inside(before) + rest)
+    code, _, said = called_json(house.root, "backfill", WINDOWS, "--from", "2000-01-01", "--by", "window_end")
+    assert code == 0 and closed_windows(house) == before, said
+
+    code, told, said = called_json(house.root, "backfill", WINDOWS_LAKE, "--from", "2000-01-01")
+    assert (code, told["rows"]) == (0, {"deleted": len(lake_before), "inserted": len(lake_before)}), said
+    assert lake_windows(house) == lake_before
+    assert "--rate has no effect" in called_json(house.root, "backfill", WINDOWS, *span, "--rate", "5")[2]
+    house.send("ticking", [{"id": next(NUMBERS), "word": "a"}])
+    house.load(WINDOWS)
+    after = closed_windows(house)
+    assert set(before) <= set(after) <= set(wanted_windows(house, 1, at_least=2)), "loads go on"
+
+
+def closed_windows(house: House) -> list[tuple[Any, ...]]:
+    rows = house.table("SELECT window_start, word, n, ids FROM ticking_windows")
+    return sorted((row["window_start"].astimezone(timezone.utc), row["word"], row["n"], row["ids"]) for row in rows)
+
+
+def lake_windows(house: House) -> list[tuple[Any, ...]]:
+    import deltalake
+
+    rows = deltalake.DeltaTable(str(house.root / "lake" / WINDOWS_LAKE)).to_pyarrow_dataset().to_table().to_pylist()
+    return sorted((row["window_start"], row["word"], row["n"], row["ids"]) for row in rows)
+
+
+def wanted_windows(house: House, seconds: int, at_least: int = 1) -> list[tuple[Any, ...]]:
+    """Windows that begin at each second, by the time that the broker gave each record."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for record in house.records("ticking"):
+        row = record.value or {}
+        for start in range(record.at // 1000 - seconds + 1, record.at // 1000 + 1):
+            groups.setdefault((start, row["word"]), []).append(row["id"])
+    return sorted(
+        (moment(start * 1000), word, len(ids), sum(ids))
+        for (start, word), ids in groups.items()
+        if len(ids) >= at_least
+    )
 
 
 def lose(house: House, topic: str, records: int) -> None:

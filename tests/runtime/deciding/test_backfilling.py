@@ -12,7 +12,7 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.reading.extent import Extent
 from ds_dagster.errors import DsError
-from ds_dagster.plan.checks.recomputable import why_not_recomputed
+from ds_dagster.plan.checks.recomputable import closed_windows, why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.deciding.backfilling import (
@@ -47,8 +47,23 @@ CREATE MATERIALIZED VIEW seen AS SELECT at, id FROM events;
 CREATE TABLE changes WITH ('store' = 'pg') AS SELECT id, name, at FROM names;
 CREATE TABLE logged WITH ('store' = 'pg') AS SELECT at, id FROM events
   WITH ('source.deserialization.error.handling' = 'IGNORE_AND_LOG', 'source.deserialization.error.log.topic' = 'bad');
+CREATE TABLE windows WITH ('store' = 'pg') AS SELECT window_start AS begun, window_end AS ended, id, COUNT(*) AS n,
+  MAX(at) AS newest FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end, id HAVING COUNT(*) > 1;
+CREATE TABLE sessions WITH ('store' = 'pg') AS SELECT window_start, window_end, id, COUNT(*) AS n
+  FROM SESSION(events, GAP 1 MINUTE) GROUP BY window_start, window_end, id;
+CREATE TABLE first_of_windows WITH ('store' = 'pg') AS SELECT window_start, window_end, FIRST_VALUE(id) AS id
+  FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end;
+CREATE TABLE growing WITH ('store' = 'pg') AS SELECT window_start, window_end, COUNT(*) AS n
+  FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end QUERY WITH ('emit.mode' = 'updates');
+CREATE TABLE windows_of_windows WITH ('store' = 'pg') AS SELECT window_start, window_end, SUM(n) AS n FROM
+  (SELECT window_start, window_end, id, COUNT(*) AS n FROM TUMBLE(events, SIZE 1 MINUTE)
+   GROUP BY window_start, window_end, id) w GROUP BY window_start, window_end;
 """
 REFUSED = {
+    "sessions": "updated by key",
+    "first_of_windows": "updated by key",
+    "growing": "updated by key",
+    "windows_of_windows": "updated by key",
     "replaced": "every load replaces all of it",
     "chance": "another value each time",
     "counted": "updated by key",
@@ -86,6 +101,16 @@ def test_a_range_is_of_one_column(queries: dict[str, BoundQuery]) -> None:
     assert range_column(queries["twice"], "again") == "again"
     for name, column, reason in (("twice", "", "2 columns"), ("timeless", "", "0 columns"), ("plain", "id", "(at)")):
         assert reason in refusal(lambda name=name, column=column: range_column(queries[name], column)).message
+
+
+def test_the_range_of_windows_is_of_their_bounds(queries: dict[str, BoundQuery]) -> None:
+    query = queries["windows"]
+    assert why_not_recomputed(query) == "" and closed_windows(query) == ("begun", "ended")
+    assert [range_column(query, name) for name in ("", "begun", "ended")] == ["begun", "begun", "ended"]
+    assert (
+        "newest is not one of the bounds of its windows (begun, ended)"
+        in refusal(lambda: range_column(query, "newest")).message
+    )
 
 
 WHOLE = {"0": Extent(0, 10, 90, 1000), "1": Extent(0, 0, 0)}

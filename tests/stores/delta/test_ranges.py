@@ -105,6 +105,18 @@ def test_rows_are_replaced_as_a_plain_model_does(tmp_path: Path, type_: DataType
     assert table.rows() == ordered([*stored, (NOON, 7)]), "and each batch is there once"
 
 
+def test_rows_with_keys_are_replaced(tmp_path: Path) -> None:
+    """Aggregates of windows: a row that the range has no more is gone."""
+    table = Table(tmp_path)
+    table.target = TableTarget(("t",), table.target.columns, (table.column, "n"), "upsert")
+    before = NOON - timedelta(hours=1)
+    table.write([(before, 1), (NOON, 2), (NOON, 3)])
+    rows = table.arrow([(before, 7), (NOON, 3), (NOON, 4)]).append_column("__deleted", pyarrow.array([False] * 3))
+    for deleted in (2, 2):
+        assert table.replace([rows]) == Replaced(deleted, 2)
+        assert table.rows() == [(before, 1), (NOON, 3), (NOON, 4)]
+
+
 def test_a_failure_before_the_commit_changes_nothing(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.write([(NOON, 1)])

@@ -113,6 +113,23 @@ def test_a_range_without_an_end_has_all_later_rows(table: Table) -> None:
     assert [n for _, n in table.rows()] == [1, 2, 30, 40, 50, 6]
 
 
+def test_rows_with_keys_are_replaced(table: Table) -> None:
+    """Aggregates of windows: a row that the range has no more is gone."""
+    target = TableTarget((table.schema, "keyed"), COLUMNS, ("n",), "upsert")
+    loader = Driven(PostgresLoader(table.address, target, SinkIdentity("k", 1)))
+    loader.prepare()
+    loader.load(arrow([("10:00:00", 1), ("11:00:00", 2), ("11:00:00", 3), ("12:00:00", 4)]), 0)
+    loader.close()
+    rows = arrow([("10:00:00", 5), ("11:00:00", 3), ("11:30:00", 6), ("12:00:00", 7)])
+    rows = rows.append_column("__deleted", pyarrow.array([False] * 4))
+    for _ in range(2):
+        again = PostgresLoader(table.address, target, SinkIdentity("k", 1))
+        assert again.replace_range(RANGE, [rows], Tip(0)) == Replaced(2, 2)
+        table.cursor.execute(f"SELECT to_char(at, 'HH24:MI'), n FROM {table.schema}.keyed ORDER BY at, n")
+        stored = [tuple(row) for row in table.cursor.fetchall()]
+        assert stored == [("10:00", 1), ("11:00", 3), ("11:30", 6), ("12:00", 4)]
+
+
 def test_a_failure_before_the_exchange_changes_nothing(table: Table) -> None:
     before = table.rows()
 
