@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ds_dagster.catalog.ledger import Tip
@@ -13,13 +13,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+NO_END = datetime.max.replace(tzinfo=timezone.utc)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Rows whose ``column`` is at or after ``begin`` and before ``end``; both in UTC, aware."""
+    """Rows whose ``column`` is at or after ``begin`` and before ``end``; both in UTC, aware. ``NO_END``: all later
+    rows."""
 
     column: str
     begin: datetime
     end: datetime
+
+    def __str__(self) -> str:
+        text = f"{self.column} from {self.begin.isoformat()}"
+        return f"{text} on" if self.end == NO_END else f"{text} to {self.end.isoformat()}"
 
 
 @dataclass(frozen=True, slots=True)

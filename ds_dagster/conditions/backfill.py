@@ -9,7 +9,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "BACKFILL_REFUSED",
         "user",
         "rows of {name} cannot be replaced by a range of time: {reason}",
-        "`ds reset {name}` computes all of it again; `ds plan` says whether a new version can be built",
+        "`ds reset {name}` computes all of it again; to repair ranges of an aggregate, keep its input in a table and "
+        "backfill that table",
     ),
     Condition(
         "BACKFILL_RECORDS_GONE",

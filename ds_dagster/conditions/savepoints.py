@@ -39,6 +39,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "RESTORE_REFUSED",
         "user",
         "{name} cannot resume from savepoint {savepoint}: {reason}",
-        "`ds reset {name}` reads its sources again; `--allow duplicates` writes rows of streams again",
+        "{hint}",
     ),
 )

@@ -33,17 +33,20 @@ def rows_of_slices(
     resolve: Resolver,
     skips: Sequence[SkippedRecord],
     session: SparkSession | None = None,
+    *,
+    closed: int | None = None,
 ) -> Iterator[pyarrow.Table]:
     """The rows of each slice, one table per slice.
 
     Args:
         project: with the stores.
-        query: a stateless query with one part and one source; it fills a table.
+        query: a query of :mod:`ds_dagster.plan.checks.recomputable` with one part and one source; it fills a table.
         pieces: slices of the source's topic.
         span: time range of the rows; see :func:`ds_dagster.spark.queries.bounded.bounded_rows`.
         resolve: gives option values of the source's store.
         skips: records that the job skips.
         session: the caller's session; by default a new session, which ends after the last slice.
+        closed: see :func:`ds_dagster.spark.queries.bounded.bounded_rows`.
     """
     scan, sink = query.scans[0], query.sink
     source, target = (project.catalog.store(relation.store) for relation in (scan.relation, sink))
@@ -53,7 +56,7 @@ def rows_of_slices(
     write = kind_of_store(project, sink).write_spec(target, sink, query.refresh)
     with _session(project.settings, session) as spark:
         for piece in pieces:
-            yield bounded_rows(spark, query, read, write, resolve, piece.offsets, span, skips)
+            yield bounded_rows(spark, query, read, write, resolve, piece.offsets, span, skips, closed)
 
 
 @contextmanager

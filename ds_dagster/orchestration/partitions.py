@@ -70,8 +70,8 @@ def recomputed(context: dg.AssetExecutionContext, backfill: Backfill) -> dict[st
         UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE, BACKFILL_OVERTAKEN. DsError: of the stores, of Spark.
     """
     span, planned = backfill.span, backfill.planned()
-    words = f"{span.column} from {span.begin.isoformat()} to {span.end.isoformat()}"
-    context.log.info(f"{backfill.query.name}: {planned.whole.records} records are read again for {words}")
+    words = str(span)
+    context.log.info(f"{backfill.query.name}, {words}: {planned}")
     replaced = backfill.carried_out(planned)
     metadata: dict[str, Any] = {
         f"{PREFIX}/range": words,

@@ -22,7 +22,9 @@ from ds_dagster.durable import force_names, make_folder, write_whole
 
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
 SOURCES, TARGETS = "ds-sources.json", "ds-targets.json"
-KEPT = ("sources", TARGETS)
+ORIGIN = "ds-origin.json"
+"""In checkpoints that were made from a savepoint: the checkpoint version in which their history began."""
+KEPT = ("sources", TARGETS, ORIGIN)
 """Parts of the former checkpoint that are the same for every batch."""
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """The setting that the offset log must contain. Other settings concern state; Spark takes the session's values."""

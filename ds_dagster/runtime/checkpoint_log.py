@@ -43,6 +43,25 @@ def kept_batches(place: Path) -> CheckpointLog:
     return CheckpointLog(max(finished, default=None), tips, frozenset(finished & _states(place / STATE)))
 
 
+def first_offsets(place: Path, source: str, topic: str) -> Mapping[str, int] | None:
+    """Where a query with this checkpoint began to read a topic of Kafka: partition → offset. Partitions that the topic
+    got later are missing. None if the checkpoint does not say.
+
+    Args:
+        place: checkpoint folder; Spark writes the first offsets of a source once and keeps them.
+        source: name of the source in the checkpoint.
+        topic: name of the topic.
+    """
+    for name in (source, "0"):  # sources without names are in their order
+        try:
+            text = (place / "sources" / name / "0").read_text(encoding="utf-8")
+            offsets = json.loads(text[text.index("{") :])[topic]
+            return {str(partition): int(offset) for partition, offset in offsets.items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return None
+
+
 def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> Path:
     """Take a checkpoint back to one of its earlier batches. The whole checkpoint is kept as ``…-replaced-N``; returns
     that path.

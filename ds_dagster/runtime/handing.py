@@ -269,7 +269,7 @@ def _renamed(turn: Turn, row: JobRow, now: float) -> Transition:
         kind="desired",
         source=turn.job.desired,
         target=row.desired,
-        reason=f"renamed from {turn.job.name}",
+        reason=f"{rows.RENAMED_FROM}{turn.job.name}",
         generation=row.generation,
         actor=row.requested_by,
     )

@@ -20,14 +20,13 @@ from ds_dagster.catalog.ledger import Tip, ends_text
 from ds_dagster.durable import force_names, make_folder, write_whole
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean, safe_name
-from ds_dagster.runtime.checkpoint_files import OFFSETS, SOURCES, TARGETS, VOID, exchange, new_folder
+from ds_dagster.runtime.checkpoint_files import OFFSETS, ORIGIN, SOURCES, TARGETS, VOID, exchange, new_folder
 from ds_dagster.runtime.checkpoint_log import copy_batches, kept_batches
 from ds_dagster.runtime.deciding.spec import JobSpec
 
 FORMAT = 1
-MANIFEST, CHECKPOINT, ORIGIN = "savepoint.json", "checkpoint", "ds-origin.json"
-"""Names in the folder of a savepoint. ``ds-origin.json`` is in checkpoints that were made from a savepoint; it has the
-checkpoint version in which their history began."""
+MANIFEST, CHECKPOINT = "savepoint.json", "checkpoint"
+"""Names in the folder of a savepoint."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 TRIES = 5
 """Most attempts to copy a checkpoint whose query removes old files meanwhile."""
@@ -40,7 +39,7 @@ class Savepoint:
     Attributes:
         name: of the savepoint.
         query: name of the query.
-        job: identity of the job that made it (environment, journal and query).
+        job: identity of the job that made it: environment, journal, and the query (and version) that named it first.
         origin: checkpoint version in which its history began; versions made from savepoints go on with that history.
         version: checkpoint version it was copied from.
         tip: its last batch, with its offsets.
@@ -81,8 +80,13 @@ class Savepoint:
 
     @property
     def targets(self) -> Mapping[str, str]:
-        """``store.entity`` → identity of the entity that its job wrote."""
-        return _object(self.checkpoint / TARGETS)
+        """See :func:`targets_of`."""
+        return targets_of(self.checkpoint)
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Name of a source → identity of the entity that its job read."""
+        return _object(self.checkpoint / SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,14 @@ class Savepoints:
         manifests = [path for folder in folders for path in folder.glob(f"*/{MANIFEST}") if path.parent.name[0] != "."]
         savepoints = (saved for saved in map(_read, manifests) if not query or saved.query == query)
         return tuple(sorted(savepoints, key=lambda savepoint: (savepoint.query, savepoint.taken)))
+
+    def all_of(self, query: str, job: str) -> tuple[Savepoint, ...]:
+        """Savepoints of a query and of the same job under former names, sorted by name of the query and time.
+
+        Raises:
+            ExternalError: SAVEPOINT_UNREADABLE.
+        """
+        return tuple(saved for saved in self.all() if query == saved.query or job == saved.job)
 
     def get(self, query: str, name: str) -> Savepoint:
         """One savepoint.
@@ -222,6 +234,11 @@ def tip_of(place: Path, batch: int) -> Tip | None:
     by_name = ",".join(f"{name}:{value}" for name, value in zip(names, values, strict=True))
     offsets = f"[{','.join(values)}]" if version == "v1" else f"{{{by_name}}}"
     return Tip(batch, tip.offsets, ends_text(offsets, json.dumps(_object(place / SOURCES))))
+
+
+def targets_of(place: Path) -> Mapping[str, str]:
+    """``store.entity`` → identity of the entity that the job of a checkpoint wrote; empty without a checkpoint."""
+    return {entity: identity for entity, identity in _object(place / TARGETS).items() if "." in entity and identity}
 
 
 def origin_of(place: Path, version: int) -> int:

@@ -342,10 +342,10 @@ class PlanCompiler:
         return shared.rows(node, lambda: COMPILERS[type(node)].visit(self, node, shared.wants(node)))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
-        """Rows of a node with the watermark on their event time."""
+        """Rows of a node with the watermark on their event time; bounded rows (backfills) need none."""
         flow = self.visit(node, wants)
-        if flow.timed:
-            return flow
+        if flow.timed or not flow.frame.isStreaming:
+            return replace(flow, timed=True)
         ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self.ticks(node))
         return Flow(ticked, timed=True)
 

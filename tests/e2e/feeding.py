@@ -144,7 +144,8 @@ class House:
         (root / "ds.toml").write_text(
             'database = "clickstream_db"\nstore = "prod_kafka"\n' + settings + SHORT_LIVED + engine
         )
-        (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\n")
+        lake = (root / "lake").as_uri()
+        (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\nDS_TEST_LAKE={lake}\n")
         self.root, self.state = root, root / ".ds"
         try:
             self.up(*servers)

@@ -117,8 +117,12 @@ def test_what_ds_backfill_refuses_is_refused_when_it_loads(
 
 
 def test_a_store_that_cannot_exchange_ranges_is_refused(partitioned: Bench) -> None:
-    stores = STORES + "\nCREATE STORE lake WITH ('type' = DELTA, 'uris' = 'file:///tmp/lake');"
-    table = TABLE.replace("'store'='warehouse'", "'store'='lake', 'delta.table.name'='loaded'")
+    stores = STORES + (
+        "\nCREATE STORE lake WITH ('type' = DATABRICKS, 'uris' = 'https://dbc-1.cloud.databricks.com', "
+        "'databricks.warehouse_id' = 'abc', 'databricks.app_token' = '${TOKEN:-none}', "
+        "'databricks.cloud.s3.bucket' = 'shop');"
+    )
+    table = TABLE.replace("'store'='warehouse'", "'store'='lake'")
     write_project(partitioned.project.root, stores=stores, tables=table)
     partitioned.forget()
     messages = [diagnostic.message for diagnostic in partitioned.project.project.diagnostics]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
+from ds_dagster.runtime.checkpoint_log import first_offsets, kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
 
 HEADS = {"v1": '{"t":{"0":%d}}\n-', "v2": 'ümlaut_a:{"t":{"0":%d}}\nb:-'}
@@ -78,3 +78,12 @@ def test_files_of_later_batches_are_left_out(place: Path, following: int | None)
     whole = place.with_name("v1-replaced-1")
     assert {str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()} == before
     assert not place.with_name("v1-new").exists()
+
+
+def test_the_first_offsets_are_known_with_and_without_names(tmp_path: Path) -> None:
+    for name in ("a", "0"):
+        (tmp_path / name / "sources" / name).mkdir(parents=True)
+        (tmp_path / name / "sources" / name / "0").write_bytes(b'\0v1\n{"t":{"0":7,"1":0}}')
+        assert first_offsets(tmp_path / name, "a", "t") == {"0": 7, "1": 0}
+    assert first_offsets(tmp_path / "a", "a", "u") is None
+    assert first_offsets(tmp_path / "gone", "a", "t") is None

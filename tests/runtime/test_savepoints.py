@@ -15,9 +15,10 @@ import pytest
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import DsError
 from ds_dagster.runtime import savepoints as module
+from ds_dagster.runtime.checkpoint_files import ORIGIN
 from ds_dagster.runtime.checkpoint_log import kept_batches
 from ds_dagster.runtime.checkpoint_switch import BatchEnd, entry_at
-from ds_dagster.runtime.savepoints import ORIGIN, Savepoint, Savepoints, origin_of, put_savepoint, tip_of
+from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint, tip_of
 from tests.runtime.test_checkpoint_switch import OWN, checkpoint, entry
 
 SPEC = json.dumps({"name": "q"})

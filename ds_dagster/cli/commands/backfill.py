@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
 import click
 
-from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.ranges import NO_END, TimeRange
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.cli.times import Duration, Moment
 from ds_dagster.errors import error
@@ -23,10 +23,11 @@ from ds_dagster.runtime.deciding.backfilling import range_column
 @click.command("backfill")
 @click.argument("relation")
 @click.option("--from", "begin", type=Moment(), required=True, help="First moment of the range, in UTC.")
-@click.option("--to", "end", type=Moment(), help="End of the range, exclusive (default: now).")
+@click.option("--to", "end", type=Moment(), help="End of the range, exclusive (default: all later rows).")
 @click.option("--by", "column", default="", help="Column of the table (default: the only one of a TIMESTAMP type).")
 @click.option("--lateness", type=Duration(), help="Greatest difference between a record's time and the column's: 1h.")
 @click.option("--rate", type=click.IntRange(min=1), help="Most records per second.")
+@click.option("--own-records", is_flag=True, help="Leave out records from before the query began.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read.")
 @project_option
 @json_option
@@ -37,15 +38,20 @@ def backfill_command(
     column: str,
     lateness: int | None,
     rate: int | None,
+    own_records: bool,
     dry_run: bool,
     project: Path | None,
     as_json: bool,
 ) -> int:
     """Compute the rows of table RELATION for a time range again, with today's statement.
 
-    The records of its source are read again, up to the last record that the table has; rows whose --by column is in
+    All records of its source are read again, up to the last record that the table has; rows whose --by column is in
     the range are deleted and the new rows inserted in one transaction. A run that is killed changes nothing; run it
     again.
+
+    Records from before the query began ('starting.position') are read too, which adds history: leave --to out, then no
+    row of them is missing where the query began. With --own-records only records that the query itself has read
+    count, which repairs its rows.
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
@@ -55,14 +61,16 @@ def backfill_command(
     if reason:
         raise error("BACKFILL_REFUSED", name=relation, reason=reason)
     (query,) = queries
-    until = end or datetime.fromtimestamp(control.clock.now(), timezone.utc)
+    until = end or NO_END
     if begin >= until:
         raise click.UsageError("--from is not before --to")
     span, by = TimeRange(range_column(query, column), begin, until), f"ds ({getpass.getuser()})"
-    backfill = Backfill(loaded, control, query, span, by, lateness, rate)
+    backfill = Backfill(loaded, control, query, span, by, lateness, rate, not own_records)
     planned = backfill.planned()
     if not as_json:
-        note(f"{planned.whole.records:,} records of {len(planned.whole.offsets)} partitions are read again")
+        note(str(planned))
+        if planned.before and until != NO_END:
+            note("rows of these records at or after --to are not added: leave --to out to add them")
     replaced = None if dry_run else backfill.carried_out(planned)
     if as_json:
         outcome = None if replaced is None else {"deleted": replaced.deleted, "inserted": replaced.inserted}
@@ -71,6 +79,7 @@ def backfill_command(
                 "relation": str(target.name),
                 "column": backfill.span.column,
                 "records": planned.whole.records,
+                "before_start": planned.before,
                 "rows": outcome,
             }
         )

@@ -10,6 +10,7 @@ import click
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, is_settled
 from ds_dagster.cli.output import LocalFolder, clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
@@ -20,9 +21,9 @@ from ds_dagster.runtime.checkpoint_switch import entry_at
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.changes import recompiled, why_not_over
-from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, forking, restoring
+from ds_dagster.runtime.deciding.restoring import Restoring, SavedState, Surroundings, forking, restoring
 from ds_dagster.runtime.deciding.spec import JobSpec
-from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint
+from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_savepoint, targets_of
 from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
 from ds_dagster.settings import Settings
@@ -57,15 +58,16 @@ def savepoint_command(
     """
     settings = settings_of(project, quiet=as_json)
     savepoints = Savepoints(folder or settings.state / SAVEPOINTS)
+    control = Control.open(settings)
     if lists:
-        _show(savepoints.all(query or ""), as_json)
+        _show(savepoints.all() if query is None else savepoints.all_of(query, _job_of(control, query)), as_json)
         return 0
     if query is None:
         raise click.UsageError("savepoint needs the name of a query, or --list")
     if delete:
-        savepoints.delete(savepoints.get(query, delete))
+        savepoints.delete(savepoints.of_job(query, _job_of(control, query), delete))
         return 0
-    _show([_taken(settings, Control.open(settings), savepoints, query, name)], as_json)
+    _show([_taken(settings, control, savepoints, query, name)], as_json)
     return 0
 
 
@@ -80,7 +82,7 @@ def _taken(settings: Settings, control: Control, savepoints: Savepoints, name: s
     about = Savepoint(
         name="",
         query=name,
-        job=_job(control, job.identity or name),
+        job=_job(control, job.writes_as),
         origin=0,
         version=job.checkpoint_version,
         tip=Tip(0),
@@ -125,8 +127,7 @@ def restore_command(
         raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, list(loaded.queries)))
     status = control.status(query)
     savepoints = Savepoints(folder or settings.state / SAVEPOINTS)
-    job = _job(control, status.identity or query) if control.journal.exists() else ""
-    saved = savepoints.of_job(query, job, savepoint)
+    saved = savepoints.of_job(query, _job_of(control, query), savepoint)
     restore = Restore(loaded, control, loaded.queries[query], status, saved)
     decided = restore.decided(may_double=allow is not None)
     does = DOES[decided.how or ""].format(tip=saved.tip.batch)
@@ -168,7 +169,8 @@ class Restore:
             lost = "only its former checkpoint had the event time of its sinks' last batch, and that batch is gone"
             decided = Restoring(reason=lost)
         if decided.how is None:
-            raise error("RESTORE_REFUSED", name=name, savepoint=self.savepoint.name, reason=decided.reason)
+            hint = decided.hint.format(name=name, version=self._version)
+            raise error("RESTORE_REFUSED", name=name, savepoint=self.savepoint.name, reason=decided.reason, hint=hint)
         return decided
 
     def carried_out(self, decided: Restoring) -> JobStatus:
@@ -195,7 +197,7 @@ class Restore:
 
     @property
     def _is_fork(self) -> bool:
-        return self.savepoint.job != _job(self.control, self.status.identity or self.query.name)
+        return self.savepoint.job != _job(self.control, self.status.writes_as)
 
     def _identity(self, version: int) -> SinkIdentity:
         return self.control.journal.identity().sink(self.status.writes_as, version)
@@ -204,21 +206,51 @@ class Restore:
     def _place(self) -> Path:
         return self.control.checkpoints().path(self.status.writes_as, self.status.checkpoint_version)
 
+    @property
+    def _origin(self) -> int:
+        """The checkpoint version in which the history of the job's checkpoint began, also if the checkpoint is lost. A
+        checkpoint that a restore made continues the history of the version before it."""
+        version, job = self.status.checkpoint_version, self.control.running().jobs.get(self.query.name)
+        if not self._place.exists() and version == self.savepoint.version:
+            return self.savepoint.origin
+        if not self._place.exists() and job is not None and RESTORED in job.begins:
+            return origin_of(self.control.checkpoints().path(self.status.writes_as, version - 1), version - 1)
+        return origin_of(self._place, version)
+
     def _own(self, may_double: bool) -> Restoring:
-        version = self.status.checkpoint_version
-        is_same = version == self.savepoint.version and origin_of(self._place, version) == self.savepoint.origin
-        saved = self._saved(is_same, origin_of(self._place, version) == self.savepoint.origin)
+        version, is_same_history = self.status.checkpoint_version, self._origin == self.savepoint.origin
+        saved = self._saved(is_same_history and version == self.savepoint.version, is_same_history)
         ends = () if may_double else sink_ends(self.project, self.query, self._identity(version))
         return restoring(self.query, saved, ends, forgotten(self.project, self.query), may_double=may_double)
 
     def _fork(self) -> Restoring:
-        identities = {}
-        for sink in self.query.sinks:
-            with closing(store_admin(self.project, sink.store, resolver(self.project.settings, sink.store))) as admin:
-                facts = admin.describe(sink.entity)
-            identities[f"{sink.store}.{sink.entity}"] = "" if facts is None else facts.identity
-        has_worked = self.status.batch is not None
-        return forking(self.query, self._saved(False, False), identities, has_worked=has_worked)
+        sources = {}
+        for scan in self.query.scans:
+            now, saved = self._identity_of(scan.relation), self.savepoint.sources.get(scan.source_name, "")
+            if now != "" and saved:
+                sources[f"{scan.relation.store}.{scan.relation.entity}"] = (now or "", saved)
+        targets = {f"{sink.store}.{sink.entity}": self._identity_of(sink) or "" for sink in self.query.sinks}
+        there = Surroundings(
+            targets,
+            sources,
+            tuple(targets_of(self._place).values()),
+            self.status.batch is not None,
+            self._version,
+        )
+        return forking(self.query, self._saved(False, False), there)
+
+    @property
+    def _version(self) -> int | None:
+        """Number of the version of the query that made the savepoint; None if no version of the query made it."""
+        jobs = (job for job in self.control.running().jobs.values() if job.of == self.query.name)
+        return next((job.version for job in jobs if _job(self.control, job.writes_as) == self.savepoint.job), None)
+
+    def _identity_of(self, relation: Relation) -> str | None:
+        """Identity of a relation's entity, empty if the store has none; None if the entity does not exist."""
+        store = relation.store
+        with closing(store_admin(self.project, store, resolver(self.project.settings, store))) as admin:
+            facts = admin.describe(relation.entity)
+        return None if facts is None else facts.identity
 
     def _saved(self, is_same_version: bool, is_same_history: bool) -> SavedState:
         saved = self.savepoint
@@ -233,8 +265,13 @@ class Restore:
         return entry_at(self._place, end, self.savepoint.checkpoint, self.savepoint.tip.batch)
 
 
-def _job(control: Control, identity: str) -> str:
-    return control.journal.identity().job_id(identity)
+def _job(control: Control, writes_as: str) -> str:
+    return control.journal.identity().job_id(writes_as)
+
+
+def _job_of(control: Control, query: str) -> str:
+    """Identity of the job of a query, in the version that serves; empty without a journal."""
+    return _job(control, control.status(query).writes_as) if control.journal.exists() else ""
 
 
 def _check_host(control: Control, name: str) -> None:

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from ds_dagster.datatypes import is_temporal
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.node import Bounds
+from ds_dagster.plan.nodes.window import Window
 from ds_dagster.plan.query import BoundQuery
+
+ALIGNED = ("TUMBLE", "HOP", "CUMULATE")
+"""Windows whose bounds depend on the time of a record only."""
+IN_ANY_ORDER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+"""Aggregates whose value does not depend on the order of the rows."""
+
+
+def closed_windows(query: BoundQuery) -> Bounds | None:
+    """The columns with the bounds of the windows, if each row of a query is an aggregate of one closed window, whose
+    value depends on the records of that window only; else None."""
+    stateful, windows = [node for node in query.plan.walk() if node.is_stateful], query.root.input.windows
+    aggregate = stateful[0] if len(stateful) == 1 else None
+    if not isinstance(aggregate, Aggregate) or not aggregate.is_final:
+        return None
+    is_aligned = isinstance(aggregate.window, Window) and aggregate.window.function in ALIGNED
+    in_any_order = all(call.function in IN_ANY_ORDER and call.order is None for call in aggregate.calls)
+    return windows[0] if windows and is_aligned and in_any_order else None
 
 
 def why_not_recomputed(query: BoundQuery) -> str:
-    """Why the rows of a query cannot be computed again for a range; empty if each row depends on one record only,
-    whenever it is computed."""
-    stateful = sorted({type(node).__name__ for node in query.plan.walk() if node.is_stateful})
+    """Why the rows of a query cannot be computed again for a range; empty if each row depends on one record or one
+    closed window only, whenever it is computed."""
+    is_windowed = closed_windows(query) is not None
+    stateful = [] if is_windowed else sorted({type(n).__name__ for n in query.plan.walk() if n.is_stateful})
     sink = query.sink
     reasons = {
         f"it is a {sink.kind.replace('_', ' ')}; only ranges of tables can be replaced": sink.kind != "table",
         "an application fills it with other sinks": query.is_application,
         "its statement declares it: other queries may write it too": sink.declared,
         "every load replaces all of it": query.refresh == "full",
-        "its rows are updated by key": query.root.changelog != "append",
+        "its rows are updated by key": query.root.changelog != "append" and not is_windowed,
         f"its rows depend on earlier rows ({', '.join(stateful)})": bool(stateful),
         "it looks up tables, whose rows may have changed": bool(query.tables),
         "it calls a function with another value each time": not query.plan.is_repeatable,
@@ -29,15 +50,20 @@ def why_not_recomputed(query: BoundQuery) -> str:
 
 
 def range_columns(query: BoundQuery) -> tuple[str, ...]:
-    """The columns of its table that can have a range: those of a TIMESTAMP type."""
-    return tuple(column.name for column in query.sink.columns if is_temporal(column.type))
+    """The columns of its table that can have a range: those of a TIMESTAMP type; of windows only their bounds, the
+    start first."""
+    names = [column.name for column in query.sink.columns if is_temporal(column.type)]
+    bounds = closed_windows(query)
+    return tuple(names if bounds is None else (name for name in bounds if name in names))
 
 
 def why_not_by(query: BoundQuery, column: str) -> str:
-    """Why its table has no range of ``column`` (empty: its only column of a TIMESTAMP type); empty if it has."""
-    moments = range_columns(query)
+    """Why its table has no range of ``column`` (empty: its only column of a TIMESTAMP type, or the start of its
+    windows); empty if it has."""
+    moments, is_windowed = range_columns(query), closed_windows(query) is not None
     if column and column not in moments:
-        return f"{column} is not one of its columns of a TIMESTAMP type ({', '.join(moments) or 'none'})"
-    if not column and len(moments) != 1:
+        kind = "the bounds of its windows" if is_windowed else "its columns of a TIMESTAMP type"
+        return f"{column} is not one of {kind} ({', '.join(moments) or 'none'})"
+    if not column and (len(moments) != 1 if not is_windowed else not moments):
         return f"it has {len(moments)} columns of a TIMESTAMP type: name one (--by; in @partitions: by)"
     return ""

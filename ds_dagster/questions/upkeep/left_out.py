@@ -234,20 +234,26 @@ def entries(project: LoadedProject, relation: Relation) -> Entries:
 
 
 def renamed_jobs(project: LoadedProject, names: Collection[str]) -> Mapping[str, str]:
-    """First name of a job → its present name, for jobs of these names that were renamed: rows that they logged before
-    have the first name. Without entries if the journal does not answer; then a redrive refuses more than it must."""
+    """Former name → present name, for queries of these names that were renamed, once or several times: rows that they
+    logged before have the name of that time. Names that queries of the project have today, or that several jobs had,
+    are left out. Without entries if the journal does not answer. A redrive then refuses more than it must."""
     control = Control.open(project.settings)
     try:
         if not control.journal.exists():
             return {}
         with control.journal.read() as connection:
-            jobs = journal_rows.jobs(connection, sorted(names))
+            jobs = journal_rows.jobs(connection)
+            history = journal_rows.former_names(connection, sorted(jobs))
     except DsError:
         return {}
     finally:
         control.journal.close()
-    firsts = {job.writes_as.partition("@")[0]: name for name, job in jobs.items()}
-    return {first: name for first, name in firsts.items() if first not in project.queries}
+    owners: dict[str, set[str]] = {}
+    for name, job in jobs.items():
+        for former in {job.writes_as.partition("@")[0], *history.get(name, ())}:
+            owners.setdefault(former, set()).add(job.of)
+    sole = {former: min(of) for former, of in owners.items() if former not in project.queries and len(of) == 1}
+    return {former: name for former, name in sole.items() if name in names}
 
 
 def _without_place(relation: Relation, log: Log) -> Exception:

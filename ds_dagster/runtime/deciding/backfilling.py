@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts
@@ -21,6 +22,11 @@ class Slice:
     """Offsets to read at once: partition → (first, after the last)."""
 
     offsets: Mapping[str, tuple[int, int]]
+
+    def before(self, begun: Mapping[str, int]) -> int:
+        """Number of offsets before those at which a query began, by partition."""
+        parts = ((begun.get(part, 0), *ends) for part, ends in self.offsets.items())
+        return sum(max(0, min(begin, last) - first) for begin, first, last in parts)
 
     @property
     def records(self) -> int:
@@ -88,7 +94,7 @@ def range_column(query: BoundQuery, column: str) -> str:
 
     Args:
         query: that fills the table.
-        column: name of the column; empty: the only column of a TIMESTAMP type.
+        column: name of the column; empty: the only column of a TIMESTAMP type, or the start of its windows.
 
     Raises:
         UserError: BACKFILL_REFUSED.
@@ -107,6 +113,7 @@ def offsets_to_read(
     lateness: int | None,
     *,
     is_stamped: bool,
+    begun: Mapping[str, int] = MappingProxyType({}),
 ) -> Slice:
     """The records that may produce rows of a range, up to the end of the table.
 
@@ -117,17 +124,22 @@ def offsets_to_read(
         begin: of the range, epoch milliseconds.
         lateness: greatest difference between a record's time and the time of its rows, milliseconds; None if unknown.
         is_stamped: the broker sets the time of records, so records that are gone are older than the others.
+        begun: partition → offset of the first record to read; older ones do not count, also if they are gone.
 
     Raises:
         UserError: BACKFILL_RECORDS_GONE.
     """
-    firsts = [extent.first_time for partition, extent in extents.items() if extent.lost and ends.get(partition, 0) > 0]
+    lost = {part: e for part, e in extents.items() if e.first > begun.get(part, 0) and ends.get(part, 0) > 0}
+    firsts = [extent.first_time for extent in lost.values()]
     times = [first for first in firsts if first is not None]
     is_short = any(partition not in extents or extents[partition].end < end for partition, end in ends.items())
     is_bounded = lateness is not None and is_stamped and len(times) == len(firsts)
     if is_short or (firsts and not (is_bounded and begin - (lateness or 0) > max(times))):
         raise error("BACKFILL_RECORDS_GONE", name=query.name, first=_time(max(times, default=None)))
-    begins = {part: e.first if lateness is None else max(e.begin, e.first) for part, e in extents.items()}
+    begins = {
+        part: max(e.first if lateness is None else max(e.begin, e.first), begun.get(part, 0))
+        for part, e in extents.items()
+    }
     read = {part: (begins[part], ends.get(part, 0)) for part, e in extents.items()}
     return Slice({part: (first, last) for part, (first, last) in read.items() if last > first})
 

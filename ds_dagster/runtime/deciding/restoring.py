@@ -6,8 +6,8 @@ writing, so that every row is there once, or it writes those rows again, with pe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ds_dagster.catalog.ledger import Tip
@@ -19,16 +19,23 @@ How = Literal["at_sink", "after_sink", "again", "fork"]
 ``again``: it writes rows of streams a second time; ``fork``: another job, whose sinks have no rows of the savepoint's
 job."""
 STREAMS = ("stream", "changelog")
+START_OVER = "`ds reset {name}` reads its sources again; `--allow duplicates` writes rows of streams again"
+OTHER_TOPIC = "write another 'topic' in the WITH of {name}: it gets the rows from the savepoint on"
+RESET = "`ds reset {name}` reads its sources again"
+SAME_SOURCE = "let the store of {name}'s sources have the address of the savepoint's cluster, or `ds reset {name}`"
+ROLLBACK = "run `ds rollback {name} --to {version}` first, then `ds stop {name}` and restore it"
+"""Hints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """``how`` a job continues, or None and the ``reason`` why it cannot; ``end``: where its sinks end (``at_sink``,
-    ``after_sink``)."""
+    """``how`` a job continues, or None and the ``reason`` why it cannot, with a ``hint``; ``end``: where its sinks end
+    (``at_sink``, ``after_sink``)."""
 
     how: How | None = None
     end: Tip | None = None
     reason: str = ""
+    hint: str = START_OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +85,57 @@ def restoring(
     return _beyond(saved, ends, forgotten)
 
 
-def forking(query: BoundQuery, saved: SavedState, identities: Mapping[str, str], *, has_worked: bool) -> Restoring:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Facts about another job that is to begin with a savepoint.
+
+    Attributes:
+        targets: ``store.entity`` → identity of the entity that the query writes, empty if it does not exist yet.
+        sources: ``store.entity`` → identity of the entity that the query reads, empty if it does not exist, and of the
+            one that the savepoint's job has read; sources for which one of the two is unknown are left out.
+        written: identities of entities that the other job has written itself.
+        has_worked: whether the other job has finished a batch.
+        version: the number that the savepoint's job has as another version of the same query; None if it is none.
+    """
+
+    targets: Mapping[str, str]
+    sources: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    written: Collection[str] = ()
+    has_worked: bool = False
+    version: int | None = None
+
+
+def forking(query: BoundQuery, saved: SavedState, there: Surroundings) -> Restoring:
     """Whether another job can begin with a savepoint that it did not make.
 
     Args:
         query: of the other job.
         saved: the savepoint, with its targets.
-        identities: ``store.entity`` → identity of the entity that the query writes, empty if it does not exist yet.
-        has_worked: whether the other job has finished a batch.
+        there: the other job.
     """
     reason = _unfit(query, saved)
     views = ", ".join(f"{sink.store}.{sink.entity}" for sink in query.sinks if sink.kind not in STREAMS)
-    written = {identity for identity in (saved.targets or {}).values() if identity}
-    twice = ", ".join(entity for entity, identity in identities.items() if identity in written)
+    others = ", ".join(entity for entity, (own, read) in there.sources.items() if own != read)
+    twice, again = (_among(there.targets, identities) for identities in ((saved.targets or {}).values(), there.written))
+    is_unknown = there.has_worked and not there.written
     reasons = {
-        "it has finished batches of its own here: reset it first": has_worked,
-        f"a savepoint has no rows of {views}, so rows from before it would be missing": bool(views),
-        f"the job of the savepoint writes {twice}, too": bool(twice),
+        f"it is from version {there.version} of {query.name}": (there.version is not None, ROLLBACK),
+        f"a savepoint has no rows of {views}, so rows from before it would be missing": (bool(views), RESET),
+        f"the job of the savepoint has read another {others}, whose records have other positions": (
+            bool(others),
+            SAME_SOURCE,
+        ),
+        f"the job of the savepoint writes {twice}, too": (bool(twice), OTHER_TOPIC),
+        f"it has written rows of its own into {again or 'its topics'}": (bool(again) or is_unknown, OTHER_TOPIC),
     }
-    reason = reason or next((text for text, holds in reasons.items() if holds), "")
-    return Restoring(reason=reason) if reason else Restoring("fork")
+    if reason:
+        return Restoring(reason=reason, hint=RESET)
+    problems = (Restoring(reason=text, hint=hint) for text, (holds, hint) in reasons.items() if holds)
+    return next(problems, Restoring("fork"))
+
+
+def _among(targets: Mapping[str, str], identities: Collection[str]) -> str:
+    return ", ".join(entity for entity, identity in targets.items() if identity and identity in identities)
 
 
 def _unfit(query: BoundQuery, saved: SavedState) -> str:

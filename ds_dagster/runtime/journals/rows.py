@@ -32,6 +32,8 @@ ENDED: Mapping[str, Literal["FINISHED", "FAILED", "STOPPED"]] = {
     "STOPPED": "STOPPED",
 }
 """States of requests that have ended."""
+RENAMED_FROM = "renamed from "
+"""Begin of the reason of a transition that gave a job its name; its former name follows."""
 
 
 def jobs(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, JobRow]:
@@ -100,6 +102,16 @@ def delete_job(connection: Connection, name: str) -> None:
     """Delete a job and its status; its history stays."""
     for table in (schema.JOBS, schema.STATUS):
         connection.execute(delete(table).where(table.c.name == name))
+
+
+def former_names(connection: Connection, names: Sequence[str]) -> Mapping[str, frozenset[str]]:
+    """Job → all names that it had before, from its history; jobs that were never renamed are left out."""
+    table = schema.TRANSITIONS
+    renamed = table.c.name.in_(list(names)) & table.c.reason.startswith(RENAMED_FROM, autoescape=True)
+    former: dict[str, set[str]] = {}
+    for row in connection.execute(select(table.c.name, table.c.reason).where(renamed)):
+        former.setdefault(row.name, set()).add(row.reason.removeprefix(RENAMED_FROM))
+    return {name: frozenset(before) for name, before in former.items()}
 
 
 def rename_history(connection: Connection, former: str, name: str) -> None:

@@ -1,4 +1,5 @@
-"""Rows of a stateless query for the records between given offsets: the stream's plan over a bounded read."""
+"""Rows of a query for the records between given offsets: the stream's plan over a bounded read. Each row depends on one
+record or one closed window."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, WriteSp
 from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import error
+from ds_dagster.plan.checks.recomputable import closed_windows
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
@@ -43,12 +45,13 @@ def bounded_rows(
     offsets: Mapping[str, tuple[int, int]],
     span: TimeRange,
     skips: Sequence[SkippedRecord] = (),
+    closed: int | None = None,
 ) -> pyarrow.Table:
     """The rows of one slice of a topic.
 
     Args:
         spark: any session with Kafka's connector.
-        query: a stateless query with one part and one source; it fills a table.
+        query: a query of :mod:`ds_dagster.plan.checks.recomputable` with one part and one source; it fills a table.
         read: read spec of its source.
         write: write spec of its table.
         resolve: gives option values.
@@ -56,6 +59,7 @@ def bounded_rows(
         span: time range; rows up to :data:`MARGIN` outside of it are returned too, and the table decides which are in
             it.
         skips: records that the job skips.
+        closed: for aggregates of windows, epoch milliseconds: only windows that end then or earlier.
 
     Returns:
         The target's columns.
@@ -89,11 +93,19 @@ def bounded_rows(
         with active(prepared.session):
             column, type_ = field(span.column), frame.schema[span.column].dataType
             begin, end = (sf.lit(moment).cast(type_) for moment in _around(span))
-            return writer.rows(frame.where((column >= begin) & (column <= end)))
+            return writer.rows(_of_closed(query, frame, closed).where((column >= begin) & (column <= end)))
     except SPARK_ERRORS as problem:
         raise classify(problem, query.entities) from problem
     finally:
         close(prepared)
+
+
+def _of_closed(query: BoundQuery, frame: DataFrame, closed: int | None) -> DataFrame:
+    bounds = closed_windows(query)
+    if bounds is None or closed is None:
+        return frame
+    moment = datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=closed)
+    return frame.where(field(bounds.end) <= sf.lit(moment).cast(frame.schema[bounds.end].dataType))
 
 
 def _around(span: TimeRange) -> tuple[datetime, datetime]:

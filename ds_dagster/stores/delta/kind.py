@@ -41,6 +41,7 @@ class Delta:
         table_delivery="exactly_once",
         supports_delete=True,
         supports_upsert=True,
+        replaces_ranges=True,
         dagster_kinds=("deltalake", "table"),
         storage_kind="deltalake",
         entity_parts=(("delta.table.name", ""),),

@@ -12,7 +12,7 @@ the target from that table in one commit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -40,6 +40,8 @@ from ds_dagster.stores.table_sink import TableSink, TargetState, opened, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from ds_dagster.catalog.ranges import Replaced, TimeRange
 
 R = TypeVar("R")
 ATTEMPTS = 10
@@ -117,6 +119,12 @@ class DeltaLoader(TableSink):
         )
         return replace(state, facts=facts, difference=difference, target=existing)
 
+    def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
+        """See ``catalog.ranges.ReplacesRanges``."""
+        from ds_dagster.stores.delta.ranges import replace_range
+
+        return replace_range(self, span, batches, tip)
+
     def _ledger(self, written: Any | None, target: Any | None) -> TargetState:
         """The state in the application transactions of the two tables."""
         versions = [version for version in map(self._newest, (written, target)) if version is not None]
@@ -176,7 +184,7 @@ class DeltaLoader(TableSink):
             try:
                 return super()._load(rows, batch)
             except CommitFailedError as problem:
-                if not _was_overtaken(problem):
+                if not was_overtaken(problem):
                     raise
                 self._skip = batch  # a commit whose answer was lost is found in the table
         raise error("TARGET_BUSY", table=self.table, epoch=batch.batch, attempts=ATTEMPTS)
@@ -266,7 +274,7 @@ class DeltaLoader(TableSink):
             try:
                 rows = self._publish_once()
             except CommitFailedError as problem:
-                if not _was_overtaken(problem):
+                if not was_overtaken(problem):
                     raise
                 continue
             with suppress(*self.address.errors()):  # a later run removes it
@@ -308,6 +316,6 @@ def _has_rows_of_ours(table: Any | None) -> bool:
     return table is not None and table.transaction_version(OURS) is not None and bool(table.count())
 
 
-def _was_overtaken(problem: Exception) -> bool:
+def was_overtaken(problem: Exception) -> bool:
     """Whether another writer took the table's next version."""
     return "Failed to commit transaction" in str(problem)

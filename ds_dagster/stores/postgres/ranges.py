@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.ledger import Tip, batch_text
-from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.errors import error
 from ds_dagster.stores.postgres.tables import STAGE, TableStatements
 
@@ -71,9 +71,10 @@ class RangeStatements:
         type_ = next(c.native_type for c in self.table.target.columns if c.name == self.span.column)
         has_zone = "tz" in type_ or "with time zone" in type_
         begin, end = (m if has_zone else m.replace(tzinfo=None) for m in (self.span.begin, self.span.end))
-        return self.sql.SQL("{column} >= {begin} AND {column} < {end}").format(
-            column=self.sql.Identifier(self.span.column), begin=self.sql.Literal(begin), end=self.sql.Literal(end)
-        )
+        is_open = self.span.end == NO_END
+        text = "{column} >= {begin}" if is_open else "{column} >= {begin} AND {column} < {end}"
+        parts = {"begin": self.sql.Literal(begin)} | ({} if is_open else {"end": self.sql.Literal(end)})
+        return self.sql.SQL(text).format(column=self.sql.Identifier(self.span.column), **parts)
 
 
 def replace_range(loader: PostgresLoader, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:

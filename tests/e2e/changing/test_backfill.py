@@ -18,26 +18,33 @@ import pytest
 
 from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.errors import DsError
-from ds_dagster.runtime.backfill import Backfill
-from ds_dagster.runtime.deciding.backfilling import Slice
+from ds_dagster.runtime.backfill import Backfill, PlannedRange
 from tests.command_line import called, called_json
 from tests.e2e.feeding import WAIT, House, until
 
 DAY = 86_400_000
 BEGIN = 1_700_000_000_000
+FUTURE = BEGIN + 36_500 * DAY
 NUMBERS = count()
 TABLE = "moments_rows"
+WINDOWS, WINDOWS_LAKE = "ticking_windows", "ticking_lake"
+LAKE = "late_lake"
+"""In Delta."""
 DRIFTING = "drifting_rows"
 """Of a topic that gets another partition, which no other test reads."""
 Row = tuple[datetime, int, str]
 
 
-def send(house: House, chance: random.Random, rows: int, topic: str = "moments") -> None:
-    """Records whose times are in any order."""
+def send(
+    house: House, chance: random.Random, rows: int, topic: str = "moments", future: int = 0, partition: int = -1
+) -> None:
+    """Records whose times are in any order; ``future``: as many of them have times after today."""
     words = ("a", "b", None)
+    days = [FUTURE] * future + [BEGIN] * (rows - future)
     house.send(
         topic,
-        [{"at": BEGIN + chance.randrange(DAY), "id": next(NUMBERS), "word": chance.choice(words)} for _ in range(rows)],
+        [{"at": day + chance.randrange(DAY), "id": next(NUMBERS), "word": chance.choice(words)} for day in days],
+        partition=partition,
     )
 
 
@@ -45,8 +52,8 @@ def moment(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, timezone.utc)
 
 
-def wanted(house: House) -> list[tuple[Any, ...]]:
-    values = [record.value or {} for record in house.records("moments")]
+def wanted(house: House, topic: str = "moments") -> list[tuple[Any, ...]]:
+    values = [record.value or {} for record in house.records(topic)]
     rows = [(moment(v["at"]), v["id"], v["word"].upper() if v["word"] else None) for v in values if v["id"] % 7]
     return sorted(rows, key=str)
 
@@ -133,8 +140,8 @@ def overtaken(house: House) -> None:
     after: list[list[tuple[Any, ...]]] = []
 
     class Overtaken(Backfill):
-        def _rows(self, whole: Slice) -> Iterator[Any]:
-            yield from super()._rows(whole)
+        def _rows(self, planned: PlannedRange) -> Iterator[Any]:
+            yield from super()._rows(planned)
             house.load(TABLE)
             after.append(stored(house))
 
@@ -144,6 +151,151 @@ def overtaken(house: House) -> None:
         backfill.carried_out(planned)
     assert refused.value.condition == "BACKFILL_OVERTAKEN"
     assert [stored(house)] == after
+
+
+@pytest.mark.slow  # four commands start Spark
+def test_history_is_added_to_a_query_that_began_later(house: House) -> None:
+    """Times of records from before the beginning and from after it are mixed, and some are in the future: no row is
+    missing where the query began, and none is there twice."""
+    chance, table = random.Random(11), "late_rows"
+    house.topic("beginnings", 2)
+    house.recover()
+    for partition in range(2):
+        send(house, chance, 30, "beginnings", 5, partition)
+    house.load(table)
+    assert not stored(house, table)
+    before = wanted(house, "beginnings")
+    for partition in range(2):
+        send(house, chance, 30, "beginnings", 5, partition)
+    house.load(table)
+    rows = wanted(house, "beginnings")
+    own = [row for row in rows if row not in before]
+    assert stored(house, table) == own
+    begin, end = BEGIN + DAY // 4, BEGIN + DAY // 2
+    span = ("--from", moment(begin).isoformat(), "--to", moment(end).isoformat())
+
+    code, planned, said = called_json(house.root, "backfill", table, *span, "--dry-run")
+    assert (code, planned["records"], planned["before_start"]) == (0, 120, 60), said
+    damage(house, table)
+    damaged = stored(house, table)
+    code, told, said = called_json(house.root, "backfill", table, *span, "--own-records")
+    assert (code, told["records"], told["before_start"]) == (0, 60, 0), said
+    assert stored(house, table) == sorted(outside(damaged, begin, end) + inside(own, begin, end), key=str)
+
+    code, told, said = called_json(house.root, "backfill", table, "--from", moment(begin).isoformat())
+    assert (code, told["before_start"]) == (0, 60), said
+    ends = BEGIN + 1000 * 365 * DAY
+    assert inside(stored(house, table), begin, ends) == inside(rows, begin, ends), "history, also of the future"
+    assert outside(stored(house, table), begin, ends) == outside(damaged, begin, ends)
+    send(house, chance, 10, "beginnings")
+    house.load(table)
+    assert inside(stored(house, table), begin, ends) == inside(wanted(house, "beginnings"), begin, ends), "loads go on"
+
+    in_lake(house, begin)
+    lose(house, "beginnings", planned["before_start"] // 4)
+    assert "BACKFILL_RECORDS_GONE" in called_json(house.root, "backfill", table, *span, "--dry-run")[2]
+    code, told, said = called_json(house.root, "backfill", table, *span, "--own-records", "--dry-run")
+    assert (code, told["records"], told["before_start"]) == (0, 70, 0), said  # up to the table's last load
+
+
+def in_lake(house: House, begin: int) -> None:
+    """The same for a Delta table, which begins now."""
+    import deltalake
+
+    rows, ends = wanted(house, "beginnings"), BEGIN + 1000 * 365 * DAY
+
+    def lake() -> list[tuple[Any, ...]]:
+        found = deltalake.DeltaTable(str(house.root / "lake" / LAKE)).to_pyarrow_dataset().to_table().to_pylist()
+        return sorted(((row["happened"], row["id"], row["word"]) for row in found), key=str)
+
+    house.load(LAKE)
+    send(house, random.Random(12), 20, "beginnings")
+    house.load(LAKE)
+    own = [row for row in wanted(house, "beginnings") if row not in rows]
+    assert lake() == own
+    code, told, said = called_json(house.root, "backfill", LAKE, "--from", moment(begin).isoformat())
+    assert (code, told["before_start"], told["rows"]["deleted"]) == (0, 130, len(inside(own, begin, ends))), said
+    assert inside(lake(), begin, ends) == inside(wanted(house, "beginnings"), begin, ends)
+    assert outside(lake(), begin, ends) == outside(own, begin, ends)
+
+
+@pytest.mark.slow  # four commands start Spark
+def test_whole_windows_are_as_the_stream_has_them(house: House) -> None:
+    """TUMBLE in Postgres, HOP in Delta: a range is as before the damage, and windows that are open stay out."""
+    house.recover()
+    house.load(WINDOWS)  # makes the topic
+    for _ in range(4):  # each in seconds of its own
+        house.send("ticking", [{"id": next(NUMBERS), "word": "abc"[n * n % 3]} for n in range(30)])
+        house.load(WINDOWS)
+        house.load(WINDOWS_LAKE)
+    before = closed_windows(house)
+    lake_before = lake_windows(house)
+    assert len(before) >= 3 and not set(before) - set(wanted_windows(house, 1, at_least=2))
+    assert len(lake_before) >= 3 and not set(lake_before) - set(wanted_windows(house, 2))
+    with house.warehouse() as cursor:
+        cursor.execute("UPDATE ticking_windows SET n = n + 1 WHERE word = 'a'")
+        cursor.execute("DELETE FROM ticking_windows WHERE word = 'b'")
+        cursor.execute("INSERT INTO ticking_windows SELECT window_start, window_end, 'z', 1, 1 FROM ticking_windows")
+    damaged = closed_windows(house)
+    begin, end = before[0][0], before[-1][0]
+
+    def inside(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [row for row in rows if begin <= row[0] < end]
+
+    span = ("--from", begin.isoformat(), "--to", end.isoformat())
+    code, told, said = called_json(house.root, "backfill", WINDOWS, *span)
+    assert (code, told["column"]) == (0, "window_start"), said
+    assert told["rows"] == {"deleted": len(inside(damaged)), "inserted": len(inside(before))}
+    rest = [row for row in damaged if row not in inside(damaged)]
+    assert closed_windows(house) == sorted(inside(before) + rest)
+    code, _, said = called_json(house.root, "backfill", WINDOWS, "--from", "2000-01-01", "--by", "window_end")
+    assert code == 0 and closed_windows(house) == before, said
+
+    code, told, said = called_json(house.root, "backfill", WINDOWS_LAKE, "--from", "2000-01-01")
+    assert (code, told["rows"]) == (0, {"deleted": len(lake_before), "inserted": len(lake_before)}), said
+    assert lake_windows(house) == lake_before
+    assert "--rate has no effect" in called_json(house.root, "backfill", WINDOWS, *span, "--rate", "5")[2]
+    house.send("ticking", [{"id": next(NUMBERS), "word": "a"}])
+    house.load(WINDOWS)
+    after = closed_windows(house)
+    assert set(before) <= set(after) <= set(wanted_windows(house, 1, at_least=2)), "loads go on"
+
+
+def closed_windows(house: House) -> list[tuple[Any, ...]]:
+    rows = house.table("SELECT window_start, word, n, ids FROM ticking_windows")
+    return sorted((row["window_start"].astimezone(timezone.utc), row["word"], row["n"], row["ids"]) for row in rows)
+
+
+def lake_windows(house: House) -> list[tuple[Any, ...]]:
+    import deltalake
+
+    rows = deltalake.DeltaTable(str(house.root / "lake" / WINDOWS_LAKE)).to_pyarrow_dataset().to_table().to_pylist()
+    return sorted((row["window_start"], row["word"], row["n"], row["ids"]) for row in rows)
+
+
+def wanted_windows(house: House, seconds: int, at_least: int = 1) -> list[tuple[Any, ...]]:
+    """Windows that begin at each second, by the time that the broker gave each record."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for record in house.records("ticking"):
+        row = record.value or {}
+        for start in range(record.at // 1000 - seconds + 1, record.at // 1000 + 1):
+            groups.setdefault((start, row["word"]), []).append(row["id"])
+    return sorted(
+        (moment(start * 1000), word, len(ids), sum(ids))
+        for (start, word), ids in groups.items()
+        if len(ids) >= at_least
+    )
+
+
+def lose(house: House, topic: str, records: int) -> None:
+    """As retention does: the first records of each partition are gone."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    places = [TopicPartition(topic, partition, records) for partition in range(2)]
+    admin = AdminClient({"bootstrap.servers": house.bootstrap})
+    for gone in admin.delete_records(places).values():
+        gone.result(60)
 
 
 def test_a_plan_says_what_is_read_again_and_what_others_changed(house: House) -> None:

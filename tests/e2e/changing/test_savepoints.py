@@ -130,8 +130,27 @@ def test_lost_checkpoints_come_back_from_savepoints(house: House, tmp_path: Path
     assert (code, shown["how"]) == (0, "after_sink"), f"of the same history, before the last restore: {said}"
     send(house, 3)
     settled(house)
+    lose_a_restored_checkpoint(house, tmp_path)
     fork(house, tmp_path)
     house.stop(*JOBS)
+
+
+def lose_a_restored_checkpoint(house: House, folder: Path) -> None:
+    """A checkpoint that a restore has made is lost, too: its savepoints, and those from before it, still fit."""
+    code, _, said = called_json(house.root, "savepoint", "saved_rows", "--name", "restored", "--to", str(folder))
+    assert code == 0, said
+    for savepoint in ("restored", "s0"):
+        send(house, 3)
+        settled(house)
+        house.stop("saved_rows")
+        place = checkpoint(house, "saved_rows", 2 if savepoint == "restored" else 3)
+        shutil.move(place, folder / f"lost-{place.name}")
+        code, shown, said = called_json(house.root, "restore", "saved_rows", savepoint, "--from", str(folder))
+        assert code == 0, said
+        assert (shown["how"], shown["state"]) == ("after_sink", "RUNNING")
+        shutil.move(folder / f"lost-{place.name}", place)  # `ds gc` was not called
+        send(house, 3)
+        settled(house)
 
 
 def fork(house: House, savepoints: Path) -> None:

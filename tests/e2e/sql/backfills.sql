@@ -10,6 +10,27 @@ CREATE TABLE moments_rows WITH ('store'='warehouse', 'refresh.mode'='incremental
 CREATE TABLE moments_days WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
   SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word FROM moments WHERE id % 7 <> 0;
 
+-- Queries that begin after the first records of their topic, which loses some.
+CREATE STREAM beginnings (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='beginnings',
+  'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
+CREATE TABLE late_rows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word
+  FROM beginnings WITH ('starting.position'='latest') WHERE id % 7 <> 0;
+CREATE STORE lake WITH ('type'=DELTA, 'uris'='${DS_TEST_LAKE}');
+CREATE TABLE late_lake WITH ('store'='lake', 'refresh.mode'='incremental') AS
+  SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word
+  FROM beginnings WITH ('starting.position'='latest') WHERE id % 7 <> 0;
+
+-- Aggregates of windows, by the time of the broker.
+CREATE STREAM ticking (id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='ticking',
+  'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
+CREATE TABLE ticking_windows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids FROM TUMBLE(ticking, SIZE 1 SECOND)
+  GROUP BY window_start, window_end, word HAVING COUNT(*) > 1;
+CREATE TABLE ticking_lake WITH ('store'='lake', 'refresh.mode'='incremental') AS
+  SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids
+  FROM HOP(ticking, SIZE 2 SECONDS, ADVANCE BY 1 SECOND) GROUP BY window_start, window_end, word;
+
 -- No other test reads this topic: it gets another partition.
 CREATE STREAM drifting (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='drifting',
   'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);

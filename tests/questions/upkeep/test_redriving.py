@@ -22,6 +22,7 @@ from ds_dagster.questions.upkeep.left_out import LeftOut, entries, logs_of, read
 from ds_dagster.questions.upkeep.redriving import redrive, repairs, to_line, where
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.settings import Settings
 from tests.questions.upkeep.left_out_records import Broker, failed, logged
 from tests.runtime.fakes import FakeClock
@@ -396,6 +397,55 @@ def test_a_renamed_query_has_not_taken_what_it_logged_under_its_former_name(
     (entry,) = entries(project, texts).records
     assert (entry.query, entry.by) == ("numbers", frozenset({("numbers", "failed")}))
     assert takers(entry, texts, readers_of(project, texts)) == ()
+
+
+HISTORY = (("figures", "sums"), ("sums", "numbers"))
+"""The names of a chain of renames: former and next one."""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_name_of_a_chain_of_renames_is_that_of_the_query(
+    project: LoadedProject, broker: Broker, version: int
+) -> None:
+    """Also after a version of the renamed query has taken over, whose checkpoint has the name of the version."""
+    renamed(project, "numbers", *HISTORY, version=version)
+    texts = relation(project, "texts")
+    broker.logs["numbers_row_errors"] = [failed(n, query=name) for n, (name, _) in enumerate(HISTORY)]
+    broker.logs["numbers_row_errors"] += [failed(7), failed(8, query="gone")]
+    found = {
+        entry.position: takers(entry, texts, readers_of(project, texts)) for entry in entries(project, texts).records
+    }
+    assert found == {"0": (), "1": (), "7": (), "8": ("numbers",)}
+
+
+def test_a_former_name_of_two_queries_is_that_of_neither(
+    compiled: Callable[[str], LoadedProject], broker: Broker
+) -> None:
+    project = compiled(OTHER_READER)
+    renamed(project, "numbers", ("figures", "numbers"))
+    renamed(project, "others", ("figures", "others"))
+    texts = relation(project, "texts")
+    broker.logs["numbers_row_errors"] = [failed(7, query="figures")]
+    (entry,) = entries(project, texts).records
+    assert takers(entry, texts, readers_of(project, texts)) == ("numbers", "others")
+
+
+def renamed(project: LoadedProject, name: str, *history: tuple[str, str], version: int = 1) -> None:
+    """A job of this name whose history has these renames."""
+    control = Control.open(project.settings, environment={})
+    control.ensure(project, [name])
+    with control.journal.write() as connection:
+        job = rows.jobs(connection, [name])[name]
+        rows.delete_job(connection, job.name)
+        identity = history[0][0]
+        own = replace(job, identity=identity) if version == 1 else replace(job, version=version)
+        kept = replace(job, name=f"{name}@1", query=name, identity=identity, role="kept")
+        rows.insert_jobs(connection, [own] if version == 1 else [own, kept])
+        rows.add_transitions(
+            connection,
+            [Transition(name, at, "desired", "", "", f"renamed from {old}") for at, (old, _) in enumerate(history)],
+        )
+    control.journal.close()
 
 
 def test_records_that_cannot_be_decoded_may_be_taken_by_queries_that_read_less(

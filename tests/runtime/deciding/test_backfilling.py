@@ -12,7 +12,7 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.reading.extent import Extent
 from ds_dagster.errors import DsError
-from ds_dagster.plan.checks.recomputable import why_not_recomputed
+from ds_dagster.plan.checks.recomputable import closed_windows, why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.deciding.backfilling import (
@@ -47,8 +47,23 @@ CREATE MATERIALIZED VIEW seen AS SELECT at, id FROM events;
 CREATE TABLE changes WITH ('store' = 'pg') AS SELECT id, name, at FROM names;
 CREATE TABLE logged WITH ('store' = 'pg') AS SELECT at, id FROM events
   WITH ('source.deserialization.error.handling' = 'IGNORE_AND_LOG', 'source.deserialization.error.log.topic' = 'bad');
+CREATE TABLE windows WITH ('store' = 'pg') AS SELECT window_start AS begun, window_end AS ended, id, COUNT(*) AS n,
+  MAX(at) AS newest FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end, id HAVING COUNT(*) > 1;
+CREATE TABLE sessions WITH ('store' = 'pg') AS SELECT window_start, window_end, id, COUNT(*) AS n
+  FROM SESSION(events, GAP 1 MINUTE) GROUP BY window_start, window_end, id;
+CREATE TABLE first_of_windows WITH ('store' = 'pg') AS SELECT window_start, window_end, FIRST_VALUE(id) AS id
+  FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end;
+CREATE TABLE growing WITH ('store' = 'pg') AS SELECT window_start, window_end, COUNT(*) AS n
+  FROM TUMBLE(events, SIZE 1 MINUTE) GROUP BY window_start, window_end QUERY WITH ('emit.mode' = 'updates');
+CREATE TABLE windows_of_windows WITH ('store' = 'pg') AS SELECT window_start, window_end, SUM(n) AS n FROM
+  (SELECT window_start, window_end, id, COUNT(*) AS n FROM TUMBLE(events, SIZE 1 MINUTE)
+   GROUP BY window_start, window_end, id) w GROUP BY window_start, window_end;
 """
 REFUSED = {
+    "sessions": "updated by key",
+    "first_of_windows": "updated by key",
+    "growing": "updated by key",
+    "windows_of_windows": "updated by key",
     "replaced": "every load replaces all of it",
     "chance": "another value each time",
     "counted": "updated by key",
@@ -88,6 +103,16 @@ def test_a_range_is_of_one_column(queries: dict[str, BoundQuery]) -> None:
         assert reason in refusal(lambda name=name, column=column: range_column(queries[name], column)).message
 
 
+def test_the_range_of_windows_is_of_their_bounds(queries: dict[str, BoundQuery]) -> None:
+    query = queries["windows"]
+    assert why_not_recomputed(query) == "" and closed_windows(query) == ("begun", "ended")
+    assert [range_column(query, name) for name in ("", "begun", "ended")] == ["begun", "begun", "ended"]
+    assert (
+        "newest is not one of the bounds of its windows (begun, ended)"
+        in refusal(lambda: range_column(query, "newest")).message
+    )
+
+
 WHOLE = {"0": Extent(0, 10, 90, 1000), "1": Extent(0, 0, 0)}
 CUT = {"0": Extent(5, 10, 90, 1000), "1": Extent(0, 0, 50, 10)}
 
@@ -125,6 +150,24 @@ def test_a_partition_whose_records_are_all_gone_may_have_lost_any(queries: dict[
             )
         )
         assert problem.condition == "BACKFILL_RECORDS_GONE"
+
+
+def test_records_from_before_the_query_began_are_left_out_on_request(queries: dict[str, BoundQuery]) -> None:
+    """Then it does not matter that they are gone. A partition that the topic got later is read from its beginning."""
+
+    def read(begun: dict[str, int]) -> Slice:
+        ends = {"0": 80, "1": 50}
+        return offsets_to_read(queries["plain"], CUT, ends, 0, None, is_stamped=False, begun=begun)
+
+    assert read({"0": 5}) == Slice({"0": (5, 80), "1": (0, 50)})
+    assert read({"0": 70, "1": 60}) == Slice({"0": (70, 80)})
+    assert refusal(lambda: read({"0": 4})).condition == "BACKFILL_RECORDS_GONE"
+
+
+def test_it_is_known_how_many_records_the_query_has_not_read() -> None:
+    whole = Slice({"0": (10, 80), "1": (0, 50), "2": (0, 7)})
+    assert whole.before({"0": 30, "1": 90}) == 20 + 50
+    assert whole.before({"0": 5}) == 0
 
 
 def test_a_ledger_says_where_the_table_ends(queries: dict[str, BoundQuery]) -> None:

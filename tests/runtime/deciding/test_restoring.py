@@ -11,7 +11,7 @@ from ds_dagster.catalog.ledger import Tip
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.deciding.from_sink import SinkEnd
-from ds_dagster.runtime.deciding.restoring import SavedState, forking, restoring
+from ds_dagster.runtime.deciding.restoring import SavedState, Surroundings, forking, restoring
 from ds_dagster.settings import Settings
 
 SQL = """
@@ -76,14 +76,28 @@ def test_rows_are_written_twice_into_streams_alone(queries: dict[str, BoundQuery
 def test_another_state_is_refused(queries: dict[str, BoundQuery]) -> None:
     other = SavedState("it has another state", A, targets={})
     assert "another state" in restoring(queries["counted"], other, ends(A)).reason
-    assert "another state" in forking(queries["copied"], other, {}, has_worked=False).reason
+    assert "another state" in forking(queries["copied"], other, Surroundings({})).reason
 
 
-def test_a_fork_writes_streams_of_its_own(queries: dict[str, BoundQuery]) -> None:
-    saved = {name: SavedState("", A, targets={"k.copied": "t1"}) for name in queries}
-    copied = queries["copied"]
-    assert forking(copied, saved["copied"], {"k.other": "", "k.more": "t2"}, has_worked=False).how == "fork"
-    same = forking(copied, saved["copied"], {"k.renamed": "t1"}, has_worked=False)
-    assert "writes k.renamed, too" in same.reason
-    assert "reset it first" in forking(copied, saved["copied"], {}, has_worked=True).reason
-    assert "would be missing" in forking(queries["counted"], saved["counted"], {}, has_worked=False).reason
+FORKS: dict[str, tuple[str, Surroundings, str]] = {
+    "topics of its own": ("copied", Surroundings({"k.other": "", "k.more": "t2"}), ""),
+    "the same topic under another name": ("copied", Surroundings({"k.renamed": "t1"}), "writes k.renamed, too"),
+    "a view": ("counted", Surroundings({}), "would be missing"),
+    "the same source": ("copied", Surroundings({}, {"k.topic": ("s1", "s1")}), ""),
+    "a source of another cluster": ("copied", Surroundings({}, {"k.topic": ("s2", "s1")}), "read another k.topic"),
+    "forked before": ("copied", Surroundings({"k.other": "t2"}, written=("t2",)), "rows of its own into k.other"),
+    "forked before into another topic": ("copied", Surroundings({"k.third": ""}, written=("t2",), has_worked=True), ""),
+    "forked before, it is unknown where": (
+        "copied",
+        Surroundings({"k.other": "t2"}, has_worked=True),
+        "into its topics",
+    ),
+    "another version": ("copied", Surroundings({"k.copied": "t1"}, version=1), "from version 1 of copied"),
+}
+
+
+@pytest.mark.parametrize("rule", FORKS)
+def test_a_fork_writes_streams_of_its_own(queries: dict[str, BoundQuery], rule: str) -> None:
+    name, there, reason = FORKS[rule]
+    decided = forking(queries[name], SavedState("", A, targets={"k.copied": "t1"}), there)
+    assert (decided.how == "fork") == (not reason) and reason in decided.reason

@@ -14,7 +14,7 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.datatypes import BIGINT, Scalar
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
@@ -104,6 +104,30 @@ def test_rows_are_replaced_by_their_stored_times_each_time_anew(table: Table) ->
     assert table.replace(()) == Replaced(2, 0)
     table.write(ROWS[:1], batch=1)
     assert [n for _, n in table.rows()] == [1, 1, 2, 5, 6], "loads go on"
+
+
+def test_a_range_without_an_end_has_all_later_rows(table: Table) -> None:
+    table.cursor.execute(f"INSERT INTO {table.schema}.t VALUES ('infinity', 7), ('9999-12-31 23:59:59', 8)")
+    span = TimeRange("at", RANGE.begin, NO_END)
+    assert table.loader().replace_range(span, [arrow(ROWS, 10)], Tip(0)) == Replaced(5, 3)
+    assert [n for _, n in table.rows()] == [1, 2, 30, 40, 50, 6]
+
+
+def test_rows_with_keys_are_replaced(table: Table) -> None:
+    """Aggregates of windows: a row that the range has no more is gone."""
+    target = TableTarget((table.schema, "keyed"), COLUMNS, ("n",), "upsert")
+    loader = Driven(PostgresLoader(table.address, target, SinkIdentity("k", 1)))
+    loader.prepare()
+    loader.load(arrow([("10:00:00", 1), ("11:00:00", 2), ("11:00:00", 3), ("12:00:00", 4)]), 0)
+    loader.close()
+    rows = arrow([("10:00:00", 5), ("11:00:00", 3), ("11:30:00", 6), ("12:00:00", 7)])
+    rows = rows.append_column("__deleted", pyarrow.array([False] * 4))
+    for _ in range(2):
+        again = PostgresLoader(table.address, target, SinkIdentity("k", 1))
+        assert again.replace_range(RANGE, [rows], Tip(0)) == Replaced(2, 2)
+        table.cursor.execute(f"SELECT to_char(at, 'HH24:MI'), n FROM {table.schema}.keyed ORDER BY at, n")
+        stored = [tuple(row) for row in table.cursor.fetchall()]
+        assert stored == [("10:00", 1), ("11:00", 3), ("11:30", 6), ("12:00", 4)]
 
 
 def test_a_failure_before_the_exchange_changes_nothing(table: Table) -> None:
