@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -16,6 +16,7 @@ from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.changes import definition_of
 from ds_dagster.runtime.deciding.desired import transition
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
+from ds_dagster.runtime.deciding.version_hints import hint_of_version
 from ds_dagster.runtime.deciding.versions import Staged, VersionRequest
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import bump_revision
@@ -37,7 +38,8 @@ class Versions:
 
     def stage(self, project: LoadedProject, name: str) -> str:
         """Build the project's definition of a query next to the serving version; returns the name of the version's job.
-        A staged or kept version that already has this definition is used instead of a new one.
+        A staged or kept version that already has this definition is used instead of a new one; it is started again if
+        it has failed.
 
         Raises:
             UserError: JOB_UNKNOWN, STAGE_REFUSED, and those of :func:`ds_dagster.runtime.deciding.versions.stage`.
@@ -49,7 +51,8 @@ class Versions:
         reason = "" if serving is None else why_not_beside(project, query, definition_of(serving, project.settings))
         if reason:
             raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
-        request = self._request(job_spec(project, query))
+        failed = [s.name for s in self.statuses(name) if s.state == "FAILED" and s.reported_generation >= s.generation]
+        request = replace(self._request(job_spec(project, query)), failed=failed)
         return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
 
     def promote(self, name: str, *, may_break: bool = False) -> str:
@@ -200,6 +203,8 @@ class Versions:
         failure = failure_of(last.condition, last.parameters) if last else None
         reason = failure.message if failure else "it was abandoned or stopped"
         hint = failure.hint if failure else "run `ds ps` to see its versions"
+        row = self.jobs(name).get(job)
+        hint = hint if row is None else hint_of_version(hint, row)
         return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.deciding.version_hints import hint_of_version
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
@@ -66,6 +67,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         values |= _said(_ended(pool) if has_ended else not_running(pool), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
         values |= _lag_since(status, surroundings.now)
+    values["hint"] = hint_of_version(values["hint"], job)
     return JobStatus(
         **values,
         job_id=surroundings.identity.job_id(job.writes_as),

@@ -27,17 +27,18 @@ timeout_option = click.option(
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
     """Outcome for one query: its version and the state of that version, as ``--json`` prints it. ``is_up``: whether the
-    version runs as requested; if not, the command fails."""
+    version runs as requested; if not, the command fails. ``hint``: what to do then."""
 
     name: str
     version: int
     state: str
     is_up: bool = True
+    hint: str = ""
 
     @property
     def document(self) -> Mapping[str, object]:
         """The JSON of the outcome."""
-        return {"name": self.name, "version": self.version, "state": self.state}
+        return {"name": self.name, "version": self.version, "state": self.state, "hint": self.hint}
 
 
 @click.command("stage")
@@ -138,6 +139,8 @@ def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[
         return code
     for item in outcomes:
         click.echo(f"{item.name}: version {item.version} {item.state}")
+        if item.hint:
+            note(f"  hint: {item.hint}")
     show_diagnostics([problem.diagnostic() for problem in problems])
     return code
 
@@ -154,8 +157,8 @@ def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool
     on_change = None if as_json else _said
     (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
     is_up = is_settled(status)
-    state = row.role if is_up else f"is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, row.version, state, is_up)
+    state = row.role if is_up else f"is {_reason(status)}"
+    return VersionOutcome(name, row.version, state, is_up, "" if is_up else status.hint)
 
 
 def promote_one(control: Control, name: str, timeout: float, as_json: bool, may_break: bool) -> VersionOutcome:
@@ -181,8 +184,12 @@ def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: 
     generation = control.status(name).generation
     (status,) = control.wait([name], {name: generation}, WAIT_SECONDS)
     is_up = is_settled(status)
-    reason = "" if is_up else f", and is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, version, f"serves{reason}", is_up)
+    reason = "" if is_up else f", and is {_reason(status)}"
+    return VersionOutcome(name, version, f"serves{reason}", is_up, "" if is_up else status.hint)
+
+
+def _reason(status: JobStatus) -> str:
+    return f"{status.state}: {status.message or 'not up in time'}"
 
 
 def _said(status: JobStatus) -> None:
