@@ -14,7 +14,7 @@ from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
-from ds_dagster.runtime.status import EngineStatus, JobStatus
+from ds_dagster.runtime.status import UP, EngineStatus, JobStatus
 
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
@@ -123,6 +123,13 @@ def progress_of(status: JobStatus) -> str:
     if status.role in ("staged", "promoting") and status.state == "RUNNING":
         share = _share(status)
     return f"{status.role}, {share}" if share else status.role
+
+
+def standing_of(status: JobStatus) -> str:
+    """Role and progress of a version that does not serve, and its state unless it runs or rests as it should, for
+    people."""
+    is_fine = status.state in UP or (status.role == "kept" and status.state == "STOPPED")
+    return progress_of(status) + ("" if is_fine else f", {status.state}")
 
 
 def unknown_columns_of(status: JobStatus) -> str:

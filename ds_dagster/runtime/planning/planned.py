@@ -18,7 +18,7 @@ from ds_dagster.runtime.planning.difference import column_changes, sql_diff
 from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import UP, Change, JobState, JobStatus
-from ds_dagster.runtime.views import progress_of, unknown_columns_of
+from ds_dagster.runtime.views import standing_of, unknown_columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,7 @@ def _staged(query: BoundQuery, running: Running, is_unchanged: bool) -> str:
     status = next((s for s in running.statuses if s.of == query.name and s.role in ("staged", "promoting")), None)
     if status is None:
         return ""
-    state = "" if status.state in UP else f", {status.state}"
-    text = f"version {status.version} is {progress_of(status)}{state}"
+    text = f"version {status.version} is {standing_of(status)}"
     if running.jobs[status.name].fingerprint == query.fingerprint:
         return text
     way = f": `ds abandon {query.name}` drops it, `ds promote {query.name}` lets it take over"
