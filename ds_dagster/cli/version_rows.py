@@ -1,10 +1,10 @@
-"""Compares the number of rows of a staged version with the serving version, before it takes over."""
+"""Compares a staged version with the serving version, before it takes over: columns and the number of rows."""
 
 from __future__ import annotations
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store
 from ds_dagster.runtime.connecting import resolver
@@ -12,10 +12,40 @@ from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding.changes import recompiled
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_near
-from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.versioning import Versions, columns_change
 
 ROW_PERCENT = 10.0
 """Greatest difference of the numbers of rows that needs no ``--yes``, in percent of the serving version's rows."""
+
+
+def check_promotion(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
+    """Refuse a staged version that differs from the serving version in what its readers know. If columns differ, the
+    refusal comes at once and has everything: the numbers of rows too, if they can be counted now.
+
+    Args:
+        project, control, name, timeout, percent: as for :func:`check_rows`.
+
+    Raises:
+        UserError: PROMOTION_CHANGES_COLUMNS, and those of :func:`check_rows`.
+        DsError: as :func:`check_rows`.
+    """
+    changes = Versions(control).breaking_changes(name)
+    if not changes:
+        check_rows(project, control, name, timeout, percent)
+        return
+    try:
+        check_rows(project, control, name, 0.0, percent)
+    except DsError as problem:
+        if problem.condition == "PROMOTION_GIVEN_UP":
+            raise
+        is_counted = problem.condition == "PROMOTION_CHANGES_ROWS"
+        rows = (
+            "{rows} rows instead of {before}".format_map(problem.params) if is_counted else "its rows are not counted"
+        )
+        changes = (*changes, rows)
+    staged = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
+    if staged is not None:
+        raise columns_change(name, staged.version, changes)
 
 
 def check_rows(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:

@@ -66,9 +66,25 @@ class Versions:
         Raises:
             UserError: NOTHING_STAGED, PROMOTION_CHANGES_COLUMNS.
         """
-        if not may_break:
-            self._check_columns(name)
-        return self._decide(name, lambda jobs: versions.promote(name, jobs, self._request()))
+        changes = () if may_break else self.breaking_changes(name)
+
+        def decision(jobs: Mapping[str, JobRow]) -> Staged:
+            promoted = versions.promote(name, jobs, self._request())
+            if changes:
+                raise columns_change(name, version_number(promoted.name), changes)
+            return promoted
+
+        return self._decide(name, decision)
+
+    def breaking_changes(self, name: str) -> Sequence[str]:
+        """How columns, types and the key of the staged version differ from the serving version, in what affects
+        readers; none without a staged version."""
+        jobs = self.jobs(name)
+        staged = next((row for row in jobs.values() if row.role == "staged"), None)
+        if staged is None or name not in jobs:
+            return ()
+        old, new = (definition_of(row, self.control.settings) for row in (jobs[name], staged))
+        return () if old is None or new is None else breaking_changes(old, new)
 
     def rollback(self, name: str, to: int | None = None) -> str:
         """Request that a kept version takes over again; returns the name of its job.
@@ -168,16 +184,6 @@ class Versions:
         if status.condition and status.state == "STOPPED":
             raise error("PROMOTION_HELD_UP", name=name, version=status.version, seconds=seconds, reason=status.message)
 
-    def _check_columns(self, name: str) -> None:
-        jobs = self.jobs(name)
-        staged = next((row for row in jobs.values() if row.role == "staged"), None)
-        if staged is None or name not in jobs:
-            return
-        old, new = (definition_of(row, self.control.settings) for row in (jobs[name], staged))
-        changes = () if old is None or new is None else breaking_changes(old, new)
-        if changes:
-            raise error("PROMOTION_CHANGES_COLUMNS", name=name, version=staged.version, changes="; ".join(changes))
-
     def _request(self, spec: JobSpec | None = None) -> VersionRequest:
         return VersionRequest(self.by, self.control.clock.now(), spec)
 
@@ -206,6 +212,11 @@ class Versions:
         row = self.jobs(name).get(job)
         hint = hint if row is None else hint_of_version(hint, row)
         return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)
+
+
+def columns_change(name: str, version: int, changes: Sequence[str]) -> DsError:
+    """The refusal of a version that affects readers. ``changes``: see :meth:`Versions.breaking_changes`."""
+    return error("PROMOTION_CHANGES_COLUMNS", name=name, version=version, changes="; ".join(changes))
 
 
 def _served_before(jobs: Mapping[str, JobRow], history: Iterable[Transition]) -> int | None:

@@ -16,6 +16,7 @@ from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
 from ds_dagster.runtime.status import UP, EngineStatus, JobStatus
 
+_IDLE = frozenset({"ABSENT", "STOPPED", "UNKNOWN"})
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
@@ -128,8 +129,9 @@ def progress_of(status: JobStatus) -> str:
 def standing_of(status: JobStatus) -> str:
     """Role and progress of a version that does not serve, and its state unless it runs or rests as it should, for
     people."""
-    is_fine = status.state in UP or (status.role == "kept" and status.state == "STOPPED")
-    return progress_of(status) + ("" if is_fine else f", {status.state}")
+    if status.state in UP or (status.role == "kept" and status.state == "STOPPED"):
+        return progress_of(status)
+    return f"{progress_of(status)}, {'not running' if status.state in _IDLE else status.state}"
 
 
 def unknown_columns_of(status: JobStatus) -> str:
@@ -141,8 +143,9 @@ def unknown_columns_of(status: JobStatus) -> str:
 
 
 def _share(status: JobStatus) -> str:
-    """Share of its sources' records that it has read since its start, for people."""
-    if status.caught_up is not None:
+    """Share of its sources' records that it has read since its start, for people. A version that was at the end once
+    and fell behind is not caught up."""
+    if status.caught_up is not None and not status.lag_records:
         return "caught up"
     if not status.lag_records:
         return "reading"

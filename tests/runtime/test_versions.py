@@ -447,3 +447,6 @@ def test_how_far_a_version_is(house: House) -> None:
     works(house)
     house.tick(2.0)
     assert progress_of(house.control.status("v@2")) == "staged, caught up"
+    house.host.works("v@2", rows=500, lag_records=1500, caught_up=house.clock.now())
+    house.tick(2.0)
+    assert progress_of(house.control.status("v@2")) == "staged, 25 %", "it was at the end once"

@@ -51,9 +51,9 @@ def _print(result: Difference) -> None:
         note(f"column {name} has another type: {before} → {after}")
     for name, count in counts.columns.items():
         note(f"column {name} differs in {count} rows")
-    for label, names in (("only in the new version", result.new_columns), ("no longer", result.lost_columns)):
+    for version, names in ((result.after, result.new_columns), (result.before, result.lost_columns)):
         if names:
-            note(f"columns {label}: {', '.join(names)}")
+            note(f"columns only in version {version}: {', '.join(names)}")
     note(f"version {result.after} is {result.standing}")
     versions = f"version {result.before} has {result.rows_before} rows, version {result.after} {result.rows_after}"
     note(f"{versions}: {counts.added} added, {counts.removed} removed, {counts.changed} changed")

@@ -10,7 +10,7 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
-from ds_dagster.cli.version_rows import ROW_PERCENT, check_rows
+from ds_dagster.cli.version_rows import ROW_PERCENT, check_promotion
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
@@ -80,7 +80,7 @@ def promote_command(
 
     def promoted(name: str) -> VersionOutcome:
         if not yes:
-            check_rows(loaded, control, name, timeout, row_percent)
+            check_promotion(loaded, control, name, timeout, row_percent)
         return promote_one(control, name, timeout, as_json, yes)
 
     return each(names, control, as_json, promoted)
@@ -156,7 +156,9 @@ def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool
     row = versions.jobs(name)[job]
     on_change = None if as_json else _said
     (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
-    is_up = is_settled(status)
+    is_up, now = is_settled(status), versions.jobs(name).get(job)
+    if now is None or now.role == "dropping":
+        return VersionOutcome(name, row.version, "was abandoned meanwhile", is_up=False)
     state = row.role if is_up else f"is {_reason(status)}"
     return VersionOutcome(name, row.version, state, is_up, "" if is_up else status.hint)
 

@@ -142,6 +142,7 @@ def _staged(query: BoundQuery, running: Running, is_unchanged: bool) -> str:
     if status is None:
         return ""
     text = f"version {status.version} is {standing_of(status)}"
+    text += f" ({status.hint})" if status.state == "FAILED" and status.hint else ""
     if running.jobs[status.name].fingerprint == query.fingerprint:
         return text
     way = f": `ds abandon {query.name}` drops it, `ds promote {query.name}` lets it take over"

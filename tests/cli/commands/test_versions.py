@@ -102,3 +102,32 @@ def test_the_plan_says_what_to_do_with_a_version_that_is_staged(
     assert "staged: version 2 is staged" in ds("plan", "visits").out
     assert ds("abandon", "visits").code == 0
     assert "staged" not in ds("plan", "visits").out
+
+
+def test_a_version_that_is_abandoned_while_it_starts_is_not_staged(
+    changed: None, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(self: Control, names: Sequence[str], *_: object) -> Sequence[JobStatus]:
+        Versions(self).abandon("visits")
+        return [replace(self.status(name), state="STOPPED") for name in names]
+
+    monkeypatch.setattr(Control, "wait", wait)
+    outcome = ds("stage", "visits")
+    assert outcome.code == 1 and "visits: version 2 was abandoned meanwhile" in outcome.out
+
+
+def test_all_that_readers_would_notice_is_asked_for_at_once(
+    changed: None, project: Path, ds: Ds, ends: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends("RUNNING")
+    file = project / "sql" / "all.sql"
+    file.write_text(file.read_text().replace("count(*) AS n, max", "CAST(count(*) AS VARCHAR) AS n, max"))
+    assert ds("stage", "visits").code == 0
+    refused = ds("promote", "visits")
+    assert refused.code == 1 and "PROMOTION_CHANGES_COLUMNS" in refused.err
+    assert "n: BIGINT NOT NULL → VARCHAR NOT NULL; its rows are not counted" in refused.err
+    monkeypatch.setattr("ds_dagster.cli.version_rows._wait_near", lambda *_: None)
+    monkeypatch.setattr("ds_dagster.cli.version_rows._count", lambda *arguments: 7 if arguments[-1] else 9)
+    assert "VARCHAR NOT NULL; 7 rows instead of 9 [PROMOTION_CHANGES_COLUMNS]" in ds("promote", "visits").err
+    monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
+    assert ds("promote", "visits", "--yes").code == 0

@@ -38,7 +38,7 @@ def test_a_staged_view_is_compared_with_the_one_that_serves(project: Path, ds: A
     assert "hint: `ds stage visits` builds the changed definition as a version" in ds("diff", "visits").err
     Versions(control, "ann").stage(changed, "visits")
     missing = ds("diff", "visits").err
-    assert "version 2 of visits has not written any rows yet; it is staged, ABSENT" in missing
+    assert "version 2 of visits has not written any rows yet; it is staged, not running" in missing
     assert "start it with `ds engine start`" in missing
     write_beside(changed, "visits", {"url": ["a", None, "c"], "device": ["m", "d", "d"], "n": [1, 4, 5]})
 
@@ -55,7 +55,7 @@ def test_a_staged_view_is_compared_with_the_one_that_serves(project: Path, ds: A
     shown = ds("diff", "visits")
     assert shown.code == 0 and "1 added, 1 removed, 1 changed" in shown.err
     assert '~ {"url": null, "device": "d"}  {"n": "3"} → {"n": "4"}' in shown.out
-    assert "version 2 is staged, ABSENT" in shown.err
+    assert "version 2 is staged, not running" in shown.err
     refused = ds("diff", "visits", "--version", "7")
     assert "DIFF_WITHOUT_VERSION" in refused.err and "its versions are: 1 (serving), 2 (staged)" in refused.err
     assert "version 1, which serves" in ds("diff", "visits", "--version", "1").err
@@ -86,7 +86,7 @@ def test_columns_come_and_go_and_change_their_type(project: Path, ds: Any, views
     assert (outcome.json["new_columns"], outcome.json["lost_columns"]) == (["most"], [])
     shown = ds("diff", "visits").err
     assert "column n has another type: BIGINT NOT NULL → VARCHAR NOT NULL" in shown
-    assert "columns only in the new version: most" in shown and "0 changed" in shown
+    assert "columns only in version 2: most" in shown and "0 changed" in shown
 
 
 COUNTS = "CREATE CHANGELOG counts AS SELECT url, count(*) AS n FROM clicks GROUP BY url;"
