@@ -181,7 +181,9 @@ def _table(version: _Version) -> pyarrow.Table:
         return table
     status = version.status
     state = standing_of(status) or status.state.lower()
-    fix = status.hint or f"`ds ps` shows its progress, `ds logs {status.name}` its log"
+    fix = f"`ds ps` shows its progress, `ds logs {status.name}` its log"
+    if status.hint:
+        fix = f"{status.message}: {status.hint}"
     raise error("DIFF_WITHOUT_ROWS", relation=version.sink.name.name, version=status.version, state=state, fix=fix)
 
 

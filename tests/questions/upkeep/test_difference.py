@@ -39,7 +39,7 @@ def test_a_staged_view_is_compared_with_the_one_that_serves(project: Path, ds: A
     Versions(control, "ann").stage(changed, "visits")
     missing = ds("diff", "visits").err
     assert "version 2 of visits has not written any rows yet; it is staged, not running" in missing
-    assert "start it with `ds engine start`" in missing
+    assert "does not run: start it with `ds engine start`" in missing
     write_beside(changed, "visits", {"url": ["a", None, "c"], "device": ["m", "d", "d"], "n": [1, 4, 5]})
 
     outcome = ds("diff", "visits", "--json", "--exit-code")
