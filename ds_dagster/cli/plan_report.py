@@ -20,17 +20,17 @@ _COLOUR_OF: Mapping[str, str] = MappingProxyType({"+": "green", "-": "red", "@":
 
 
 def plan_json(lines: Sequence[PlannedChange]) -> list[dict[str, object]]:
-    """``[{name, relation, verdict, rule, hint, doubles, readers, beside, state, waits, because, sql, columns, creates,
-    downstream, renamed_from, reads_again, staged, effort}]``; ``effort``: see ``runtime.planning.effort``."""
+    """``[{name, relation, verdict, rule, hint, doubles, readers, beside, way, state, waits, because, sql, columns,
+    creates, downstream, renamed_from, reads_again, staged, effort}]``; ``effort``: see ``runtime.planning.effort``."""
     rows = ({**asdict(line.change), **asdict(line)} for line in lines)
     return [{name: value for name, value in row.items() if name != "change"} for row in rows]
 
 
 def print_plan(lines: Sequence[PlannedChange]) -> None:
-    """The table, then a block for each query whose definition changes."""
+    """The table, then a block for each query whose definition changes, or that has a staged version."""
     table(HEADERS, map(_row, lines))
     for line in lines:
-        if line.change.verdict in ("new", "unchanged", "orphan") and not _found(line):
+        if line.change.verdict in ("new", "unchanged", "orphan") and not (_found(line) or line.staged):
             continue
         click.echo(f"\n{line.change.name}")
         for text in _effects(line):

@@ -1,19 +1,51 @@
-"""Compares the number of rows of a staged version with the serving version, before it takes over."""
+"""Compares a staged version with the serving version, before it takes over: columns and the number of rows."""
 
 from __future__ import annotations
 
-from ds_dagster.catalog.versions import KeepsVersions
-from ds_dagster.errors import error
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding.changes import recompiled
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_near
-from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.versioning import Versions, columns_change
 
 ROW_PERCENT = 10.0
 """Greatest difference of the numbers of rows that needs no ``--yes``, in percent of the serving version's rows."""
+
+
+def check_promotion(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
+    """Refuse a staged version that differs from the serving version in what its readers know. If columns differ, the
+    refusal comes at once and has everything: the numbers of rows too, if they can be counted now.
+
+    Args:
+        project, control, name, timeout, percent: as for :func:`check_rows`.
+
+    Raises:
+        UserError: PROMOTION_CHANGES_COLUMNS, and those of :func:`check_rows`.
+        DsError: as :func:`check_rows`.
+    """
+    changes = Versions(control).breaking_changes(name)
+    if not changes:
+        check_rows(project, control, name, timeout, percent)
+        return
+    try:
+        check_rows(project, control, name, 0.0, percent)
+    except DsError as problem:
+        if problem.condition == "PROMOTION_GIVEN_UP":
+            raise
+        is_counted = problem.condition == "PROMOTION_CHANGES_ROWS"
+        rows = (
+            "{rows} rows instead of {before}".format_map(problem.params) if is_counted else "its rows are not counted"
+        )
+        changes = (*changes, rows)
+    staged = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
+    if staged is not None:
+        raise columns_change(name, staged.version, changes)
 
 
 def check_rows(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
@@ -28,26 +60,38 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
         percent: greatest allowed difference, in percent of the serving version's rows.
 
     Raises:
-        UserError: PROMOTION_CHANGES_ROWS; PROMOTION_GIVEN_UP: the staged version has failed. ExternalError:
-            PROMOTION_TIMED_OUT, and those of the store. DsError: the staged definition does not compile any more.
+        UserError: PROMOTION_CHANGES_ROWS; CHANGELOG_TOO_LARGE: its rows are not counted; PROMOTION_GIVEN_UP: the staged
+            version has failed. ExternalError: PROMOTION_TIMED_OUT, and those of the store. DsError: the staged
+            definition does not compile any more.
     """
     row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
     if row is None:
         return
     own, query = recompiled(JobSpec.from_json(row.spec), project.settings)  # the files may name another store by now
-    if not isinstance(kind_of_store(own, query.sink), KeepsVersions):
+    if JobSpec.from_json(row.spec).in_turn:
         return
     _wait_near(control, name, row.name, row.version, timeout)
     for sink in query.sinks:
-        kind, store = kind_of_store(own, sink), own.catalog.store(sink.store)
-        assert isinstance(kind, KeepsVersions)
-        write, resolve = kind.write_spec(store, sink, query.refresh), resolver(project.settings, store.name)
-        before, rows = (kind.count_version(write, resolve, version) for version in (0, row.version))
+        before, rows = (_count(own, query, sink, version) for version in (0, row.version))
         if before and abs(rows - before) > before * percent / 100:
             shown = f"{percent:g}"
             raise error(
                 "PROMOTION_CHANGES_ROWS", name=name, version=row.version, rows=rows, before=before, percent=shown
             )
+
+
+def _count(project: LoadedProject, query: BoundQuery, sink: Relation, version: int) -> int:
+    """Number of rows of a version; 0 for the version that serves."""
+    kind, store = kind_of_store(project, sink), project.catalog.store(sink.store)
+    if sink.kind == "changelog":
+        from ds_dagster.questions.upkeep.folding import count_rows
+
+        assert isinstance(kind, VersionsChangelogs)
+        return count_rows(project, sink, kind.version_entity(sink.entity, version) if version else sink.entity)
+    assert isinstance(kind, KeepsVersions)
+    return kind.count_version(
+        kind.write_spec(store, sink, query.refresh), resolver(project.settings, store.name), version
+    )
 
 
 def _wait_near(control: Control, name: str, job: str, version: int, timeout: float) -> None:

@@ -18,7 +18,6 @@ from ds_dagster.conditions import (
     orchestration,
     project,
     registry,
-    renaming,
     row_logs,
     rows,
     runtime,
@@ -27,6 +26,7 @@ from ds_dagster.conditions import (
     spark,
     stores,
     testing,
+    versions,
 )
 from ds_dagster.conditions.base import Condition, render
 from ds_dagster.conditions.sql import (
@@ -46,8 +46,8 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
-    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, renaming, savepoints,
-    backfill, orchestration, local, testing, command,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, versions,
+    savepoints, backfill, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

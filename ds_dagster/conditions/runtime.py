@@ -84,18 +84,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "it fails at another record of {entity}, which this skips: "
         "`ds skip {name} --partition {failed_partition} --offset '{failed_position}'`",
     ),
-    Condition(
-        "DIFF_WITHOUT_VERSION",
-        "user",
-        "{relation} does not have {which} to compare with the serving version",
-        "`ds stage` builds a version; `ds ps` lists the versions",
-    ),
-    Condition(
-        "DIFF_WITHOUT_KEY",
-        "user",
-        "versions of {relation} cannot be compared row by row: one has the key {before}, the other {after}",
-        "compare counts: `ds query` reads the serving version",
-    ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
         "DEFINITION_CHANGED",

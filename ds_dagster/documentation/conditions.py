@@ -45,7 +45,7 @@ HEADINGS: Mapping[str, str] = {
     "cluster": "Spark clusters",
     "compute_pools": "Compute pools",
     "runtime": "Jobs, engine and journal",
-    "renaming": "Other names",
+    "versions": "Versions and other names",
     "savepoints": "Savepoints",
     "backfill": "Backfills",
     "orchestration": "Dagster",

@@ -178,6 +178,7 @@ class Change:
         doubles: if the verdict needs a reset: relations that would get their rows twice.
         readers: names of the queries downstream of ``doubles``.
         beside: if the verdict needs a new checkpoint: whether a version can be built next to the serving one.
+        way: with ``beside``: the commands that build the version, or let the staged one take over, for people.
         renamed_from: if the verdict is about a change of name: the former name.
         written_by: another job that makes the relation of the query; while that job runs, the query is not started.
     """
@@ -190,6 +191,7 @@ class Change:
     doubles: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     beside: bool = False
+    way: str = ""
     renamed_from: str = ""
     written_by: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -16,6 +16,7 @@ from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.deciding.changes import definition_of
 from ds_dagster.runtime.deciding.desired import transition
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
+from ds_dagster.runtime.deciding.version_hints import hint_of_version
 from ds_dagster.runtime.deciding.versions import Staged, VersionRequest
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import bump_revision
@@ -37,7 +38,8 @@ class Versions:
 
     def stage(self, project: LoadedProject, name: str) -> str:
         """Build the project's definition of a query next to the serving version; returns the name of the version's job.
-        A staged or kept version that already has this definition is used instead of a new one.
+        A staged or kept version that already has this definition is used instead of a new one; it is started again if
+        it has failed.
 
         Raises:
             UserError: JOB_UNKNOWN, STAGE_REFUSED, and those of :func:`ds_dagster.runtime.deciding.versions.stage`.
@@ -49,7 +51,8 @@ class Versions:
         reason = "" if serving is None else why_not_beside(project, query, definition_of(serving, project.settings))
         if reason:
             raise error("STAGE_REFUSED", span=query.sink.span, name=name, reason=reason)
-        request = self._request(job_spec(project, query))
+        failed = [s.name for s in self.statuses(name) if s.state == "FAILED" and s.reported_generation >= s.generation]
+        request = replace(self._request(job_spec(project, query)), failed=failed)
         return self._decide(name, lambda jobs: versions.stage(name, jobs, request))
 
     def promote(self, name: str, *, may_break: bool = False) -> str:
@@ -63,9 +66,25 @@ class Versions:
         Raises:
             UserError: NOTHING_STAGED, PROMOTION_CHANGES_COLUMNS.
         """
-        if not may_break:
-            self._check_columns(name)
-        return self._decide(name, lambda jobs: versions.promote(name, jobs, self._request()))
+        changes = () if may_break else self.breaking_changes(name)
+
+        def decision(jobs: Mapping[str, JobRow]) -> Staged:
+            promoted = versions.promote(name, jobs, self._request())
+            if changes:
+                raise columns_change(name, version_number(promoted.name), changes)
+            return promoted
+
+        return self._decide(name, decision)
+
+    def breaking_changes(self, name: str) -> Sequence[str]:
+        """How columns, types and the key of the staged version differ from the serving version, in what affects
+        readers; none without a staged version."""
+        jobs = self.jobs(name)
+        staged = next((row for row in jobs.values() if row.role == "staged"), None)
+        if staged is None or name not in jobs:
+            return ()
+        old, new = (definition_of(row, self.control.settings) for row in (jobs[name], staged))
+        return () if old is None or new is None else breaking_changes(old, new)
 
     def rollback(self, name: str, to: int | None = None) -> str:
         """Request that a kept version takes over again; returns the name of its job.
@@ -165,16 +184,6 @@ class Versions:
         if status.condition and status.state == "STOPPED":
             raise error("PROMOTION_HELD_UP", name=name, version=status.version, seconds=seconds, reason=status.message)
 
-    def _check_columns(self, name: str) -> None:
-        jobs = self.jobs(name)
-        staged = next((row for row in jobs.values() if row.role == "staged"), None)
-        if staged is None or name not in jobs:
-            return
-        old, new = (definition_of(row, self.control.settings) for row in (jobs[name], staged))
-        changes = () if old is None or new is None else breaking_changes(old, new)
-        if changes:
-            raise error("PROMOTION_CHANGES_COLUMNS", name=name, version=staged.version, changes="; ".join(changes))
-
     def _request(self, spec: JobSpec | None = None) -> VersionRequest:
         return VersionRequest(self.by, self.control.clock.now(), spec)
 
@@ -200,7 +209,14 @@ class Versions:
         failure = failure_of(last.condition, last.parameters) if last else None
         reason = failure.message if failure else "it was abandoned or stopped"
         hint = failure.hint if failure else "run `ds ps` to see its versions"
+        row = self.jobs(name).get(job)
+        hint = hint if row is None else hint_of_version(hint, row)
         return error("PROMOTION_GIVEN_UP", name=name, version=number, reason=reason, fix=hint)
+
+
+def columns_change(name: str, version: int, changes: Sequence[str]) -> DsError:
+    """The refusal of a version that affects readers. ``changes``: see :meth:`Versions.breaking_changes`."""
+    return error("PROMOTION_CHANGES_COLUMNS", name=name, version=version, changes="; ".join(changes))
 
 
 def _served_before(jobs: Mapping[str, JobRow], history: Iterable[Transition]) -> int | None:

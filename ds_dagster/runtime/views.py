@@ -8,13 +8,15 @@ from typing import Any
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.deciding.version_hints import hint_of_version
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import Journal
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.journals.schema import STEP
 from ds_dagster.runtime.journals.states import ACTIVE, PENDING
-from ds_dagster.runtime.status import EngineStatus, JobStatus
+from ds_dagster.runtime.status import UP, EngineStatus, JobStatus
 
+_IDLE = frozenset({"ABSENT", "STOPPED", "UNKNOWN"})
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
@@ -66,6 +68,7 @@ def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurround
         values |= _said(_ended(pool) if has_ended else not_running(pool), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
         values |= _lag_since(status, surroundings.now)
+    values["hint"] = hint_of_version(values["hint"], job)
     return JobStatus(
         **values,
         job_id=surroundings.identity.job_id(job.writes_as),
@@ -123,6 +126,14 @@ def progress_of(status: JobStatus) -> str:
     return f"{status.role}, {share}" if share else status.role
 
 
+def standing_of(status: JobStatus) -> str:
+    """Role and progress of a version that does not serve, and its state unless it runs or rests as it should, for
+    people."""
+    if status.state in UP or (status.role == "kept" and status.state == "STOPPED"):
+        return progress_of(status)
+    return f"{progress_of(status)}, {'not running' if status.state in _IDLE else status.state}"
+
+
 def unknown_columns_of(status: JobStatus) -> str:
     """Declared columns that its sources do not have now, for people; empty if there are none."""
     sources = status.details.get("sources", {})
@@ -132,8 +143,9 @@ def unknown_columns_of(status: JobStatus) -> str:
 
 
 def _share(status: JobStatus) -> str:
-    """Share of its sources' records that it has read since its start, for people."""
-    if status.caught_up is not None:
+    """Share of its sources' records that it has read since its start, for people. A version that was at the end once
+    and fell behind is not caught up."""
+    if status.caught_up is not None and not status.lag_records:
         return "caught up"
     if not status.lag_records:
         return "reading"

@@ -109,3 +109,32 @@ def test_a_version_that_has_failed_is_not_waited_for(
 def test_a_query_without_a_staged_version_is_passed(staged: tuple[LoadedProject, Control]) -> None:
     Versions(staged[1]).abandon("v")
     check_rows(*staged, "v", 5.0, 10.0)
+
+
+CHANGELOG = SQL.replace("MATERIALIZED VIEW v AS", "CHANGELOG v WITH ('store' = 'k') AS")
+
+
+@pytest.mark.parametrize(("before", "rows", "is_refused"), [(100, 111, True), (100, 89, True), (100, 110, False)])
+def test_rows_of_a_changelog_are_those_of_its_topics(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: int, rows: int, is_refused: bool
+) -> None:
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="k")
+    first, changed = (
+        compile_texts([("a.sql", CHANGELOG.replace("COUNT(*)", call))], settings) for call in ("COUNT(*)", "SUM(n)")
+    )
+    control = Control.open(settings, clock=clock, environment={})  # type: ignore[arg-type]
+    control.ensure(first, ["v"])
+    Versions(control).stage(changed, "v")
+    topics = {"v": before, "v-ds-v2": rows}
+    monkeypatch.setattr("ds_dagster.questions.upkeep.folding.count_rows", lambda *arguments: topics[arguments[-1]])
+    status = replace(control.status("v@2"), state="RUNNING", caught_up=clock.now())
+    monkeypatch.setattr(Control, "status", lambda *_: status)
+    if not is_refused:
+        check_rows(changed, control, "v", 5.0, 10.0)
+        return
+    with pytest.raises(DsError) as refused:
+        check_rows(changed, control, "v", 5.0, 10.0)
+    assert refused.value.condition == "PROMOTION_CHANGES_ROWS"
+    assert f"has {rows} rows, and the one that serves {before}" in refused.value.message
+    check_rows(changed, control, "v", 5.0, 100.0)
+    control.journal.close()

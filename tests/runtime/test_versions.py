@@ -193,6 +193,31 @@ def test_one_that_fails_gives_up_and_the_old_one_serves(house: House) -> None:
     assert "v__ds_v2" in refused.value.message, "the reason, whatever its history has since"
 
 
+def test_one_that_fails_says_how_it_is_built_again_and_is_started_again(house: House) -> None:
+    versions = staged(house)
+    lost = error("INPUT_RECREATED", entity="k.clicks")
+    house.host.says("v@2", "failed", failure=lost)
+    house.tick(times=2)
+    status = house.control.status("v@2")
+    assert (status.state, status.hint) == ("FAILED", "run `ds abandon v`, then `ds stage v` to build the version again")
+    staged(house)
+    assert house.control.status("v@2").generation == status.generation + 1
+    works(house)
+    house.tick(times=2)
+    assert shown(house)[1] == ("v@2", "staged", "RUNNING")
+    staged(house)
+    assert house.control.status("v@2").generation == status.generation + 1, "it runs already"
+    job = versions.promote("v")
+    house.host.says("v@2", "failed", failure=lost)
+    house.tick(times=3)
+    with pytest.raises(DsError) as refused:
+        versions.wait_served("v", job, 1.0)
+    assert "`ds abandon v`" in refused.value.hint and "reset" not in refused.value.hint
+    house.host.says("v", "failed", failure=lost)
+    house.tick(times=2)
+    assert "`ds reset` starts" in house.control.status("v").hint
+
+
 def test_a_table_that_is_held_gives_up_with_its_reason(house: House) -> None:
     versions = staged(house)
     job = versions.promote("v")
@@ -422,3 +447,6 @@ def test_how_far_a_version_is(house: House) -> None:
     works(house)
     house.tick(2.0)
     assert progress_of(house.control.status("v@2")) == "staged, caught up"
+    house.host.works("v@2", rows=500, lag_records=1500, caught_up=house.clock.now())
+    house.tick(2.0)
+    assert progress_of(house.control.status("v@2")) == "staged, 25 %", "it was at the end once"

@@ -10,7 +10,7 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
-from ds_dagster.cli.version_rows import ROW_PERCENT, check_rows
+from ds_dagster.cli.version_rows import ROW_PERCENT, check_promotion
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
@@ -27,17 +27,18 @@ timeout_option = click.option(
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
     """Outcome for one query: its version and the state of that version, as ``--json`` prints it. ``is_up``: whether the
-    version runs as requested; if not, the command fails."""
+    version runs as requested; if not, the command fails. ``hint``: what to do then."""
 
     name: str
     version: int
     state: str
     is_up: bool = True
+    hint: str = ""
 
     @property
     def document(self) -> Mapping[str, object]:
         """The JSON of the outcome."""
-        return {"name": self.name, "version": self.version, "state": self.state}
+        return {"name": self.name, "version": self.version, "state": self.state, "hint": self.hint}
 
 
 @click.command("stage")
@@ -79,7 +80,7 @@ def promote_command(
 
     def promoted(name: str) -> VersionOutcome:
         if not yes:
-            check_rows(loaded, control, name, timeout, row_percent)
+            check_promotion(loaded, control, name, timeout, row_percent)
         return promote_one(control, name, timeout, as_json, yes)
 
     return each(names, control, as_json, promoted)
@@ -138,6 +139,8 @@ def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[
         return code
     for item in outcomes:
         click.echo(f"{item.name}: version {item.version} {item.state}")
+        if item.hint:
+            note(f"  hint: {item.hint}")
     show_diagnostics([problem.diagnostic() for problem in problems])
     return code
 
@@ -153,9 +156,11 @@ def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool
     row = versions.jobs(name)[job]
     on_change = None if as_json else _said
     (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
-    is_up = is_settled(status)
-    state = row.role if is_up else f"is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, row.version, state, is_up)
+    is_up, now = is_settled(status), versions.jobs(name).get(job)
+    if now is None or now.role == "dropping":
+        return VersionOutcome(name, row.version, "was abandoned meanwhile", is_up=False)
+    state = row.role if is_up else f"is {_reason(status)}"
+    return VersionOutcome(name, row.version, state, is_up, "" if is_up else status.hint)
 
 
 def promote_one(control: Control, name: str, timeout: float, as_json: bool, may_break: bool) -> VersionOutcome:
@@ -181,8 +186,12 @@ def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: 
     generation = control.status(name).generation
     (status,) = control.wait([name], {name: generation}, WAIT_SECONDS)
     is_up = is_settled(status)
-    reason = "" if is_up else f", and is {status.state}: {status.message or 'not up in time'}"
-    return VersionOutcome(name, version, f"serves{reason}", is_up)
+    reason = "" if is_up else f", and is {_reason(status)}"
+    return VersionOutcome(name, version, f"serves{reason}", is_up, "" if is_up else status.hint)
+
+
+def _reason(status: JobStatus) -> str:
+    return f"{status.state}: {status.message or 'not up in time'}"
 
 
 def _said(status: JobStatus) -> None:

@@ -1,32 +1,36 @@
-"""``ds diff``: compares the rows of a version of a view with those of the serving version, key by key."""
+"""``ds diff``: compares the rows of a version of a view or changelog with those of the serving version, key by key."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.versions import KeepsVersions
-from ds_dagster.errors import error
+from ds_dagster.catalog.versions import KeepsVersions, VersionsChangelogs
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store
-from ds_dagster.questions.tables import MOST_VALUES, read_of, read_whole
+from ds_dagster.questions.tables import MOST_VALUES, UNCLEAR, read_of, read_whole
+from ds_dagster.questions.upkeep.comparing import Counts, compared
+from ds_dagster.questions.upkeep.folding import rows_of
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.beside import why_not_beside
+from ds_dagster.runtime.deciding.changes import definition_of, recompiled
 from ds_dagster.runtime.deciding.spec import JobSpec
-from ds_dagster.runtime.journals import rows as journal_rows
 from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.planning.difference import column_types
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.runtime.versioning import Versions
+from ds_dagster.runtime.views import standing_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-MOST_SAMPLES = 20
-HERE = "here"
-"""Column that is TRUE in every row: after an outer join, NULL means that the side has no such row."""
+NOT_WRITTEN = ("VIEW_MISSING", "TABLE_NOT_LOADED", *UNCLEAR)
+"""Conditions that stores raise for a version without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +40,40 @@ class Difference:
     Attributes:
         relation: qualified name of the relation.
         before, after: numbers of the versions.
+        standing: role, progress and state of the version that is compared with the serving version, for people.
         rows_before, rows_after: numbers of rows.
-        added, removed, changed: numbers of keys that only the new version has, that only the old one has, and whose
-            values differ.
-        columns: column of both versions → number of keys whose value differs.
+        counts: differences of rows.
+        types: column of both versions → its types, where they differ.
         new_columns, lost_columns: columns that only the new version has, and that only the old one has.
-        samples: up to 20 keys that differ: ``key``, ``before`` and ``after`` (None if there is no row).
     """
 
     relation: str
     before: int
     after: int
+    standing: str
     rows_before: int
     rows_after: int
-    added: int
-    removed: int
-    changed: int
-    columns: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    counts: Counts
+    types: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     new_columns: tuple[str, ...] = ()
     lost_columns: tuple[str, ...] = ()
-    samples: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        """Whether both versions have the same rows, in the columns of both."""
-        return not (self.added or self.removed or self.changed)
+        """Whether readers of the old version see no difference: its rows and its columns with their types."""
+        counts = self.counts
+        return not (counts.added or counts.removed or counts.changed or self.types or self.lost_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version of the relation: its job, its definition, and the relation in this definition."""
+
+    job: JobRow
+    status: JobStatus
+    project: LoadedProject
+    query: BoundQuery
+    sink: Relation
 
 
 def difference(project: LoadedProject, relation: Relation, version: int | None = None) -> Difference:
@@ -68,162 +81,140 @@ def difference(project: LoadedProject, relation: Relation, version: int | None =
     times, and both may be written meanwhile.
 
     Args:
-        project: with the stores.
-        relation: a view or table that has versions.
+        project: its settings are used; the stores are those of the versions' definitions.
+        relation: a view, table or changelog that has versions.
         version: number of the version to compare; None: the staged version.
 
     Raises:
-        UserError: DIFF_WITHOUT_VERSION, DIFF_WITHOUT_KEY, QUESTION_TOO_LARGE.
+        UserError: DIFF_IMPOSSIBLE, DIFF_WITHOUT_VERSION, DIFF_WITHOUT_ROWS, DIFF_WITHOUT_KEY, QUESTION_TOO_LARGE,
+            CHANGELOG_TOO_LARGE, CHANGELOG_ROW_UNREADABLE.
+        NotYetError: DIFF_FORMAT_NOT_YET.
         DsError: the journal or a store fails.
     """
-    serving, other = _jobs(project, relation, version)
-    old, new = _sink(project, serving, relation), _sink(project, other, relation)
-    if not old.primary_key or old.primary_key != new.primary_key:
-        keys = [", ".join(sink.primary_key) or "none" for sink in (old, new)]
-        raise error("DIFF_WITHOUT_KEY", relation=relation.name.name, before=keys[0], after=keys[1])
-    result = compared(_table(project, old, serving), _table(project, new, other), old.primary_key)
-    return replace(result, relation=str(relation.name), before=serving.version, after=other.version)
-
-
-def _jobs(project: LoadedProject, relation: Relation, version: int | None) -> tuple[JobRow, JobRow]:
-    """The jobs of the serving version, and of the version to compare with it."""
     control = Control.open(project.settings)
-    query = next(iter(project.queries_of(relation.name)), None)
-    jobs: Sequence[JobRow] = ()
-    if query is not None and control.journal.exists():
-        with control.journal.read() as connection:
-            jobs = tuple(journal_rows.versions(connection, query.name).values())
-    serving = next((job for job in jobs if job.role == "serving"), None)
-    wanted = (job for job in jobs if job is not serving and version in (None, job.version))
-    other = next((job for job in wanted if version is not None or job.role == "staged"), None)
-    if serving is None or other is None or not isinstance(kind_of_store(project, relation), KeepsVersions):
-        which = "a staged version" if version is None else f"version {version}"
-        raise error("DIFF_WITHOUT_VERSION", relation=relation.name.name, which=which)
-    return serving, other
+    old, new = (_version(project, relation, control, job) for job in _jobs(project, relation, control, version))
+    if not old.sink.primary_key or old.sink.primary_key != new.sink.primary_key:
+        keys = [", ".join(side.sink.primary_key) or "none" for side in (old, new)]
+        raise error("DIFF_WITHOUT_KEY", relation=relation.name.name, before=keys[0], after=keys[1])
+    before, after = _table(old), _table(new)
+    types = [column_types(side.sink) for side in (old, new)]
+    both = [name for name in types[0] if name in types[1]]
+    return Difference(
+        relation=str(relation.name),
+        before=old.job.version,
+        after=new.job.version,
+        standing=standing_of(new.status),
+        rows_before=before.num_rows,
+        rows_after=after.num_rows,
+        counts=compared(before, after, old.sink.primary_key),
+        types=MappingProxyType({n: (types[0][n], types[1][n]) for n in both if types[0][n] != types[1][n]}),
+        new_columns=tuple(name for name in types[1] if name not in types[0]),
+        lost_columns=tuple(name for name in types[0] if name not in types[1]),
+    )
 
 
-def _sink(project: LoadedProject, job: JobRow, relation: Relation) -> Relation:
-    """The relation in the version's definition."""
-    _, query = recompiled(JobSpec.from_json(job.spec), project.settings)
-    return next(sink for sink in query.sinks if sink.name == relation.name)
+def _jobs(project: LoadedProject, relation: Relation, control: Control, version: int | None) -> tuple[JobRow, JobRow]:
+    """The jobs of the serving version, and of the version to compare with it."""
+    name, query = relation.name.name, next(iter(project.queries_of(relation.name)), None)
+    if query is None:
+        fix = f"`ds print {name}` and `ds query` show its rows"
+        raise error("DIFF_IMPOSSIBLE", relation=name, reason="no query of the project fills it", fix=fix)
+    jobs = Versions(control).jobs(query.name)
+    serving = jobs.get(query.name)
+    if serving is None:
+        fix = f"`ds apply {query.name}` starts it"
+        raise error("DIFF_IMPOSSIBLE", relation=name, reason="its query was never started", fix=fix)
+    others = [job for job in jobs.values() if job.role in ("staged", "promoting", "kept")]
+    wanted = [job for job in others if (job.role != "kept" if version is None else job.version == version)]
+    if JobSpec.from_json(serving.spec).in_turn:
+        reason = f"versions of this {relation.kind} write it in turn, and one that is staged has no rows of its own"
+        fix = f"`ds plan {query.name}` shows how the definitions differ; `ds print {name}` shows its rows"
+        raise error("DIFF_IMPOSSIBLE", relation=name, reason=reason, fix=fix)
+    if wanted:
+        return serving, wanted[0]
+    if version is None:
+        raise _nothing_staged(project, query, control, serving, others)
+    shown = ", ".join(f"{job.version} ({job.role})" for job in (serving, *others))
+    is_serving = version == serving.version
+    which = f"two rows of version {version}, which serves," if is_serving else f"version {version}"
+    raise error("DIFF_WITHOUT_VERSION", relation=name, which=which, fix=f"its versions are: {shown}")
 
 
-def _table(project: LoadedProject, sink: Relation, job: JobRow) -> pyarrow.Table:
+def _nothing_staged(
+    project: LoadedProject, query: BoundQuery, control: Control, serving: JobRow, others: list[JobRow]
+) -> DsError:
+    """The refusal of a query without a staged version; its hint says how to get one, if that is possible."""
+    name, reason = query.sink.name.name, why_not_beside(project, query, definition_of(serving, project.settings))
+    if reason:
+        fix = f"`ds plan {query.name}` shows how the definitions differ, and what a change needs"
+        return error("DIFF_IMPOSSIBLE", relation=name, reason=reason, fix=fix)
+    (change,) = control.changes(project, [query.name])
+    fix = f"`ds stage {query.name}` builds the changed definition as a version"
+    if change.verdict == "unchanged":
+        fix = f"change its statement, then `ds stage {query.name}` builds a version: it runs with this definition now"
+    if others:
+        numbers = ", ".join(str(job.version) for job in others)
+        fix += f"; `--version` compares a version that is kept: {numbers}"
+    return error("DIFF_WITHOUT_VERSION", relation=name, which="a staged version", fix=fix)
+
+
+def _version(project: LoadedProject, relation: Relation, control: Control, job: JobRow) -> _Version:
+    own, query = recompiled(JobSpec.from_json(job.spec), project.settings)  # the files may name another store by now
+    sink = next(sink for sink in query.sinks if sink.name == relation.name)
+    return _Version(job, control.status(job.name), own, query, sink)
+
+
+def _table(version: _Version) -> pyarrow.Table:
+    """The rows of a version.
+
+    Raises:
+        UserError: DIFF_WITHOUT_ROWS.
+        DsError: as :func:`difference`.
+    """
+    try:
+        table = _rows(version)
+    except DsError as problem:
+        if problem.condition not in NOT_WRITTEN or version.status.batch is not None:
+            raise
+        table = None
+    if table is not None:
+        return table
+    status = version.status
+    state = standing_of(status) or status.state.lower()
+    fix = f"`ds ps` shows its progress, `ds logs {status.name}` its log"
+    if status.hint:
+        fix = f"{status.message}: {status.hint}"
+    raise error("DIFF_WITHOUT_ROWS", relation=version.sink.name.name, version=status.version, state=state, fix=fix)
+
+
+def _rows(version: _Version) -> pyarrow.Table | None:
+    """The rows of a version; None if a topic does not exist yet."""
+    project, sink, job = version.project, version.sink, version.job
+    kind, is_public = kind_of_store(project, sink), job.role == "serving"
+    if sink.kind == "changelog":
+        assert isinstance(kind, VersionsChangelogs)
+        return rows_of(project, sink, sink.entity if is_public else kind.version_entity(sink.entity, job.version))
     read = read_of(project, sink)
-    if job.role != "serving":
-        kind = kind_of_store(project, sink)
+    if not is_public:
         assert isinstance(kind, KeepsVersions)
         read = replace(read, path=kind.version_path(read.path, job.version))
     return read_whole(project, sink, read, MOST_VALUES)
 
 
-def compared(before: pyarrow.Table, after: pyarrow.Table, key: Sequence[str]) -> Difference:
-    """The difference of two tables, without names and versions. Values are compared as texts; NULL equals NULL.
-
-    Args:
-        before, after: the tables; both have the columns of the key.
-        key: names of the key's columns.
-    """
-    import duckdb
-
-    both = [name for name in before.column_names if name in after.column_names and name not in key]
-    places = {name: f"c{number}" for number, name in enumerate([*key, *both])}
-    with duckdb.connect() as connection:
-        for side, table in (("o", before), ("n", after)):
-            part = table.select(list(places)).rename_columns(list(places.values()))
-            connection.register(side, part.append_column(HERE, [_trues(part.num_rows)]))
-        counts = connection.execute(_counts(places, key, both)).fetchone()
-        assert counts is not None
-        cursor = connection.execute(_samples(places, key, both))
-        samples = [_sample(row, key, both) for row in cursor.fetchall()]
-    added, removed, changed, *by_column = counts
-    return Difference(
-        relation="",
-        before=0,
-        after=0,
-        rows_before=before.num_rows,
-        rows_after=after.num_rows,
-        added=added,
-        removed=removed,
-        changed=changed,
-        columns=MappingProxyType({name: count for name, count in zip(both, by_column, strict=True) if count}),
-        new_columns=tuple(name for name in after.column_names if name not in before.column_names),
-        lost_columns=tuple(name for name in before.column_names if name not in after.column_names),
-        samples=tuple(samples),
-    )
-
-
-def _trues(count: int) -> Any:
-    import pyarrow
-
-    return pyarrow.array([True] * count, pyarrow.bool_())
-
-
-def _column(name: str, side: str) -> exp.Column:
-    return exp.column(name, table=side)
-
-
-def _as_text(name: str, side: str) -> exp.Expression:
-    return exp.cast(_column(name, side), "text")
-
-
-def _differs(place: str) -> exp.Expression:
-    return exp.NullSafeNEQ(this=_as_text(place, "o"), expression=_as_text(place, "n"))
-
-
-def _joined(select: exp.Select, places: Mapping[str, str], key: Sequence[str]) -> exp.Select:
-    equal = [exp.NullSafeEQ(this=_as_text(places[n], "o"), expression=_as_text(places[n], "n")) for n in key]
-    return select.from_("o").join("n", on=exp.and_(*equal), join_type="full")
-
-
-def _cases(places: Mapping[str, str], both: Sequence[str]) -> Sequence[exp.Condition]:
-    """Conditions for added, removed and changed keys."""
-    added, removed = (exp.Is(this=_column(HERE, side), expression=exp.null()) for side in ("o", "n"))
-    present = exp.and_(exp.not_(added.copy()), exp.not_(removed.copy()))
-    other = exp.or_(*[_differs(places[name]) for name in both]) if both else exp.false()
-    return added, removed, exp.and_(present, other)
-
-
-def _counts(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) -> str:
-    added, removed, changed = _cases(places, both)
-    present = exp.and_(exp.not_(added.copy()), exp.not_(removed.copy()))
-    conditions = [added, removed, changed, *(exp.and_(present.copy(), _differs(places[name])) for name in both)]
-    counts = [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=part)) for part in conditions]
-    return _joined(exp.select(*counts), places, key).sql(dialect="duckdb")
-
-
-def _samples(places: Mapping[str, str], key: Sequence[str], both: Sequence[str]) -> str:
-    """Statement for samples: keys as texts, whether each side has the row, and the values of both sides as texts."""
-    keys = [exp.func("coalesce", _as_text(places[name], "o"), _as_text(places[name], "n")) for name in key]
-    values = [_as_text(places[name], side) for side in ("o", "n") for name in both]
-    here = [_column(HERE, side) for side in ("o", "n")]
-    select = _joined(exp.select(*keys, *here, *values), places, key).where(exp.or_(*_cases(places, both)))
-    places_of_key = [exp.Literal.number(place + 1) for place in range(len(key))]
-    return select.order_by(*places_of_key).limit(MOST_SAMPLES).sql(dialect="duckdb")
-
-
-def _sample(row: Sequence[Any], key: Sequence[str], both: Sequence[str]) -> Mapping[str, Any]:
-    """A sample of :class:`Difference`; a changed row has only the columns that differ."""
-    keys, (old, new), values = row[: len(key)], row[len(key) : len(key) + 2], row[len(key) + 2 :]
-    sides = [dict(zip(both, part, strict=True)) for part in (values[: len(both)], values[len(both) :])]
-    if old and new:
-        other = [name for name in both if sides[0][name] != sides[1][name]]
-        sides = [{name: side[name] for name in other} for side in sides]
-    before, after = (side if here else None for side, here in zip(sides, (old, new), strict=True))
-    return {"key": dict(zip(key, keys, strict=True)), "before": before, "after": after}
-
-
 def document(result: Difference) -> Mapping[str, Any]:
     """The JSON that ``ds diff --json`` prints."""
+    counts = result.counts
     return {
         "relation": result.relation,
         "versions": {"before": result.before, "after": result.after},
+        "standing": result.standing,
         "rows": {"before": result.rows_before, "after": result.rows_after},
-        **{name: getattr(result, name) for name in ("added", "removed", "changed")},
-        "columns": dict(result.columns),
+        **{name: getattr(counts, name) for name in ("added", "removed", "changed")},
+        "columns": dict(counts.columns),
+        "types": {name: {"before": before, "after": after} for name, (before, after) in result.types.items()},
         "new_columns": list(result.new_columns),
         "lost_columns": list(result.lost_columns),
-        "samples": [dict(sample) for sample in result.samples],
+        "samples": [dict(sample) for sample in counts.samples],
     }
 
 

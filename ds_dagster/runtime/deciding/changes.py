@@ -28,12 +28,10 @@ from ds_dagster.runtime.deciding.placing import shown_pool
 from ds_dagster.runtime.deciding.renaming import Renaming, former_names, renaming_of, why_not
 from ds_dagster.runtime.deciding.sole_writer import other_writer
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
+from ds_dagster.runtime.deciding.version_hints import way_beside
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import RESTORED, Change, Consent, JobStatus
 from ds_dagster.settings import Settings
-
-BESIDE = "`ds stage {name}` builds it next to the running query, and `ds promote {name}` lets it take over"
-"""Hint for a change that a new version avoids a reset for."""
 
 
 def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change:
@@ -94,7 +92,7 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
         return _renamed(project, renaming, [row.name for row in jobs.values() if row.of == renaming.job.name])
     job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
-    change = with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, job)
+    change = with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, jobs)
     runs = job is not None and job.desired == "RUNNING"
     return change if runs else _of_idle(project, query, change, jobs)
 
@@ -183,15 +181,17 @@ def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
     return doubled(query, project.downstream, project.queries, partial(keeps_slot, project))
 
 
-def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, job: JobRow | None = None) -> Change:
+def with_doubles(change: Change, project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
     """The change; if it needs a reset, with the relations that a reset would write twice, and whether a version next to
-    the running job (``job``) avoids the reset."""
+    the running job avoids the reset. ``jobs``: of the journal."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
+    job = jobs.get(query.name)
     old = None if job is None else definition_of(job, project.settings)
     doubles, beside = doubled_in(project, query), not why_not_beside(project, query, old)
-    hint = "; ".join(filter(None, (BESIDE.format(name=change.name) if beside else "", change.hint)))
-    return replace(change, hint=hint, doubles=doubles.sinks, readers=doubles.readers, beside=beside)
+    way = way_beside(query.name, query.fingerprint, jobs) if beside else ""
+    hint = "; ".join(filter(None, (way, change.hint)))
+    return replace(change, hint=hint, doubles=doubles.sinks, readers=doubles.readers, beside=beside, way=way)
 
 
 def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:

@@ -23,8 +23,7 @@ HINTS: dict[str, str] = {
     "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
     "start",
     "renamed": "it stops under its former name and continues under the new one: use `restart` (`ds restart {name}`)",
-    "beside": "the change needs a new checkpoint: `ds stage {name}` builds it next to the running query, `ds promote "
-    "{name}` lets it take over; `reset` (`ds reset {name}`) starts over",
+    "beside": "the change needs a new checkpoint: {way}; `reset` (`ds reset {name}`) starts over",
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) continues with the records that they still have",
 }
@@ -218,7 +217,7 @@ def _never_worked(status: StatusRow) -> bool:
 def _refusal(change: Change) -> Answer:
     way = _HINT_OF.get(change.verdict, "reset")
     is_beside = way == "reset" and change.beside
-    hint = HINTS["beside" if is_beside else way].format(name=change.name)
+    hint = HINTS["beside" if is_beside else way].format(name=change.name, way=change.way)
     if change.doubles and not is_beside:
         hint += CONSENT.format(sinks=", ".join(change.doubles))
     hint += f"; `ds apply --allow {','.join(needed(change))}` applies all such changes"

@@ -59,11 +59,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class VersionRequest:
-    """Requester, time (epoch seconds), and for ``stage`` the definition."""
+    """Requester, time (epoch seconds), and for ``stage`` the definition and the names of jobs that have failed."""
 
     by: str
     at: float
     spec: JobSpec | None = None
+    failed: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class Staged:
 
 
 def stage(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> Staged:
-    """Build a definition next to the serving version. A staged or kept version with this definition is used again.
+    """Build a definition next to the serving version. A staged or kept version with this definition is used again, and
+    is started again if it has failed.
 
     Args:
         query: name of the query.
@@ -326,7 +328,8 @@ def _others(jobs: Mapping[str, JobRow], *roles: Role) -> Sequence[JobRow]:
 def _again(row: JobRow, request: VersionRequest) -> tuple[JobRow, ...]:
     """Rows to stage an existing version again; none if it already runs, or takes over: a settled version may already
     have the public name, so it must not start again before the hand-over has ended."""
-    if row.role == "promoting" or (row.role == "staged" and row.desired == "RUNNING"):
+    runs = row.role == "staged" and row.desired == "RUNNING" and row.name not in request.failed
+    if row.role == "promoting" or runs:
         return ()
     return (_asked_to_run(replace(row, role="staged", action="stage"), request),)
 

@@ -35,7 +35,7 @@ def breaking_changes(old: BoundQuery, new: BoundQuery) -> tuple[str, ...]:
 
 
 def _column_lines(old: Relation, new: Relation) -> Iterator[str]:
-    before, after = _types(old), _types(new)
+    before, after = column_types(old), column_types(new)
     for name in dict.fromkeys((*before, *after)):
         if name not in after:
             yield f"{name}: removed, {before[name]}"
@@ -47,5 +47,6 @@ def _column_lines(old: Relation, new: Relation) -> Iterator[str]:
         yield f"key: ({', '.join(old.primary_key)}) → ({', '.join(new.primary_key)})"
 
 
-def _types(relation: Relation) -> Mapping[str, str]:
+def column_types(relation: Relation) -> Mapping[str, str]:
+    """Column → its type, with ``NOT NULL``."""
     return {column.name: f"{column.type}{'' if column.nullable else ' NOT NULL'}" for column in relation.columns}

@@ -18,7 +18,7 @@ from ds_dagster.runtime.planning.difference import column_changes, sql_diff
 from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import UP, Change, JobState, JobStatus
-from ds_dagster.runtime.views import progress_of, unknown_columns_of
+from ds_dagster.runtime.views import standing_of, unknown_columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _planned(
         downstream=_downstream(project, query),
         renamed_from=renamed_from,
         reads_again=_reads_again(query) if change.verdict in ("needs_new_checkpoint", "would_lose_data") else (),
-        staged=_staged(query, running),
+        staged=_staged(query, running, is_equal),
     )
 
 
@@ -135,13 +135,18 @@ def _reads_again(query: BoundQuery) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places))
 
 
-def _staged(query: BoundQuery, running: Running) -> str:
-    """The staged version, its progress, and whether it has the planned definition, for people; empty without one."""
+def _staged(query: BoundQuery, running: Running, is_unchanged: bool) -> str:
+    """The staged version, its progress, and whether it has the planned definition, for people; empty without one. For
+    an unchanged query also what to do with the version: the hint of a changed query says that."""
     status = next((s for s in running.statuses if s.of == query.name and s.role in ("staged", "promoting")), None)
     if status is None:
         return ""
-    is_same = running.jobs[status.name].fingerprint == query.fingerprint
-    return f"version {status.version} is {progress_of(status)}" + ("" if is_same else ", of another definition")
+    text = f"version {status.version} is {standing_of(status)}"
+    text += f" ({status.hint})" if status.state == "FAILED" and status.hint else ""
+    if running.jobs[status.name].fingerprint == query.fingerprint:
+        return text
+    way = f": `ds abandon {query.name}` drops it, `ds promote {query.name}` lets it take over"
+    return f"{text}, of another definition" + (way if is_unchanged else "")
 
 
 def _orphan(change: Change, running: Running) -> PlannedChange:

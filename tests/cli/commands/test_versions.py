@@ -35,7 +35,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def set_state(state: str) -> None:
         def wait(self: Control, names: Sequence[str], *_: object) -> Sequence[JobStatus]:
-            return [replace(self.status(name), state=state, message="it is broken") for name in names]  # type: ignore[arg-type]
+            return [replace(self.status(name), state=state, message="it is broken", hint="mend it") for name in names]  # type: ignore[arg-type]
 
         monkeypatch.setattr(Control, "wait", wait)
 
@@ -54,7 +54,10 @@ def test_a_staged_version_that_does_not_run_fails_the_command(
         "name": "visits",
         "version": 2,
         "state": f"is {state}: it is broken" if code else "staged",
+        "hint": "mend it" if code else "",
     }
+    if code:
+        assert "hint: mend it" in ds("stage", "visits").err
 
 
 @pytest.mark.parametrize(("state", "code"), [("RUNNING", 0), ("FAILED", 1), ("STOPPED", 1)])
@@ -76,3 +79,55 @@ def test_the_plan_names_the_commands_of_a_new_version_first(changed: None, ds: D
     shown = ds("plan", "visits").out
     assert "visits  new version" in shown
     assert "  to do: `ds stage visits` builds it next to the running query, and `ds promote visits` lets it" in shown
+
+
+def test_the_plan_says_what_to_do_with_a_version_that_is_staged(
+    changed: None, project: Path, ds: Ds, ends: Callable[[str], None]
+) -> None:
+    ends("RUNNING")
+    assert ds("stage", "visits").code == 0
+    shown = ds("plan", "visits").out
+    assert "to do: version 2 is staged with this definition: `ds promote visits` lets it take over" in shown
+    file = project / "sql" / "all.sql"
+    file.write_text(file.read_text().replace("max(price) AS most", "min(price) AS least"))
+    other = "version 2 is staged with another definition: `ds abandon visits` drops it, or `ds promote visits`"
+    shown = ds("plan", "visits").out
+    assert f"to do: {other} lets it take over first; then `ds stage visits` builds this one" in shown
+    refused = ds("apply", "visits").err
+    assert "needs a new checkpoint" in refused and other in refused
+    assert "STAGED_OTHERWISE" in ds("stage", "visits").err
+    file.write_text(file.read_text().replace(", min(price) AS least", ""))
+    (line,) = ds("plan", "visits", "--json").json
+    assert line["verdict"] == "unchanged" and "`ds abandon visits` drops it" in line["staged"]
+    assert "staged: version 2 is staged" in ds("plan", "visits").out
+    assert ds("abandon", "visits").code == 0
+    assert "staged" not in ds("plan", "visits").out
+
+
+def test_a_version_that_is_abandoned_while_it_starts_is_not_staged(
+    changed: None, ds: Ds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(self: Control, names: Sequence[str], *_: object) -> Sequence[JobStatus]:
+        Versions(self).abandon("visits")
+        return [replace(self.status(name), state="STOPPED") for name in names]
+
+    monkeypatch.setattr(Control, "wait", wait)
+    outcome = ds("stage", "visits")
+    assert outcome.code == 1 and "visits: version 2 was abandoned meanwhile" in outcome.out
+
+
+def test_all_that_readers_would_notice_is_asked_for_at_once(
+    changed: None, project: Path, ds: Ds, ends: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends("RUNNING")
+    file = project / "sql" / "all.sql"
+    file.write_text(file.read_text().replace("count(*) AS n, max", "CAST(count(*) AS VARCHAR) AS n, max"))
+    assert ds("stage", "visits").code == 0
+    refused = ds("promote", "visits")
+    assert refused.code == 1 and "PROMOTION_CHANGES_COLUMNS" in refused.err
+    assert "n: BIGINT NOT NULL → VARCHAR NOT NULL; its rows are not counted" in refused.err
+    monkeypatch.setattr("ds_dagster.cli.version_rows._wait_near", lambda *_: None)
+    monkeypatch.setattr("ds_dagster.cli.version_rows._count", lambda *arguments: 7 if arguments[-1] else 9)
+    assert "VARCHAR NOT NULL; 7 rows instead of 9 [PROMOTION_CHANGES_COLUMNS]" in ds("promote", "visits").err
+    monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
+    assert ds("promote", "visits", "--yes").code == 0
