@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,16 +102,29 @@ def record(progress: Progress, program: Program = DRIVER, *, jars: Sequence[Path
 def _record(target: Path, program: Program) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".record-") as folder:
         archive = Path(folder, target.name)
-        command = [sys.executable, "-m", program.recorder, str(archive)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=RECORD_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as problem:
-            raise error("CLASS_ARCHIVE_FAILED", detail=f"not done after {RECORD_SECONDS:.0f} s") from problem
-        if done.returncode or not archive.is_file():
-            raise error("CLASS_ARCHIVE_FAILED", detail=(done.stdout + done.stderr).strip()[-4000:])
+        with subprocess.Popen(
+            [sys.executable, "-m", program.recorder, str(archive)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as recorder:
+            try:
+                output, _ = recorder.communicate(timeout=RECORD_SECONDS)
+            except subprocess.TimeoutExpired as problem:
+                raise error("CLASS_ARCHIVE_FAILED", detail=f"not done after {RECORD_SECONDS:.0f} s") from problem
+            finally:
+                _end_group(recorder)
+        if recorder.returncode or not archive.is_file():
+            raise error("CLASS_ARCHIVE_FAILED", detail=output.strip()[-4000:])
         archive.replace(target)
+
+
+def _end_group(recorder: subprocess.Popen[str]) -> None:
+    """End what is left of a recorder and of the programs that it has started: a JVM outlives its Python."""
+    with suppress(ProcessLookupError):
+        os.killpg(recorder.pid, signal.SIGKILL)
 
 
 def _remove_old(newest: Path) -> None:

@@ -32,6 +32,13 @@ COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.ins
 """Properties that plans and sizes are computed from."""
 NO_FILE = "(defaults)"
 """Name of the settings file of a folder without any."""
+OF_THE_ENGINE = {"spark.master": "master", "spark.driver.memory": "memory"}
+"""Property of Spark → setting of [engine] that sets it, and from which checks, pools and sizes are computed."""
+_MASTER = re.compile(
+    r"local(-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\])?"
+    r"|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+"
+)
+_MASTER_FORMS = "local[4], spark://host:port, yarn, k8s://https://host:port"
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
 """Beginning of a Spark master URL whose executors all run on the driver's host."""
 
@@ -273,6 +280,9 @@ def _engine(table: Any, file: str) -> EngineSettings:
             )
     for name, default in (("master", ""), ("launcher", "local")):
         _text_setting({name: default, **table}, name, file)
+    master = table.get("master", "")
+    if master and not _MASTER.fullmatch(master):
+        raise error("SETTING_INVALID", name="engine.master", file=file, reason=master, allowed=_MASTER_FORMS)
     memory = table.get("memory", "1g")
     if not (isinstance(memory, str) and MEMORY.fullmatch(memory)):
         raise error("SETTING_INVALID", name="engine.memory", file=file, reason=str(memory), allowed=MEMORY_FORM)
@@ -304,6 +314,9 @@ def _spark(table: Any, file: str) -> Mapping[str, str]:
         allowed = "[spark] with properties of Spark"
         raise error("SETTING_INVALID", name="spark", file=file, reason="not a table", allowed=allowed)
     properties = {name: _spark_text(value) for name, value in _flatten(table).items()}
+    for name in OF_THE_ENGINE.keys() & properties.keys():
+        reason, allowed = "the engine sets it", f"`{OF_THE_ENGINE[name]}` of [engine] instead"
+        raise error("SETTING_INVALID", name=name, file=file, reason=reason, allowed=allowed)
     for name in COUNTS_OF_SPARK & properties.keys():
         if not (properties[name].isdecimal() and int(properties[name])):
             allowed = "a whole number ≥ 1"

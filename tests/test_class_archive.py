@@ -13,6 +13,7 @@ import pytest
 from ds_dagster import class_archive
 from ds_dagster.class_archive import BROKER, DRIVER, Program, java_options, location, record
 from ds_dagster.errors import ExternalError
+from tests.e2e.feeding import is_dead, until
 
 Recorder = Callable[[str], Program]
 
@@ -97,3 +98,21 @@ def test_a_failed_recording_leaves_nothing(program: str, jars: list[Path], recor
     assert caught.value.condition == "CLASS_ARCHIVE_FAILED"
     assert ("no such class" in caught.value.detail) == ("no such" in program)
     assert [p.name for p in location(jars).parent.iterdir()] == ["record.lock"]
+
+
+@pytest.mark.parametrize("after", ["", "child.wait()"], ids=["it ends before", "it takes too long"])
+def test_nothing_that_a_recorder_started_outlives_it(
+    after: str, jars: list[Path], recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "RECORD_SECONDS", 5.0)
+    program = f"""
+import subprocess
+child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+pathlib.Path({str(tmp_path / "child")!r}).write_text(str(child.pid))
+{after}
+"""
+    with pytest.raises(ExternalError) as caught:
+        record(lambda line: None, recorder(program), jars=jars)
+    assert caught.value.detail == ("not done after 5 s" if after else "")
+    pid = int((tmp_path / "child").read_text())
+    until(lambda: is_dead(pid), "the child is dead", 30)

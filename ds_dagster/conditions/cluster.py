@@ -22,10 +22,31 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CLUSTER_NEEDS_POSTGRES",
         "user",
-        "the setting {name} is sqlite, and the state folder {folder} is shared by the hosts of a cluster: file locks "
-        "cannot be trusted there",
+        "the setting {name} is sqlite, whose file is in the state folder {folder}, and the hosts of a cluster share "
+        "that folder: file locks cannot be trusted there",
         "set `{name}` to {allowed}",
         "22023",
+    ),
+    Condition(
+        "CLUSTER_MASTER_SILENT",
+        "unreachable",
+        "no Spark master answers at {master}",
+        "check host and port of `master` in [engine], and that a master of Spark {version} runs there: one of another "
+        "version does not answer",
+    ),
+    Condition(
+        "CLUSTER_ADDRESS_REFUSED",
+        "user",
+        "the engine cannot listen on the address {address}, which is not one of its host",
+        'set "spark.driver.host" in [spark] to an address of the engine\'s host that executors reach; where it is '
+        'translated on the way, also "spark.driver.bindAddress" = "0.0.0.0"',
+        "22023",
+    ),
+    Condition(
+        "CLUSTER_START_FAILED",
+        "external",
+        "Spark did not start on the cluster {master}",
+        "see the detail, and the engine's log for the whole text",
     ),
     Condition(
         "CLUSTER_HAS_NO_EXECUTORS",

@@ -258,7 +258,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "SIZE_LOAD_INVALID",
         "user",
-        "{kind} of {name} is not a number of 0 or more: {value}",
+        "{kind} of {name} is not a number from 0 to {most}: {value}",
         "write --{kind} NAME=NUMBER, or --{kind} NUMBER for all others",
         "22023",
     ),

@@ -21,7 +21,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "JOURNAL_READ_ONLY",
         "external",
         "the journal {journal} cannot be written",
-        "make the file and its folder writable for the user who runs this command",
+        "make the file and its folder writable for the user who runs this command; a read-only file system has to be "
+        "mounted for writing",
     ),
     Condition(
         "JOURNAL_CORRUPT",

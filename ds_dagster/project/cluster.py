@@ -9,6 +9,8 @@ from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.properties.values import path_in
+from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.assemble import Assembled
@@ -31,6 +33,10 @@ REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Spark property → (the only value allowed on a cluster, reason)."""
 SQLITE = "sqlite"
 _FILE = "file"
+_AUTHORITY = "tls.ca_cert_file"
+"""The one file of a login that executors open; the text of others travels with the job."""
+_STREAMS = ("stream", "changelog")
+"""Relations that executors read and write; tables and views are written by the driver."""
 
 
 def cluster_problems(project: Assembled, settings: Settings) -> Iterator[Diagnostic]:
@@ -58,20 +64,31 @@ def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
             problem = error("CLUSTER_NEEDS_SHARED_FOLDER", span=span, what=what, folder=function.file, master=master)
             yield problem.diagnostic()
     for store in catalog.stores.values():
-        address = store.properties.get("uris")
-        parts = urlsplit(str(address.value)) if address is not None else None
-        if parts is None or parts.scheme != _FILE:
-            continue
-        place = Path(unquote(parts.path)).resolve()
-        if not settings.engine.shares(place):
-            what = f"the folder of store {store.name}"
-            problem = error("CLUSTER_NEEDS_SHARED_FOLDER", span=store.span, what=what, folder=str(place), master=master)
-            yield problem.diagnostic()
+        for what, place in _places(store, catalog, settings):
+            if not settings.engine.shares(place):
+                problem = error(
+                    "CLUSTER_NEEDS_SHARED_FOLDER", span=store.span, what=what, folder=str(place), master=master
+                )
+                yield problem.diagnostic()
+
+
+def _places(store: StoreDefinition, catalog: Catalog, settings: Settings) -> Iterator[tuple[str, Path]]:
+    """What executors read or write of a store on their own hosts."""
+    address = store.properties.get("uris")
+    parts = urlsplit(str(address.value)) if address is not None else None
+    if parts is not None and parts.scheme == _FILE:
+        yield f"the folder of store {store.name}", Path(unquote(parts.path)).resolve()
+    authority = store.properties.get(_AUTHORITY)
+    has_streams = any(
+        relation.store == store.name and relation.kind in _STREAMS for relation in catalog.relations.values()
+    )
+    if authority is not None and not authority.is_reference and has_streams:
+        yield f"{_AUTHORITY} of store {store.name}", path_in(settings.root, authority)
 
 
 def _sqlite(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
     """Errors for a journal or views in SQLite, whose files would be in a folder that several hosts mount."""
-    if not settings.engine.has_other_hosts or not settings.engine.shares(settings.state):
+    if not settings.engine.has_other_hosts:
         return
     folder, has_views = str(settings.state), any(r.store == SQLITE for r in catalog.relations.values())
     if settings.journal == SQLITE:

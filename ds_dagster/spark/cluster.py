@@ -3,6 +3,7 @@ partitions), and closes the state of ended runs."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import uuid
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.settings import Settings
@@ -28,6 +32,9 @@ EXECUTOR_SECONDS = 60.0
 SETTLED_SECONDS = 2.0
 """Without ``spark.executor.instances`` the cluster is complete if no executor has registered for this long."""
 _PAUSE = 0.05
+_DRIVER = "sparkDriver"
+"""Spark's name for the service by which executors reach the driver."""
+_HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
 PYTHON_PROPERTY = "spark.pyspark.python"
 PYTHON_PROBE = """
 import importlib.util, sys
@@ -147,6 +154,43 @@ def problem_of(driver: HostReport, reports: Iterable[HostReport], folder: str, p
         if python and not report.python:
             return error("CLUSTER_PYTHON_MISSING", host=host, python=python, needed=PYTHON_HERE, detail=report.problem)
     return None
+
+
+@contextmanager
+def starting(settings: Settings, version: str) -> Iterator[None]:
+    """Name what keeps Spark from starting on a cluster; does nothing on a local master.
+
+    Args:
+        settings: of the project.
+        version: of the engine's Spark.
+
+    Raises:
+        DsError: CLUSTER_MASTER_SILENT, CLUSTER_ADDRESS_REFUSED, CLUSTER_START_FAILED; those of the body.
+    """
+    if not settings.engine.is_cluster:
+        yield
+        return
+    master = settings.engine.master
+    if master == "yarn" and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
+        raise error("CLUSTER_START_FAILED", master=master, detail="HADOOP_CONF_DIR is not set for the engine")
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as failure:
+        raise start_failure(str(failure), settings, version) from failure
+
+
+def start_failure(text: str, settings: Settings, version: str) -> DsError:
+    """The error for what Java says when Spark does not start on a cluster. ``version``: of the engine's Spark."""
+    master = settings.engine.master
+    if master.startswith("spark:") and "stopped SparkContext" in text:
+        return error("CLUSTER_MASTER_SILENT", master=master, version=version)
+    if "Cannot assign requested address" in text and _DRIVER in text:
+        addresses = [settings.spark[name] for name in (_BIND, _HOST) if name in settings.spark]
+        address = addresses[0] if addresses else os.environ.get("SPARK_LOCAL_IP", "?")
+        return error("CLUSTER_ADDRESS_REFUSED", address=address)
+    causes = [line.strip() for line in text.splitlines() if line.startswith((": ", "Caused by: "))]
+    reasons = dict.fromkeys(cause.removeprefix("Caused").removeprefix(" by").removeprefix(": ") for cause in causes)
+    return error("CLUSTER_START_FAILED", master=master, detail="; ".join(reasons)[:1000] or text[:1000])
 
 
 def close_ended_stores(session: SparkSession) -> tuple[int, Sequence[str]]:

@@ -22,7 +22,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.settings import Settings, is_local
-from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores
+from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores, starting
 from ds_dagster.spark.gateway import has_operators, known_class, launch_jvm, quicken
 
 StateStore = Literal["heap", "rocksdb"]
@@ -173,7 +173,7 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
         app_name: shown by Spark.
 
     Raises:
-        ExternalError: CLUSTER_HAS_NO_EXECUTORS, and the conditions of :func:`check_executors`.
+        DsError: CLUSTER_HAS_NO_EXECUTORS, and the conditions of :func:`starting` and :func:`check_executors`.
     """
     import pyspark
 
@@ -183,18 +183,19 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
     for name in _LOGGERS_OF_VALUES:
         logging.getLogger(name).disabled = True
     values = {**session_settings(settings, jars=jars, version=pyspark.__version__), "spark.app.name": app_name}
-    launch_jvm(values)
-    builder = SparkSession.builder
-    for key, value in values.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    quicken(session)
-    if has_operators(session):
-        context = cast(Any, session.sparkContext)._jsc.sc()
-        known_class(session, "dsdagster.schedule.OldestFirst").install(context)
-        known_class(session, "dsdagster.session.HadoopDefaults").drop(context.hadoopConfiguration())
-    if settings.engine.is_cluster:
-        _join_cluster(session, settings)
+    with starting(settings, pyspark.__version__):
+        launch_jvm(values)
+        builder = SparkSession.builder
+        for key, value in values.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        quicken(session)
+        if has_operators(session):
+            context = cast(Any, session.sparkContext)._jsc.sc()
+            known_class(session, "dsdagster.schedule.OldestFirst").install(context)
+            known_class(session, "dsdagster.session.HadoopDefaults").drop(context.hadoopConfiguration())
+        if settings.engine.is_cluster:
+            _join_cluster(session, settings)
     return session
 
 

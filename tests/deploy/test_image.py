@@ -79,7 +79,14 @@ def test_images_have_versions(name: str) -> None:
     for instruction in read(name):
         if instruction.name == "FROM":
             image = re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], instruction.words[0])
-            assert image in {i.stage for i in read(name)} or re.search(r":\d", image), image
+            assert image in {i.stage for i in read(name)} or re.search(r":\d+\.\d+\.\d+\b", image), image
+
+
+def test_executors_find_spark_where_the_image_has_it() -> None:
+    (python,) = {i.text.partition("=")[2] for i in read() if i.text.startswith("PYTHON=")}
+    minor = ".".join(python.split(".")[:2])
+    (home,) = [i.text for i in read("executor.Dockerfile") if i.name == "ENV"]
+    assert f"/opt/ds/lib/python{minor}/site-packages/pyspark" in home
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -6,6 +6,7 @@ No cluster runs them here. Where kubectl is installed, its Kustomize has to rend
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -33,9 +34,29 @@ SECRETS = {"ds-secrets": {"DS_JOURNAL_URL", "DAGSTER_POSTGRES_URL", "POSTGRES_PA
 """Secrets that the user creates, and their keys; of ds-stores those that the project refers to."""
 
 
-@pytest.fixture(params=OVERLAYS)
-def overlay(request: pytest.FixtureRequest) -> Path:
-    return FOLDER / "overlays" / str(request.param)
+POOL = "prod-with-a-pool"
+"""The overlay `prod` with the engine of a compute pool, as a user adds it."""
+
+
+@pytest.fixture(params=[*OVERLAYS, POOL])
+def overlay(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param != POOL:
+        return FOLDER / "overlays" / str(request.param)
+    return with_pool(tmp_path_factory.mktemp("overlays"))
+
+
+def with_pool(folder: Path) -> Path:
+    """A copy of the overlay `prod` that has the components of a compute pool too."""
+    prod = FOLDER / "overlays" / "prod"
+    copied = Path(shutil.copytree(prod, folder / POOL))
+    kustomization = yaml.safe_load((prod / "kustomization.yaml").read_text(encoding="utf-8"))
+    kustomization["components"] += ["../../components/shared-state", "../../components/pool"]
+    for name in ("resources", "components"):
+        kustomization[name] = [
+            os.path.relpath(prod / entry, copied) if entry.startswith("..") else entry for entry in kustomization[name]
+        ]
+    (copied / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    return copied
 
 
 def named(resources: list[Resource], kind: str) -> dict[str, Resource]:
@@ -220,12 +241,14 @@ def programs() -> dict[str, click.Command]:
 
 
 @pytest.mark.sweep
-def test_every_command_is_one_of_its_program() -> None:
+def test_every_command_is_one_of_its_program(tmp_path: Path) -> None:
     known = programs()
-    lines = [line for name in OVERLAYS for line in commands(rendered(FOLDER / "overlays" / name))]
+    overlays = [*(FOLDER / "overlays" / name for name in OVERLAYS), with_pool(tmp_path)]
+    lines = [line for folder in overlays for line in commands(rendered(folder))]
     unique = {" ".join(line): line for line in lines}
     assert {line[0] for line in lines} == set(known)
-    assert {"ds engine run", "ds engine status", "ds engine stop"} <= set(unique)
+    assert {"ds engine run", "ds engine status --pool default", "ds engine stop"} <= set(unique)
+    assert {f"ds engine {command} --pool heavy" for command in ("run", "status", "stop")} <= set(unique)
     for line in unique.values():
         here = [word.replace("/config/", f"{FOLDER}/base/config/") for word in line]
         assert parsed(known[line[0]], here).command.name
@@ -261,6 +284,35 @@ def test_the_engine_is_one_and_has_time_to_end() -> None:
     assert spec.get("restartPolicy", "Always") == "Always", "exit codes 75 and 76 ask for a start"
     daemon = named(rendered(FOLDER / "base"), "Deployment")["ds-daemon"]
     assert daemon["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_each_engine_is_probed_by_its_own_name(tmp_path: Path) -> None:
+    """`ds engine status` without a name is content with the engine of any pool."""
+    engines = {name: t for name, _, t in pods(rendered(with_pool(tmp_path))) if name.startswith("ds-engine")}
+    assert set(engines) == {"ds-engine", "ds-engine-heavy"}
+    for name, template in engines.items():
+        pool = name.removeprefix("ds-engine").removeprefix("-")
+        (container,) = template["spec"]["containers"]
+        probes = [
+            " ".join(container[f"{probe}Probe"]["exec"]["command"]) for probe in ("startup", "liveness", "readiness")
+        ]
+        assert all(f"ds engine status --pool {pool or 'default'}" in line for line in probes), name
+        ends = " ".join(container["lifecycle"]["preStop"]["exec"]["command"])
+        assert ends == " ".join(["ds engine stop", *(["--pool", pool] if pool else [])])
+
+
+def test_the_engine_of_a_pool_is_as_the_projects_own(tmp_path: Path) -> None:
+    """But for its name, size and the disk of its own; both have one state folder, as a query may move between them."""
+    engines = named(rendered(with_pool(tmp_path)), "StatefulSet")
+    own, pool = (json.loads(json.dumps(engines[name]["spec"]["template"])) for name in ("ds-engine", "ds-engine-heavy"))
+    for template in (own, pool):
+        (container,) = template["spec"]["containers"]
+        assert {"name": "DS_STATE", "value": "/shared/state"} in container["env"]
+        container.pop("resources")
+        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] != "state"]
+    without_pool = re.sub(r" --pool heavy|, \"--pool\", \"heavy\"|-heavy", "", json.dumps(in_any_order(pool)))
+    without_name = re.sub(r" --pool default|, \"--pool\", \"default\"", "", json.dumps(in_any_order(own)))
+    assert in_any_order(json.loads(without_pool)) == in_any_order(json.loads(without_name))
 
 
 def test_no_secret_is_in_the_manifests(overlay: Path) -> None:

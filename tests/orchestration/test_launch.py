@@ -65,6 +65,25 @@ def test_partial_success_keeps_the_good_ones(bench: Bench) -> None:
     assert "last line of the log" in str(data.user_failure_data.metadata["ds_dagster/log/counts"].value)
 
 
+def test_a_retry_from_asset_failure_requests_what_failed_alone(bench: Bench, instance: dg.DagsterInstance) -> None:
+    """Dagster's own choice of what to run again: of one step that started four relations, the one that failed."""
+    bench.answers["visits"] = {"state": "FAILED", "condition": "STORE_LOGIN_REFUSED", "message": "the store refused"}
+    first = bench.materialize("visits", "desktop", "counts", instance=instance)
+    assert materialized(first) == ["desktop", "counts"]
+    run = instance.get_run_by_id(first.run_id)
+    assert run is not None and run.execution_plan_snapshot_id is not None
+    plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+    assets, checks = instance.run_domain.get_keys_to_reexecute(run.run_id, plan)
+    assert assets == {key("visits")}
+    before = {status.name: status.generation for status in bench.control.statuses()}
+    del bench.answers["visits"]
+    job = bench.definitions().resolve_implicit_global_asset_job_def()
+    second = job.get_subset(asset_selection=assets, asset_check_selection=checks).execute_in_process(instance=instance)
+    assert materialized(second) == ["visits"]
+    after = {status.name: status.generation for status in bench.control.statuses()}
+    assert {name for name in after if after[name] != before[name]} == {"visits"}
+
+
 def test_a_query_that_does_not_come_up_in_time_is_named(bench: Bench) -> None:
     bench.answers["visits"] = {"state": "STARTING"}
     result = bench.materialize("visits", "desktop", ds_streams={"start_timeout_seconds": 5})

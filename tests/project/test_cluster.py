@@ -40,8 +40,12 @@ def test_executors_of_this_host_need_nothing(master: str) -> None:
 
 @pytest.mark.parametrize("master", [ELSEWHERE, "yarn", "k8s://https://api:443", "spark://127.example.com:7077"])
 def test_executors_elsewhere_need_the_state_folder(master: str) -> None:
-    ((condition, message),) = problems(master=master)
+    ((condition, message),) = problems(master=master, journal="${JOURNAL}")
     assert condition == FOLDER and "the setting state is /local/.ds" in message and master in message
+
+
+def test_all_settings_are_named_at_once() -> None:
+    assert [name for name, _ in problems(SQL + VIEW, master=ELSEWHERE)] == [FOLDER, POSTGRES, POSTGRES]
 
 
 def test_a_folder_is_shared_by_the_users_word() -> None:
@@ -63,6 +67,20 @@ def test_folders_of_stores_are_refused() -> None:
     ((condition, message),) = problems(SQL + FILES, **shared, shared_folders=SHARED)
     assert condition == FOLDER and "the folder of store files is /data/in" in message
     assert not problems(SQL + FILES, **shared, shared_folders=(*SHARED, "/data"))
+
+
+def test_a_certificate_that_executors_open_is_refused() -> None:
+    """Executors read streams; the driver writes tables."""
+    shared = {"state": "/mnt/ds", "master": ELSEWHERE, "journal": "${JOURNAL}", "shared_folders": SHARED}
+    kafka = SQL.replace("'127.0.0.1:1'", "'127.0.0.1:1', 'tls.ca_cert_file' = '{0}'")
+    ((condition, message),) = problems(kafka.format("/etc/ca.pem"), **shared)
+    assert condition == FOLDER and "tls.ca_cert_file of store k is /etc/ca.pem" in message
+    assert not problems(kafka.format("/mnt/ds/ca.pem"), **shared)
+    assert not problems(kafka.format("${CA_FILE}"), **shared)
+    warehouse = (
+        "CREATE STORE w WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h/d', 'tls.ca_cert_file' = '/etc/ca');"
+    )
+    assert FOLDER not in [name for name, _ in problems(SQL + warehouse, **shared)]
 
 
 def test_a_jar_of_functions_is_refused_where_hosts_do_not_have_it(tmp_path: Path) -> None:
@@ -89,6 +107,34 @@ def test_spark_settings_that_break_guarantees(name: str, value: str) -> None:
     ((condition, message),) = problems(master="local-cluster[2,1,1024]", spark={name: value})
     assert condition == SETTING and f"{name} = {value}" in message
     assert not problems(master="local[2]", spark={name: value})
+
+
+@pytest.mark.parametrize("master", ["spark://head", "spark//head:7077", "local[", "yarm", "k8s:/x", "mesos://h:1"])
+def test_a_master_that_spark_cannot_read_is_refused(tmp_path: Path, master: str) -> None:
+    (tmp_path / "ds.toml").write_text(f'[engine]\nmaster = "{master}"\n')
+    with pytest.raises(DsError, match=r"engine\.master") as failure:
+        load_settings(tmp_path)
+    assert failure.value.condition == "SETTING_INVALID"
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["", "local", "local[*]", "local[4]", "local[2,4]", "local-cluster[2,1,1024]", "spark://[::1]:7077",
+     "spark://a:1,b:2", "yarn", "k8s://https://api:443"],
+)  # fmt: skip
+def test_masters_of_spark_are_allowed(tmp_path: Path, master: str) -> None:
+    (tmp_path / "ds.toml").write_text(f'[engine]\nmaster = "{master}"\n')
+    assert load_settings(tmp_path).engine.master == master
+
+
+@pytest.mark.parametrize(("name", "setting"), [("spark.master", "master"), ("spark.driver.memory", "memory")])
+def test_what_the_engine_sets_is_not_set_for_spark(tmp_path: Path, name: str, setting: str) -> None:
+    """It would win, and every check would look at another master than Spark's."""
+    (tmp_path / "ds.toml").write_text(f'[spark]\n"{name}" = "spark://head:7077"\n')
+    with pytest.raises(DsError, match=name) as failure:
+        load_settings(tmp_path)
+    assert failure.value.condition == "SETTING_INVALID"
+    assert f"`{setting}` of [engine]" in str(failure.value)
 
 
 @pytest.mark.parametrize("folders", ["[1]", '["relative"]', '"/mnt"'])

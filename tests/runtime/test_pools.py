@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
+from ds_dagster.cli.commands import engine as engines
+from ds_dagster.cli.main import run
 from ds_dagster.cli.metrics import Look, exposition
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.health.cursor import Cursor
@@ -315,6 +317,20 @@ def test_commands_and_dagster_name_each_engine(control: Control, clock: FakeCloc
     assert control.log_place(engine="heavy").endswith("/logs/engine-heavy.log")
     control.stop(["b"])
     assert [engine.name for engine in control.engines()] == ["default"], "nothing is left in it"
+
+
+def test_a_probe_asks_one_engine_by_its_name(
+    control: Control, clock: FakeClock, own: House, heavy: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name as in a probe on Kubernetes; without one, any engine will do."""
+    want(control, placed("a", ""), placed("b", "heavy"))
+    turn(clock, own, heavy)
+    monkeypatch.setattr(engines, "settings_of", lambda *_, **__: control.settings)
+    monkeypatch.setattr(engines, "Control", SimpleNamespace(open=lambda _: control))
+    status = lambda *words: run(["engine", "status", "--json", *words])  # noqa: E731
+    assert [status("--pool", "default"), status("--pool", "heavy"), status()] == [0, 0, 0]
+    own.kill()
+    assert [status("--pool", "default"), status("--pool", "heavy"), status()] == [1, 0, 0]
 
 
 def test_the_sensor_starts_each_dead_engine_at_its_own_pace(control: Control, clock: FakeClock, own: House) -> None:

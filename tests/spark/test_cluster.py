@@ -73,6 +73,45 @@ def test_a_cluster_without_executors_is_named() -> None:
     assert failure.value.condition == "CLUSTER_HAS_NO_EXECUTORS"
 
 
+STOPPED = """An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.
+: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."""
+BOUND = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: java.net.BindException: bind(..) failed with error(-99): Cannot assign requested address: Service 'sparkDriver'"""
+REFUSED = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: External scheduler cannot be instantiated
+\tat org.apache.spark.SparkContext$.x(SparkContext.scala:1)
+Caused by: java.net.ConnectException: Connection refused"""
+
+
+@pytest.mark.parametrize(
+    ("text", "master", "condition", "told"),
+    [
+        (STOPPED, MASTER, "CLUSTER_MASTER_SILENT", MASTER),
+        (BOUND, MASTER, "CLUSTER_ADDRESS_REFUSED", "203.0.113.7"),
+        (REFUSED, "k8s://https://api:443", "CLUSTER_START_FAILED", "java.net.ConnectException: Connection refused"),
+        (STOPPED, "yarn", "CLUSTER_START_FAILED", "stopped SparkContext"),
+    ],
+)
+def test_what_keeps_spark_from_starting_is_named(text: str, master: str, condition: str, told: str) -> None:
+    spark = {"spark.driver.host": "203.0.113.7"}
+    settings = Settings(root=ROOT, sql=ROOT, state=ROOT, engine=EngineSettings(master=master), spark=spark)
+    problem = cluster.start_failure(text, settings, "4.2.0")
+    assert problem.condition == condition
+    assert told in f"{problem.message} {problem.detail}"
+
+
+def test_yarn_needs_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it Spark ends the JVM before it says anything to us."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    settings = Settings(root=ROOT, sql=ROOT, state=ROOT, engine=EngineSettings(master="yarn"))
+    with pytest.raises(DsError, match="yarn") as failure, cluster.starting(settings, "4.2.0"):
+        raise AssertionError
+    assert (failure.value.condition, failure.value.detail) == (
+        "CLUSTER_START_FAILED", "HADOOP_CONF_DIR is not set for the engine",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("lacks", "condition", "message"),
     [

@@ -13,7 +13,7 @@ from sqlglot import exp
 from ds_dagster.catalog.reading.parts import NamesParts
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.cli.output import json_option, note, project_option, settings_of, visible
+from ds_dagster.cli.output import Seconds, json_option, note, project_option, settings_of, visible
 from ds_dagster.cli.record_output import ShownRecord, is_part, lines_of, shower
 from ds_dagster.cli.results.file import SHAPES, ResultFile, shape_of
 from ds_dagster.cli.results.freshness import tell_freshness
@@ -229,7 +229,7 @@ def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, a
     help="Default: table. csv, tsv: a header, NULL is empty; jsonl: an object per row; vertical: a line per column.",
 )
 @click.option("--output", "file", type=ResultFile(), help=f"Write rows to a file, by its ending: {', '.join(SHAPES)}.")
-@click.option("--watch", "every", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, with this pause.")
+@click.option("--watch", "every", type=Seconds(min=0.1), metavar="SECONDS", help="Repeat, with this pause.")
 @click.option("--timing", is_flag=True, help="Print the time the answer takes.")
 @project_option
 @json_option

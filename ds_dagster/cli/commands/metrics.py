@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.output import Seconds, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.cli.results.watching import until_interrupted
 from ds_dagster.errors import ProjectError
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.placing import shown_pool
 from ds_dagster.runtime.sizing.coefficients import load_coefficients
-from ds_dagster.runtime.sizing.estimate import QuerySize, SizeGoal, Sizing, sizings_of
+from ds_dagster.runtime.sizing.estimate import LARGEST_HEAP, QuerySize, SizeGoal, Sizing, sizings_of
 from ds_dagster.runtime.sizing.expected import expected_load
 
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -68,7 +68,7 @@ def metrics_command(listen: tuple[str, int] | None, project: Path | None) -> int
 @click.option("--measured", is_flag=True, help="Use the figures of running jobs for rows and keys that are not stated.")
 @click.option(
     "--batch-seconds",
-    type=click.FloatRange(min=0.05),
+    type=Seconds(min=0.05),
     default=1.0,
     show_default=True,
     help="How long a batch may take.",
@@ -186,6 +186,11 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
         note(_too_long(sizing, batch_seconds))
     if sizing.engines > 1:
         note("one engine is not enough: run queries in a compute pool, or give its machine more cores (--host-cores)")
+    if sizing.heap_megabytes > LARGEST_HEAP:
+        note(
+            f"{sizing.heap_megabytes:,} MB are more than the heap of one engine should have ({LARGEST_HEAP:,} MB): "
+            "keep fewer keys (windows, retention), or divide the topics into several projects"
+        )
     for text in sizing.growth:
         note(f"state grows without end: {text}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.output import Seconds, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.processes.places import Places
@@ -82,7 +82,7 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 @click.option("--online", is_flag=True, help="Also connect to every store, schema registry and secret of the project.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     default=20.0,
     show_default=True,
     metavar="SECONDS",

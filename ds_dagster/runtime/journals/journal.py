@@ -219,6 +219,8 @@ class Journal:
         name = next((condition for part, condition in _SQLITE_FAULTS if part in lower), "JOURNAL_UNREADABLE")
         if name == "JOURNAL_UNREADABLE" and _is_full(self.local.parent):
             name = "JOURNAL_DISK_FULL"
+        if name == "JOURNAL_UNREADABLE" and _is_read_only(self.local.parent):
+            name = "JOURNAL_READ_ONLY"
         return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=text)
 
 
@@ -271,6 +273,14 @@ def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")
             best, kind = columns[1], columns[2]
     if kind in NETWORK_FILE_SYSTEMS:
         raise error("JOURNAL_NETWORK_FILE_SYSTEM", folder=place, kind=kind)
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Whether the folder's file system is mounted without writing."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _is_full(folder: Path) -> bool:

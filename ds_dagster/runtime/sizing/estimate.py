@@ -55,6 +55,10 @@ class Today:
         return cls(cores, megabytes(engine.memory), partitions, limit)
 
 
+LARGEST_HEAP = 131_072
+"""Megabytes of heap, for one JVM, above which an answer is arithmetic alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class SizeGoal:
     """Requirements for the answer: seconds that a batch may take, and cores of one engine's machine (None: the

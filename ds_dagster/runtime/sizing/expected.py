@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
@@ -17,6 +18,8 @@ from ds_dagster.runtime.status import JobStatus
 ALL = "*"
 """Name of the entry for all names without an entry of their own."""
 KINDS = ("rows", "keys", "bytes")
+MOST: Mapping[str, float] = MappingProxyType({"rows": 1e9, "keys": 1e12, "bytes": 1e9})
+"""Kind → the largest number for it: beyond any store, so that a larger one is a slip of the pen."""
 RECORD_BYTES = 300.0
 """Size of a record if none is stated."""
 
@@ -109,8 +112,8 @@ def _number(kind: str, name: str, value: object) -> float:
         number = float(str(value).replace("_", "").replace(",", ""))
     except ValueError:
         number = -1.0
-    if isinstance(value, bool) or not 0 <= number < float("inf"):
-        raise error("SIZE_LOAD_INVALID", kind=kind, name=name, value=str(value))
+    if isinstance(value, bool) or not 0 <= number <= MOST[kind]:
+        raise error("SIZE_LOAD_INVALID", kind=kind, name=name, value=str(value), most=f"{MOST[kind]:,.0f}")
     return number
 
 

@@ -78,3 +78,19 @@ def test_a_batch_that_is_too_long_says_whether_cores_help(ds, goal: str, expecte
     told = ds("size", "--rows", "1e6", "--keys", "10", "--batch-seconds", goal).err
     reasons = ("only with more cores than rows need", "no number of cores")
     assert [reason for reason in reasons if reason in told] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize("goal", ["nan", "inf", "0.01"])
+def test_a_goal_that_is_not_a_time_is_refused(project: Path, ds: Ds, goal: str) -> None:
+    assert ds("size", "--rows", "1", "--keys", "1", "--batch-seconds", goal).code == 2
+
+
+def test_a_heap_that_no_engine_should_have_is_named(project: Path, ds: Ds) -> None:
+    load = ("size", "--rows", "1000", "--keys")
+    assert "MB are more than the heap of one engine should have (131,072 MB)" in ds(*load, "1e9").err
+    assert "more than the heap" not in ds(*load, "1e6").err
+
+
+def test_a_project_without_load_has_the_least_size(project: Path, ds: Ds) -> None:
+    answer = ds("size", "--rows", "0", "--keys", "0", "--json").json
+    assert (answer["engines"], answer["cores"], answer["disk_bytes"]) == (1, 1, 0)

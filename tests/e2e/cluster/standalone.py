@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ds_dagster.jars import java_command, pyspark_home
@@ -29,10 +30,11 @@ def answers(port: int) -> bool:
 
 
 class Standalone:
-    """Started on creation, with workers of one core and a gigabyte each."""
+    """Started on creation, with workers of one core and a gigabyte each. ``host``: a command in front of a worker's,
+    which makes it a host with other files."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, workers: int = 2, host: Sequence[str] = ()) -> None:
+        self.folder, self.port, self.host = folder, free_port(), host
         self.url = f"spark://{HOST}:{self.port}"
         self.master = self._start("master.Master", "--port", str(self.port))
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -49,9 +51,13 @@ class Standalone:
         home = pyspark_home()
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": HOST}
         command = [java_command(), "-Xmx256m", *JAVA_OPTIONS.split(), "-cp", f"{home}/jars/*", f"{DEPLOY}.{name}"]
+        before = self.host if name.startswith("worker") else ()
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "--host", HOST, "--webui-port", "0", *arguments], stdout=log, stderr=log, env=environment
+                [*before, *command, "--host", HOST, "--webui-port", "0", *arguments],
+                stdout=log,
+                stderr=log,
+                env=environment,
             )
 
     def executors(self) -> list[int]:

@@ -169,6 +169,18 @@ def test_more_load_never_costs_less(project: LoadedProject) -> None:
     assert sizes[-1].engines > sizes[0].engines == 1
 
 
+@pytest.mark.parametrize("keys", [0.0, 1.0, 1e4, 1e9])
+def test_answers_do_not_shrink_where_the_load_grows(project: LoadedProject, keys: float) -> None:
+    """From no rows at all to more than any cluster has; engines times their cores, heap and disk."""
+    last = (0.0, 0.0, 0.0, 0.0)
+    for rows in (0.0, *(10 ** (step / 2) for step in range(19))):
+        size = sized(project, expected(rows={"*": rows}, keys={"*": keys}))
+        cores, heap = size.engines * size.cores, size.engines * size.heap_megabytes
+        answer = (float(size.engines), float(cores), float(heap), size.disk)
+        assert all(now >= before for now, before in zip(answer, last, strict=True)), (rows, answer, last)
+        last = answer
+
+
 def test_what_is_measured_counts_where_nothing_is_stated(project: LoadedProject) -> None:
     job = JobStatus("counts", "", "", "RUNNING", "RUNNING", rows=1000, rows_written=100, rows_per_second=70.0,
                     state_rows=40, state_bytes=4000, fastest=500.0)  # fmt: skip
@@ -289,6 +301,8 @@ def test_options_win_over_a_file(project: LoadedProject, tmp_path: Path) -> None
         ("rows", "s=many", "SIZE_LOAD_INVALID"),
         ("bytes", "nan", "SIZE_LOAD_INVALID"),
         ("bytes", "inf", "SIZE_LOAD_INVALID"),
+        ("rows", "1e300", "SIZE_LOAD_INVALID"),
+        ("keys", "2e12", "SIZE_LOAD_INVALID"),
     ],
 )
 def test_a_wrong_load_is_refused(project: LoadedProject, option: str, text: str, condition: str) -> None:
