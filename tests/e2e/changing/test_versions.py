@@ -273,6 +273,17 @@ def ds(house: House, *arguments: str) -> tuple[int, str, str]:
     return done.code, done.out, done.err
 
 
+def check_difference(house: House, view: str) -> None:
+    """The kept version of a view has the rows of the serving one, and a column more."""
+    kept = max(status.version for status in house.control.statuses() if status.of == view)
+    code, out, err = ds(house, "diff", view, "--version", str(kept), "--json")
+    assert code == 0, (out, err)
+    result = json.loads(out)
+    assert result["rows"]["before"] == result["rows"]["after"] == len(WORDS), result
+    assert not any(result[name] for name in ("added", "removed", "changed", "types", "lost_columns")), result
+    assert result["new_columns"] == ["size_total"], result
+
+
 def test_apply_builds_a_version_and_rollback_returns(house: House, written: Callable[[str], None]) -> None:
     house.start(*VIEWS, SUMS)
     reading = Reading(house)
@@ -299,13 +310,7 @@ def test_apply_builds_a_version_and_rollback_returns(house: House, written: Call
         for view in VIEWS:
             code, out, err = ds(house, "rollback", view)
             assert code == 0 and f"version {first} serves" in out, (out, err)
-            kept = max(status.version for status in house.control.statuses() if status.of == view)
-            code, out, err = ds(house, "diff", view, "--version", str(kept), "--json")
-            assert code == 0, (out, err)
-            found = json.loads(out)
-            assert found["rows"]["before"] == found["rows"]["after"] == len(WORDS), found
-            assert not any(found[name] for name in ("added", "removed", "changed", "types", "lost_columns")), found
-            assert found["new_columns"] == ["size_total"], found
+            check_difference(house, view)
         reading.send(2)
         final(house, reading)
         code, out, err = ds(house, "query", "SELECT * FROM counted_file ORDER BY word", "--json")
