@@ -84,6 +84,10 @@ class Versions:
 
         return self._decide(name, decision)
 
+    def check_rollback(self, name: str, to: int | None = None) -> None:
+        """Raise what :meth:`rollback` raises; request nothing."""
+        versions.rollback(name, self.jobs(name), self._request(), to)
+
     def abandon(self, name: str) -> str:
         """Drop the staged version of a query; returns the name of its job.
 

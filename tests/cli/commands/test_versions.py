@@ -76,3 +76,26 @@ def test_the_plan_names_the_commands_of_a_new_version_first(changed: None, ds: D
     shown = ds("plan", "visits").out
     assert "visits  new version" in shown
     assert "  to do: `ds stage visits` builds it next to the running query, and `ds promote visits` lets it" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        (("stage", "visits"), "STAGE_NOTHING_SERVES"),
+        (("promote", "visits"), "NOTHING_STAGED"),
+        (("rollback", "visits"), "NOTHING_KEPT"),
+        (("abandon", "visits"), "STAGE_NOTHING_SERVES"),
+        (("stage", "visit"), "JOB_UNKNOWN"),
+        (("promote", "visit"), "JOB_UNKNOWN"),
+        (("rollback", "visit"), "JOB_UNKNOWN"),
+        (("abandon", "visit"), "JOB_UNKNOWN"),
+    ],
+)
+def test_a_refused_request_starts_no_engine(
+    ds: Ds, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], condition: str
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: started.extend(names))
+    outcome = ds(*words)
+    assert outcome.code == 1 and condition in outcome.err
+    assert not started
