@@ -91,3 +91,8 @@ def test_a_stream_that_ends_before_the_limit_says_so(
     outcome = ds("query", "SELECT url FROM clicks", "--limit", limit)
     assert (outcome.code, len(outcome.out.splitlines())) == (0, min(int(limit), 2)), outcome.err
     assert ("clicks has no more rows up to its newest record" in outcome.err) is says
+
+
+def test_commands_of_psql_are_taken_after_c(ds: Ds) -> None:
+    assert ds("sql", "-c", r"\d visits").out == ds("sql", "-c", "DESCRIBE RELATION visits").out
+    assert ds("sql", "-c", r"\d").out == ds("sql", "-c", "LIST RELATIONS").out
