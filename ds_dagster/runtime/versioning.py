@@ -197,7 +197,8 @@ class Versions:
         before = jobs.get(row.name)
         is_same_request = before is not None and before.generation == row.generation
         (rows.mark_job if is_same_request else rows.save_job)(connection, row)
-        rows.add_transitions(connection, [transition(row, before)])
+        if before is None or not is_same_request or before.role != row.role:
+            rows.add_transitions(connection, [transition(row, before)])
 
     def _given_up(self, name: str, job: str, number: int) -> DsError:
         last = next(iter(self.control.transitions(job, 1, kind="desired")), None)

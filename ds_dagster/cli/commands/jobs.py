@@ -142,10 +142,10 @@ def logs_command(query: str | None, follow: bool, lines: int, pool: str, project
     control = Control.open(settings)
     if query is not None and query not in (names := [status.name for status in control.statuses()]):
         raise no_job(settings, query, names)
-    pool_settings(settings, pool)
     engine = control.fleet.places_of(engine_name(pool))
     path = control.log_path(query) if query is not None else engine.engine_log
     if not path.exists():
+        pool_settings(settings, pool)  # the log of a pool that was removed may still be there
         note(f"there is no log yet: {path}")
     for line in tail_lines(path, lines):
         _show_line(line)

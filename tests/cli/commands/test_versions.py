@@ -99,3 +99,14 @@ def test_a_refused_request_starts_no_engine(
     outcome = ds(*words)
     assert outcome.code == 1 and condition in outcome.err
     assert not started
+
+
+def test_a_staged_version_leaves_the_history_of_the_running_one(
+    changed: None, ds: Ds, ends: Callable[[str], None], project: Path
+) -> None:
+    control = Control.open(load_project(project).settings)
+    before = control.transitions("visits")
+    ends("RUNNING")
+    assert ds("stage", "visits").code == 0
+    assert control.transitions("visits") == before
+    assert [entry.reason for entry in control.transitions("visits@2")] == ["stage"]
