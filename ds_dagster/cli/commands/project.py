@@ -159,6 +159,8 @@ def explain_command(relation: str, level: str, project: Path | None, as_json: bo
     name = find_relation(loaded, relation)
     if errors := [b for b in loaded.broken if b.name == name]:
         raise ProjectError(errors[0].diagnostics)
+    if level == "spark" and not as_json:
+        note("starting Spark")
     texts = explain_level(loaded, name, level, as_data=as_json)
     if as_json:
         emit_json({"relation": str(name), "level": level, "queries": texts})

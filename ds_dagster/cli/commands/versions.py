@@ -188,10 +188,10 @@ def _has_staged(control: Control, name: str) -> bool:
 
 def _check_known(names: Sequence[str], project: LoadedProject, control: Control) -> None:
     """Raises: UserError JOB_UNKNOWN for a name that is neither a query of the project nor a job."""
-    known = {*project.queries, *(status.of for status in control.statuses())}
+    jobs = {*project.queries, *(status.of for status in control.statuses())}
     for name in names:
-        if name not in known:
-            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
+        if name not in jobs:
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, jobs))
 
 
 def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: bool) -> VersionOutcome:

@@ -96,3 +96,12 @@ def test_a_stream_that_ends_before_the_limit_says_so(
 def test_commands_of_psql_are_taken_after_c(ds: Ds) -> None:
     assert ds("sql", "-c", r"\d visits").out == ds("sql", "-c", "DESCRIBE RELATION visits").out
     assert ds("sql", "-c", r"\d").out == ds("sql", "-c", "LIST RELATIONS").out
+
+
+def test_a_view_that_is_not_written_yet_comes_with_the_state_of_its_query(ds: Ds, project: Path) -> None:
+    assert "visits is not running: it has no rows yet" in ds("query", "SELECT url FROM visits").err
+    loaded = load_project(project, strict=True)
+    Control.open(loaded.settings).ensure(loaded, ["visits"])
+    outcome = ds("query", "SELECT url FROM visits")
+    assert outcome.code == 1 and "[VIEW_MISSING]" in outcome.err
+    assert "it has no rows yet" in outcome.err and "visits is not running:" not in outcome.err
