@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Consent, JobStatus
 from ds_dagster.runtime.versioning import Versions
+from ds_dagster.settings import Settings
 
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
@@ -36,10 +37,18 @@ def is_settled(status: JobStatus) -> bool:
     return status.state in SETTLED and not (status.state == "STOPPED" and status.desired == "RUNNING")
 
 
-def opened(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]:
-    """The chosen project and its control; mistakes in its SQL are shown, not raised."""
+def opened(project: Path | None, as_json: bool, *, is_strict: bool = False) -> tuple[LoadedProject, Control]:
+    """The chosen project and its control; mistakes in its SQL are shown, not raised.
+
+    Args:
+        project, as_json: of the command.
+        is_strict: raise mistakes, all at once.
+
+    Raises:
+        ProjectError: if ``is_strict``.
+    """
     settings = settings_of(project, quiet=as_json)
-    loaded = load_project(settings.root, settings=settings)
+    loaded = load_project(settings.root, settings=settings, strict=is_strict)
     if not as_json:
         show_diagnostics(loaded.errors)
     return loaded, Control.open(settings)
@@ -60,6 +69,20 @@ def chosen_queries(project: LoadedProject, select: Sequence[str]) -> list[str]:
             raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
         chosen += [name for name in matching if name not in chosen]
     return chosen
+
+
+def no_job(settings: Settings, name: str, jobs: Collection[str]) -> DsError:
+    """Why a name has no job: JOB_NOT_STARTED for a query of the project, else JOB_UNKNOWN.
+
+    Args:
+        settings: of the project.
+        name: not in ``jobs``.
+        jobs: names of all jobs.
+    """
+    queries = load_project(settings.root, settings=settings).queries
+    if name in queries:
+        return error("JOB_NOT_STARTED", name=name)
+    return error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, {*jobs, *queries}))
 
 
 def converge(
@@ -108,6 +131,8 @@ def converge(
         if outcomes[name] == "promoted":
             (statuses[name],) = control.wait([name], {name: control.status(name).generation}, WAIT_SECONDS, on_change)
     bad = [status for status in statuses.values() if not is_settled(status)]
+    if not wait and outcomes and not as_json:
+        note(f"requested: {', '.join(outcomes)}; `ds ps` shows their states")
     if as_json:
         emit_json(
             {

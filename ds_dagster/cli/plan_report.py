@@ -45,7 +45,8 @@ def plan_markdown(lines: Sequence[PlannedChange]) -> str:
     waiting = [line for line in lines if line.waits or line.change.verdict != "unchanged" or _drift(line)]
     if not waiting:
         return f"**Streaming SQL**: nothing to do, {len(lines)} queries are unchanged and run.\n"
-    parts = [f"**Streaming SQL**: {len(waiting)} of {len(lines)} queries need an action.", "", _markdown_table(waiting)]
+    count = sum(line.waits or bool(_drift(line)) for line in waiting)
+    parts = [f"**Streaming SQL**: {count} of {len(lines)} queries need an action.", "", _markdown_table(waiting)]
     parts += [_folded(line) for line in waiting if line.sql or any(_effects(line))]
     return "\n".join(parts) + "\n"
 

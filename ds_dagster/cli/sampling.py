@@ -19,7 +19,8 @@ from ds_dagster.runtime.connecting import resolver
 from ds_dagster.testing.preview import Sampled
 
 SELECT_FILE = "<preview>"
-_NAME = "ds_preview"
+SELECT_NAME = "ds_preview"
+"""Name of a SELECT that is tried."""
 _KINDS = ("STREAM", "CHANGELOG")
 
 
@@ -51,10 +52,10 @@ def _of_select(project: LoadedProject, text: str) -> tuple[LoadedProject, BoundQ
     texts, _ = read_texts(project.settings)
     mistakes: list[Diagnostic] = []
     for kind in _KINDS:
-        whole = compile_texts([*texts, (SELECT_FILE, f"CREATE {kind} {_NAME} AS\n{text}")], project.settings)
+        whole = compile_texts([*texts, (SELECT_FILE, f"CREATE {kind} {SELECT_NAME} AS\n{text}")], project.settings)
         mistakes = [d for d in whole.errors if d.span is not None and d.span.file == SELECT_FILE]
         if not mistakes:
-            return whole, whole.queries[_NAME]
+            return whole, whole.queries[SELECT_NAME]
         if kind == _KINDS[0] and [d.condition for d in mistakes] == ["RELATION_KIND_MISMATCH"]:
             continue
         break

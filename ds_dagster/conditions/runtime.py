@@ -87,6 +87,12 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
+        "JOB_NOT_STARTED",
+        "user",
+        "{name} was never started, so it has no job",
+        "`ds apply {name}` starts it, or its asset in Dagster",
+    ),
+    Condition(
         "DEFINITION_CHANGED",
         "user",
         "the definition of {name} is not the one that runs: {rule}",

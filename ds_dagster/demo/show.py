@@ -182,10 +182,10 @@ class Show:
             while status == "FAILURE" and time.monotonic() < deadline and _on_the_way(control):
                 self.say("some queries needed longer than a launch waits: materializing again, which adopts them")
                 status = dagster.wait_run(dagster.materialize(assets), deadline - time.monotonic(), tell)
-        if status != "SUCCESS":
-            failed = [s for s in control.statuses() if s.state not in ("RUNNING", "FINISHED")]
-            detail = "\n".join(f"{s.name}: {s.state} {s.condition} {s.message} {s.detail}".rstrip() for s in failed)
-            raise error("DEMO_FAILED", step=f"{what} ({status})", logs=str(dagster.log.parent), detail=detail)
+            if status != "SUCCESS":
+                failed = [s for s in control.statuses() if s.state not in ("RUNNING", "FINISHED")]
+                detail = "\n".join(f"{s.name}: {s.state} {s.condition} {s.message} {s.detail}".rstrip() for s in failed)
+                raise error("DEMO_FAILED", step=f"{what} ({status})", logs=str(dagster.log.parent), detail=detail)
 
     def _compared(self, project: LoadedProject, expected: Sequence[model.Expected]) -> list[Compared]:
         """Compare until all relations agree or the time is over; returns the last comparison of each."""
@@ -234,11 +234,14 @@ class Show:
     def _step(self, what: str) -> Iterator[None]:
         """Print the step that begins, and how long it took if that was more than a second."""
         self.say(what)
-        began = time.monotonic()
-        yield
-        took = time.monotonic() - began
-        if took > SLOW_SECONDS:
-            self.say(f"{what}: done in {took:.1f} s")
+        began, word = time.monotonic(), "failed after"
+        try:
+            yield
+            word = "done in"
+        finally:
+            took = time.monotonic() - began
+            if took > SLOW_SECONDS:
+                self.say(f"{what}: {word} {took:.1f} s")
 
 
 def _on_the_way(control: Control) -> bool:

@@ -79,7 +79,7 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
         project: the loaded project.
         question: over one stream or changelog.
         limit: value of ``--limit``; the question's own LIMIT counts too.
-        note: called with a line for each bad record.
+        note: called with a line for each bad record, and with one if the entity ends before the limit.
 
     Raises:
         UserError: ENTITY_ABSENT, QUESTION_FAILED.
@@ -106,7 +106,12 @@ def follow(project: LoadedProject, question: Question, limit: int | None, note: 
     text_keys = has_text_keys(project, relation.store)
     try:
         with RecordTable(question) as table:
-            yield from islice(_matching(table, relation, chunks, text_keys, note), least)
+            count = 0
+            for row in islice(_matching(table, relation, chunks, text_keys, note), least):
+                count += 1
+                yield row
+        if least is not None and count < least:
+            note(f"{relation.name.name} has no more rows up to its newest record; without a limit, rows follow")
     finally:
         chunks.close()
         _close(records)

@@ -103,6 +103,10 @@ class Versions:
 
         return self._decide(name, decision)
 
+    def check_rollback(self, name: str, to: int | None = None) -> None:
+        """Raise what :meth:`rollback` raises; request nothing."""
+        versions.rollback(name, self.jobs(name), self._request(), to)
+
     def abandon(self, name: str) -> str:
         """Drop the staged version of a query; returns the name of its job.
 
@@ -202,7 +206,8 @@ class Versions:
         before = jobs.get(row.name)
         is_same_request = before is not None and before.generation == row.generation
         (rows.mark_job if is_same_request else rows.save_job)(connection, row)
-        rows.add_transitions(connection, [transition(row, before)])
+        if before is None or not is_same_request or before.role != row.role:
+            rows.add_transitions(connection, [transition(row, before)])
 
     def _given_up(self, name: str, job: str, number: int) -> DsError:
         last = next(iter(self.control.transitions(job, 1, kind="desired")), None)

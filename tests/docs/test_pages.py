@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from ds_dagster.cli.main import COMMANDS, cli, run
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.demo import data, model
 from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
-from ds_dagster.project.load import load_project
+from ds_dagster.project.load import LoadedProject, load_project
+from ds_dagster.runtime.deciding.beside import why_not_beside
 from ds_dagster.runtime.journals.states import LEGAL
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import parse_commands
@@ -277,11 +279,41 @@ def test_the_readmes_answer_is_the_models() -> None:
     assert shown == counted[:3]
 
 
+CLICKSTREAM = "docs/tutorial/clickstream.md"
+
+
 def test_the_guides_table_is_the_models() -> None:
-    block = next(b for b in blocks("") if b.page == "docs/tutorial/clickstream.md" and "EXPECTED" in b.text)
+    block = next(b for b in blocks("") if b.page == CLICKSTREAM and "EXPECTED" in b.text)
     shown = {w[1]: int(w[2].replace(",", "")) for line in block.text.splitlines() if len(w := line.split()) == 6}
     shown.pop("pageviews_enriched")  # an interval join by arrival: its rows follow from the times the servers gave
     assert shown == {name: len(rows) for name, rows in expected_of_the_demo().items()}
+
+
+def example_with(tmp_path: Path, before: str, after: str) -> LoadedProject:
+    """The example project after a change of the first statement that has the text ``before``."""
+    shutil.copytree(ROOT / "sql", tmp_path / "sql")
+    (tmp_path / "ds.toml").write_text('store = "prod_kafka"\ndatabase = "clickstream_db"\n', encoding="utf-8")
+    file = tmp_path / "sql" / "clickstream.sql"
+    text = file.read_text(encoding="utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after, 1), encoding="utf-8")
+    return load_project(tmp_path)
+
+
+def test_the_guides_mistake_is_the_checks(tmp_path: Path) -> None:
+    shown = next(b.text for b in blocks("") if b.page == CLICKSTREAM and "devic_id" in b.text)
+    project = example_with(tmp_path, "GROUP BY url, device_id;", "GROUP BY url, devic_id;")
+    assert [found.text() for found in project.errors] == [shown.rstrip("\n")]
+
+
+def test_the_guides_change_needs_a_new_version(tmp_path: Path) -> None:
+    page = pages()[CLICKSTREAM]
+    assert "`max(event_time) AS newest`" in page
+    before = load_project(ROOT, strict=True).queries["url_device_click_count"]
+    counted = "count(*) AS click_count"
+    project = example_with(tmp_path, counted, f"max(event_time) AS newest, {counted}")
+    assert not project.errors
+    assert not why_not_beside(project, project.queries["url_device_click_count"], before)
 
 
 CASES = [block for block in blocks("yaml") if "title:" in block.text and "steps:" in block.text]

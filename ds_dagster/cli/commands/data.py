@@ -246,10 +246,10 @@ def query_command(
     """Answer a SELECT.
 
     Over materialized views and tables it is answered once, also while their queries write: WHERE, GROUP BY, ORDER BY,
-    LIMIT, aggregates, joins, sub-selects. Over one stream or changelog, rows are printed until Ctrl-C or the limit:
-    columns, expressions and WHERE; a changelog shows upserts (+) and deletes (-). --json prints one document
-    {"columns": […], "rows": […]}; over a stream or changelog without a limit, one object per row. On a terminal, a
-    result that is longer than the screen is shown by the program of PAGER; PAGER=cat prints it.
+    LIMIT, aggregates, joins, sub-selects. Over one stream or changelog, rows are printed until Ctrl-C; with a limit,
+    until the limit or the newest record: columns, expressions and WHERE; a changelog shows upserts (+) and deletes (-).
+    --json prints one document {"columns": […], "rows": […]}; over a stream or changelog without a limit, one object per
+    row. On a terminal, a result that is longer than the screen is shown by the program of PAGER; PAGER=cat prints it.
     """
     if file is not None and (as_json or shape or every):
         raise click.UsageError("--output has its format from the file's ending; leave out --format, --json and --watch")

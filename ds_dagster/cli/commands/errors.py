@@ -12,7 +12,7 @@ from ds_dagster.conditions import CONDITIONS
 from ds_dagster.documentation.address import condition_url
 from ds_dagster.documentation.conditions import Explained, explained
 from ds_dagster.errors import error
-from ds_dagster.names import did_you_mean
+from ds_dagster.names import NO_NAMES, nearest
 
 WIDTH = 100
 
@@ -29,7 +29,7 @@ def errors_command(name: str | None, as_json: bool) -> int:
         return _all(as_json)
     condition = name.strip("[]").upper()
     if condition not in CONDITIONS:
-        raise error("CONDITION_UNKNOWN", name=name, nearest=did_you_mean(condition, CONDITIONS))
+        raise error("CONDITION_UNKNOWN", name=name, nearest=", ".join(nearest(condition, CONDITIONS)) or NO_NAMES)
     explanation = explained(condition)
     if as_json:
         emit_json({**asdict(explanation), "url": condition_url(condition) or None})

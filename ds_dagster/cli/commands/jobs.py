@@ -8,7 +8,16 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.converging import HALTED, REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
+from ds_dagster.cli.converging import (
+    HALTED,
+    REQUESTED_BY,
+    WAIT_SECONDS,
+    Wish,
+    chosen_queries,
+    converge,
+    no_job,
+    opened,
+)
 from ds_dagster.cli.output import (
     LAYOUT,
     clock,
@@ -22,11 +31,11 @@ from ds_dagster.cli.output import (
     visible,
 )
 from ds_dagster.cli.slots import drop, left_over
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import DsError
 from ds_dagster.figures import FIGURES, rounded
-from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.pools import pool_settings
 from ds_dagster.runtime.processes.liveness import engine_name
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, JobStatus, consents, ended_with_engine, outlook
@@ -127,11 +136,17 @@ def logs_command(query: str | None, follow: bool, lines: int, pool: str, project
     """Show the log of QUERY, or of the engine."""
     from ds_dagster.cli.follow import follow_file
 
-    control = Control.open(settings_of(project))
+    if query is not None and pool:
+        raise click.UsageError("a query's log has no pool: leave QUERY or --pool out")
+    settings = settings_of(project)
+    control = Control.open(settings)
     if query is not None and query not in (names := [status.name for status in control.statuses()]):
-        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
+        raise no_job(settings, query, names)
     engine = control.fleet.places_of(engine_name(pool))
     path = control.log_path(query) if query is not None else engine.engine_log
+    if not path.exists():
+        pool_settings(settings, pool)  # the log of a pool that was removed may still be there
+        note(f"there is no log yet: {path}")
     for line in tail_lines(path, lines):
         _show_line(line)
     if follow:
@@ -154,14 +169,15 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
     Waits until they have stopped, three minutes at most; exits 1 if one has not. Without an engine there is nothing to
     wait for.
     """
-    control = Control.open(settings_of(project, quiet=as_json))
+    settings = settings_of(project, quiet=as_json)
+    control = Control.open(settings)
     names_there = [status.name for status in control.statuses()]
     names = names_there if everything else list(queries)
     if not names and not everything:
         raise click.UsageError("stop needs query names, or --all")
     for name in names:
         if name not in names_there:
-            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, names_there))
+            raise no_job(settings, name, names_there)
     is_running = any(engine.state != "GONE" for engine in control.engines())
     if not as_json:
         how = "each ends its batch first" if is_running else "no engine runs, so none of them does"
@@ -259,6 +275,8 @@ def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
         names = [{"version": status.name, "deleted": yes} for status in versions]
         emit_json([*names, *checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
         return 0
+    if not (versions or checkpoints_left or slots):
+        note("there is nothing to delete")
     word = "deleted" if yes else "would delete"
     for status in versions:
         click.echo(f"{word} version {status.name}")

@@ -12,7 +12,7 @@ from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_q
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
 from ds_dagster.cli.plan_online import OnlinePlan
 from ds_dagster.cli.plan_report import plan_json, plan_markdown, print_plan
-from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.errors import DsError
 from ds_dagster.runtime.deciding.permissions import PERMISSIONS, Permission, action_for
 from ds_dagster.runtime.planning.planned import PlannedChange, planned_changes, unknown_changes
 from ds_dagster.runtime.planning.running import Running
@@ -135,9 +135,7 @@ def apply_command(
     prune = prune or "prune" in allow
     if prune and select:
         raise click.UsageError("--prune and --allow prune apply to the whole project: leave the names out")
-    loaded, control = opened(project, as_json)
-    if loaded.errors:
-        raise ProjectError(loaded.errors)
+    loaded, control = opened(project, as_json, is_strict=True)
     orphans = [] if select else [status.name for status in control.orphans(loaded)]
     if prune:
         if orphans and not as_json:

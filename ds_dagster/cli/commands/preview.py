@@ -46,6 +46,8 @@ def preview_command(
     It runs as in production, in its own Spark session; no topic, table or view is written, and no job is started. Time
     ends at the newest record: windows that are still open then are not shown.
     """
+    from ds_dagster.cli.sampling import SELECT_NAME
+
     whole, query, samples = _sampled(what, rows, since, project, as_json)
     previews = _previewed(whole, query, samples, history=changes)
     failure = next((preview.failure for preview in previews if preview.failure), "")
@@ -57,8 +59,10 @@ def preview_command(
     for preview in previews:
         columns = [(name, type_) for name, type_ in preview.types.items()]
         show_rows(columns, [{**dict.fromkeys(preview.types), **row} for row in preview.rows[:limit]])
-        left_out = len(preview.rows) - limit
-        note(f"{preview.relation.name}: {len(preview.rows):,} rows" + (f", {limit} shown" if left_out > 0 else ""))
+        name = "" if preview.relation.name.name == SELECT_NAME else f"{preview.relation.name}: "
+        count = len(preview.rows)
+        limited = f", {limit} shown" if count > limit else ""
+        note(f"{name}{count:,} row{'' if count == 1 else 's'}{limited}")
     if failure:
         note(f"{query.name} ended: {failure}")
     return 1 if failure else 0
@@ -109,6 +113,7 @@ def _sampled(
     samples = sampled(whole, query, rows, since)
     if not quiet:
         tell_samples(samples)
+        note("starting Spark")
     return whole, query, samples
 
 

@@ -21,7 +21,7 @@ STORE_SECONDS = 20.0
 
 
 @click.command("check")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--online", is_flag=True, help="Also check stores and schema registries.")
 @click.option(
     "--format",
@@ -180,6 +180,8 @@ def explain_command(relation: str, level: str, project: Path | None, as_json: bo
     name = find_relation(loaded, relation)
     if errors := [b for b in loaded.broken if b.name == name]:
         raise ProjectError(errors[0].diagnostics)
+    if level == "spark" and not as_json:
+        note("starting Spark")
     texts = explain_level(loaded, name, level, as_data=as_json)
     if as_json:
         emit_json({"relation": str(name), "level": level, "queries": texts})
@@ -201,6 +203,10 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
     """Show the graph of relations, or the columns of one RELATION or of all."""
     from ds_dagster.cli.lineage import column_lines, edges, mermaid_text, tree_lines
 
+    if columns and mermaid:
+        raise click.UsageError("a diagram shows relations: choose --columns or --mermaid")
+    if mermaid and as_json:
+        raise click.UsageError("--mermaid and --json are two formats: choose one")
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     chosen = find_relation(loaded, relation) if relation else None

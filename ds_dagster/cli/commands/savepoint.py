@@ -11,7 +11,7 @@ import click
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, is_settled
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, is_settled, no_job
 from ds_dagster.cli.output import LocalFolder, clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
@@ -76,7 +76,7 @@ def _taken(settings: Settings, control: Control, savepoints: Savepoints, name: s
     running = control.running()
     status = running.status(name)
     if status is None:
-        raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, running.jobs))
+        raise no_job(settings, name, running.jobs)
     _check_host(control, name)
     job = running.jobs[name]
     about = Savepoint(

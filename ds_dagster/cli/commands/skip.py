@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS
+from ds_dagster.cli.converging import SETTLED, WAIT_SECONDS, no_job
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.skipping import skip
@@ -29,7 +29,10 @@ def skip_command(
 
     Only the record that the job's failure names is skipped; `ds ps` shows it. `ds reset` reads it again.
     """
-    control = Control.open(settings_of(project, quiet=as_json))
+    settings = settings_of(project, quiet=as_json)
+    control = Control.open(settings)
+    if job not in (jobs := [status.name for status in control.statuses()]):
+        raise no_job(settings, job, jobs)
     by = f"ds ({getpass.getuser()})"
     ensured = skip(control, job, partition, position, requested_by=by, reason=reason)
     status = control.status(job)

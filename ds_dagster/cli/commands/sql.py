@@ -10,6 +10,7 @@ import click
 
 from ds_dagster.cli.output import json_option, project_option, settings_of
 from ds_dagster.cli.shell.output import SqlOutput
+from ds_dagster.cli.shell.psql import as_statement
 from ds_dagster.cli.shell.session import Session
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.sql.command_script import parse_commands
@@ -37,7 +38,7 @@ def sql_command(file: Path | None, commands: tuple[str, ...], timing: bool, proj
     if file is not None and commands:
         raise click.UsageError("give either -c or FILE")
     session = Session(settings_of(project, quiet=as_json), SqlOutput(as_json), is_timed=timing)
-    texts = [("<command>", text) for text in commands]
+    texts = [("<command>", as_statement(text)) for text in commands]
     if file is not None and str(file) != STANDARD_INPUT:
         texts = [(str(file), _read(file))]
     elif not commands and (file is not None or not sys.stdin.isatty()):

@@ -37,6 +37,8 @@ def test_command(
 
     settings = settings_of(project, quiet=True)
     chosen = _chosen(paths or (_tests(settings.root),), pattern, settings.root)
+    if not as_json:
+        note(f"starting Spark for {len(chosen)} case{'' if len(chosen) == 1 else 's'}")
     began = time.monotonic()
     results = _run(chosen, settings.root, update=update, quiet=as_json, jobs=jobs or min(os.cpu_count() or 1, _MOST))
     failed = sum(not result.ok for result in results)

@@ -11,10 +11,11 @@ import click
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
 from ds_dagster.cli.version_rows import ROW_PERCENT, check_promotion
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import JobStatus
+from ds_dagster.runtime.status import JobStatus, version_number
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.runtime.views import progress_of
 
@@ -39,6 +40,10 @@ class VersionOutcome:
     def document(self) -> Mapping[str, object]:
         """The JSON of the outcome."""
         return {"name": self.name, "version": self.version, "state": self.state, "hint": self.hint}
+
+
+Step = Callable[[], VersionOutcome]
+"""The part of a command that needs the engine."""
 
 
 @click.command("stage")
@@ -78,12 +83,19 @@ def promote_command(
     loaded, control = opened(project, as_json)
     names = chosen_queries(loaded, queries) if queries else _staged(loaded, control)
 
-    def promoted(name: str) -> VersionOutcome:
-        if not yes:
-            check_promotion(loaded, control, name, timeout, row_percent)
-        return promote_one(control, name, timeout, as_json, yes)
+    def requested(name: str) -> Step:
+        if not _has_staged(control, name):
+            raise error("NOTHING_STAGED", name=name)
 
-    return each(names, control, as_json, promoted)
+        def promoted() -> VersionOutcome:
+            if not yes:
+                check_promotion(loaded, control, name, timeout, row_percent)
+            job = Versions(control, REQUESTED_BY).promote(name, may_break=yes)
+            return _taken_over(control, name, job, timeout, as_json)
+
+        return promoted
+
+    return each(names, control, as_json, requested)
 
 
 @click.command("rollback")
@@ -94,12 +106,15 @@ def promote_command(
 @json_option
 def rollback_command(query: str, to: int | None, timeout: float, project: Path | None, as_json: bool) -> int:
     """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first."""
-    _, control = opened(project, as_json)
+    loaded, control = opened(project, as_json)
+    _check_known([query], loaded, control)
 
-    def back(name: str) -> VersionOutcome:
-        return _taken_over(control, name, Versions(control, REQUESTED_BY).rollback(name, to), timeout, as_json)
+    def requested(name: str) -> Step:
+        versions = Versions(control, REQUESTED_BY)
+        versions.check_rollback(name, to)
+        return lambda: _taken_over(control, name, versions.rollback(name, to), timeout, as_json)
 
-    return each([query], control, as_json, back)
+    return each([query], control, as_json, requested)
 
 
 @click.command("abandon")
@@ -108,28 +123,33 @@ def rollback_command(query: str, to: int | None, timeout: float, project: Path |
 @json_option
 def abandon_command(queries: tuple[str, ...], project: Path | None, as_json: bool) -> int:
     """Drop the staged versions of QUERIES with their rows and their checkpoints."""
-    _, control = opened(project, as_json)
+    loaded, control = opened(project, as_json)
+    _check_known(queries, loaded, control)
 
-    def abandoned(name: str) -> VersionOutcome:
-        versions = Versions(control, REQUESTED_BY)
-        job = versions.abandon(name)
-        return VersionOutcome(name, int(job.rpartition("@")[2]), "abandoned")
+    def requested(name: str) -> Step:
+        job = Versions(control, REQUESTED_BY).abandon(name)
+        return lambda: VersionOutcome(name, version_number(job), "abandoned")
 
-    return each(queries, control, as_json, abandoned)
+    return each(queries, control, as_json, requested)
 
 
-def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[str], VersionOutcome]) -> int:
-    """Run a step for each query, in order; a refusal does not stop the others. Prints the outcomes, returns the exit
-    code: 1 after a refusal, and if a version does not run."""
+def each(names: Sequence[str], control: Control, as_json: bool, request: Callable[[str], Step]) -> int:
+    """Check the request for each query, start its engine and run its step, in order; a refusal does not stop the
+    others, and starts no engine. Prints the outcomes, returns the exit code: 1 after a refusal, and if a version does
+    not run."""
     outcomes: list[VersionOutcome] = []
     problems: list[DsError] = []
-    if names:
-        control.ensure_engines(names, WAIT_SECONDS)
-    elif not as_json:
+    if not names and not as_json:
         note("nothing to do")
     for name in names:
         try:
-            outcomes.append(step(name))
+            step = request(name)
+        except DsError as problem:
+            problems.append(problem)
+            continue
+        control.ensure_engines([name], WAIT_SECONDS)
+        try:
+            outcomes.append(step())
         except DsError as problem:
             problems.append(problem)
     code = 1 if problems or not all(item.is_up for item in outcomes) else 0
@@ -145,32 +165,38 @@ def each(names: Sequence[str], control: Control, as_json: bool, step: Callable[[
     return code
 
 
-def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool) -> VersionOutcome:
-    """Stage one query, and wait until its version runs.
+def stage_one(project: LoadedProject, control: Control, name: str, as_json: bool) -> Step:
+    """Stage one query; the step waits until its version runs.
 
     Raises:
         UserError: as :meth:`Versions.stage`.
     """
     versions = Versions(control, REQUESTED_BY)
     job = versions.stage(project, name)
-    row = versions.jobs(name)[job]
-    on_change = None if as_json else _said
-    (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
-    is_up, now = is_settled(status), versions.jobs(name).get(job)
-    if now is None or now.role == "dropping":
-        return VersionOutcome(name, row.version, "was abandoned meanwhile", is_up=False)
-    state = row.role if is_up else f"is {_reason(status)}"
-    return VersionOutcome(name, row.version, state, is_up, "" if is_up else status.hint)
+
+    def staged() -> VersionOutcome:
+        row = versions.jobs(name)[job]
+        on_change = None if as_json else _said
+        (status,) = control.wait([row.name], {row.name: row.generation}, WAIT_SECONDS, on_change)
+        is_up, now = is_settled(status), versions.jobs(name).get(job)
+        if now is None or now.role == "dropping":
+            return VersionOutcome(name, row.version, "was abandoned meanwhile", is_up=False)
+        state = row.role if is_up else f"is {_reason(status)}"
+        return VersionOutcome(name, row.version, state, is_up, "" if is_up else status.hint)
+
+    return staged
 
 
-def promote_one(control: Control, name: str, timeout: float, as_json: bool, may_break: bool) -> VersionOutcome:
-    """Let the staged version of one query take over, and wait for it.
+def _has_staged(control: Control, name: str) -> bool:
+    return any(row.role in ("staged", "promoting") for row in Versions(control).jobs(name).values())
 
-    Raises:
-        DsError: as :meth:`Versions.promote` and :meth:`Versions.wait_served`.
-    """
-    job = Versions(control, REQUESTED_BY).promote(name, may_break=may_break)
-    return _taken_over(control, name, job, timeout, as_json)
+
+def _check_known(names: Sequence[str], project: LoadedProject, control: Control) -> None:
+    """Raises: UserError JOB_UNKNOWN for a name that is neither a query of the project nor a job."""
+    jobs = {*project.queries, *(status.of for status in control.statuses())}
+    for name in names:
+        if name not in jobs:
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, jobs))
 
 
 def _taken_over(control: Control, name: str, job: str, timeout: float, as_json: bool) -> VersionOutcome:

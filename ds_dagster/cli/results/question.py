@@ -21,7 +21,7 @@ from ds_dagster.cli.results.pager import show_text
 from ds_dagster.cli.results.watching import tell_time, timed, until_interrupted, watch
 from ds_dagster.cli.row_output import ROW_WRITERS, rows_document, rows_text, signed_line
 from ds_dagster.datatypes import VARCHAR, DataType
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.project.load import LoadedProject
 
 if TYPE_CHECKING:
@@ -74,8 +74,13 @@ def answer_select(project: LoadedProject, sql: str, wanted: Presentation) -> Non
         with timed(wanted.is_timed):
             _follow(project, question, wanted)
     elif wanted.every is None:
-        with timed(wanted.is_timed):
-            question = _answer_once(project, body, question, wanted)
+        try:
+            with timed(wanted.is_timed):
+                question = _answer_once(project, body, question, wanted)
+        except DsError as problem:
+            if problem.condition == "VIEW_MISSING":
+                tell_freshness(project, question.relations)
+            raise
         tell_freshness(project, question.relations)
     else:
         _watch(project, body, question, wanted, wanted.every)

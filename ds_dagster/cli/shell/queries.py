@@ -58,16 +58,19 @@ def control_query(session: Session, statement: ControlQuery) -> None:
     up to :data:`WAIT_SECONDS`.
 
     Raises:
-        UserError: JOB_UNKNOWN, QUERY_NOT_SETTLED, and the conditions of job control.
+        UserError: JOB_UNKNOWN, JOB_NOT_STARTED, QUERY_NOT_SETTLED, and the conditions of job control.
     """
     from ds_dagster.runtime.control import Control
 
     project, name = session.project(), str(statement.name)
     control = Control.open(session.settings)
-    names = dict.fromkeys([*project.queries, *(status.name for status in control.statuses())])
+    jobs = [status.name for status in control.statuses()]
+    names = dict.fromkeys([*project.queries, *jobs])
     if name not in names:
         raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, names))
     if statement.verb == "terminate":
+        if name not in jobs:
+            raise error("JOB_NOT_STARTED", span=statement.name.span, name=name)
         (ensured,) = control.stop([name], requested_by=REQUESTED_BY) or (None,)
     else:
         (ensured,) = control.ensure(project, [name], action="restart", requested_by=REQUESTED_BY)

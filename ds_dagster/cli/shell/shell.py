@@ -16,6 +16,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
 from ds_dagster.cli.commands.sql import run_text
 from ds_dagster.cli.output import note
+from ds_dagster.cli.shell.psql import as_statement, timing_after
 from ds_dagster.cli.shell.session import Session
 from ds_dagster.errors import DsError
 from ds_dagster.sql.command_script import is_complete
@@ -25,14 +26,6 @@ from ds_dagster.sql.grammar.command import LISTABLE, QUERY_PARTS
 HISTORY = "sql_history"
 GOODBYE = ("exit", "quit", r"\q")
 HELP = ("help", "?", r"\h", r"\?")
-PSQL = {
-    **dict.fromkeys((r"\d", r"\dt", r"\dv", r"\dm"), "LIST RELATIONS;"),
-    r"\l": "LIST DATABASES;",
-    r"\dn": "LIST SCHEMAS;",
-    r"\df": "LIST FUNCTIONS;",
-}
-"""Command of psql → statement; ``\\d name`` describes a relation."""
-TIMING = r"\timing"
 HELP_TEXT = """\
 LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS | …;   DESCRIBE RELATION name;
 DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
@@ -123,19 +116,6 @@ def run_shell(session: Session) -> int:
             run_text(session, "<input>", as_statement(text))
         except KeyboardInterrupt:
             continue
-
-
-def timing_after(word: str, is_timed: bool) -> bool | None:
-    """Whether times are shown after ``\\timing``, ``\\timing on`` or ``\\timing off``; None for any other text."""
-    return {TIMING: not is_timed, f"{TIMING} on": True, f"{TIMING} off": False}.get(" ".join(word.split()))
-
-
-def as_statement(text: str) -> str:
-    """The statement for a command of psql; other texts unchanged."""
-    command, _, name = text.strip().rstrip(";").strip().partition(" ")
-    if command == r"\d" and name:
-        return f"DESCRIBE RELATION {name.strip()};"
-    return PSQL.get(command, text) if not name else text
 
 
 def _prompt(session: Session) -> str:

@@ -9,7 +9,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "COMPUTE_POOL_UNKNOWN",
         "user",
         "there is no compute pool {name}",
-        "did you mean {nearest}? Declare it: CREATE COMPUTE_POOL {name} WITH ('compute_pool.cores' = 2)",
+        "did you mean {nearest}? declare it: CREATE COMPUTE_POOL {name} WITH ('compute_pool.cores' = 2)",
         "3D023",
     ),
     Condition(

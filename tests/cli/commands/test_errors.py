@@ -63,6 +63,13 @@ def test_an_unknown_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixt
     assert "did you mean UNKNOWN_COLUMN" in said
 
 
+def test_a_name_that_is_near_none_gets_no_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["errors", "NAME"]) == 1
+    said = capsys.readouterr().err
+    assert "did you mean" not in said
+    assert "hint: `ds errors` lists all of them" in said
+
+
 def test_the_address_is_printed_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ds_dagster.cli.main import run
 from ds_dagster.runtime.sizing.coefficients import load_coefficients
 from tests.command_line import Ds
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, command_lines
 
 
 def test_sizes_as_a_table(project: Path, ds: Ds) -> None:
@@ -64,6 +64,16 @@ def test_what_is_not_known_is_said(project: Path, ds: Ds) -> None:
     assert "SIZE_LOAD_MISSING" in refused.err
     assert "--rows clicks=…" in refused.err
     assert ds("size", "--measured").code == 1, "no job has run"
+
+
+def test_the_pages_commands_size_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that need neither a file nor running jobs."""
+    page = [block for block in blocks("sh") if block.page == "docs/how-to/size.md"]
+    lines = [line.split() for block in page for line in command_lines(block.text) if line.startswith("ds size")]
+    typed = [words[1:] for words in lines if not {"--load", "--measured", "--coefficients"} & set(words)]
+    assert len(typed) == 2
+    for words in typed:
+        assert run([*words, "--project", str(ROOT)]) == 0, (words, capsys.readouterr().err)
 
 
 def test_a_project_with_mistakes_is_not_sized(project: Path, ds: Ds) -> None:

@@ -131,3 +131,37 @@ def test_all_that_readers_would_notice_is_asked_for_at_once(
     assert "VARCHAR NOT NULL; 7 rows instead of 9 [PROMOTION_CHANGES_COLUMNS]" in ds("promote", "visits").err
     monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
     assert ds("promote", "visits", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        (("stage", "visits"), "STAGE_NOTHING_SERVES"),
+        (("promote", "visits"), "NOTHING_STAGED"),
+        (("rollback", "visits"), "NOTHING_KEPT"),
+        (("abandon", "visits"), "STAGE_NOTHING_SERVES"),
+        (("stage", "visit"), "JOB_UNKNOWN"),
+        (("promote", "visit"), "JOB_UNKNOWN"),
+        (("rollback", "visit"), "JOB_UNKNOWN"),
+        (("abandon", "visit"), "JOB_UNKNOWN"),
+    ],
+)
+def test_a_refused_request_starts_no_engine(
+    ds: Ds, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], condition: str
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: started.extend(names))
+    outcome = ds(*words)
+    assert outcome.code == 1 and condition in outcome.err
+    assert not started
+
+
+def test_a_staged_version_leaves_the_history_of_the_running_one(
+    changed: None, ds: Ds, ends: Callable[[str], None], project: Path
+) -> None:
+    control = Control.open(load_project(project).settings)
+    before = control.transitions("visits")
+    ends("RUNNING")
+    assert ds("stage", "visits").code == 0
+    assert control.transitions("visits") == before
+    assert [entry.reason for entry in control.transitions("visits@2")] == ["stage"]

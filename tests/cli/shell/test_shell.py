@@ -19,8 +19,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from ds_dagster.cli.shell.output import SqlOutput
+from ds_dagster.cli.shell.psql import as_statement, timing_after
 from ds_dagster.cli.shell.session import Session
-from ds_dagster.cli.shell.shell import SqlCompleter, as_statement, timing_after
+from ds_dagster.cli.shell.shell import SqlCompleter
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import is_complete
 
