@@ -230,6 +230,41 @@ def test_refused_forms(project: LoadedProject, text: str, condition: str) -> Non
     assert caught.value.condition == condition
 
 
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        ("ORDER BY b ROWS n PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY b ROWS -1 PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY t ROWS INTERVAL '2' HOUR PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY b RANGE n PRECEDING", "RANGE takes a number or an INTERVAL"),
+        ("ORDER BY t RANGE 5 PRECEDING", "RANGE with a number needs one number in ORDER BY"),
+        ("ORDER BY b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+        ("PARTITION BY b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+        ("ORDER BY t, b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+    ],
+)  # fmt: skip
+def test_frames_that_do_not_fit_their_order(project: LoadedProject, frame: str, reason: str) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, f"SELECT SUM(b) OVER ({frame}) AS x FROM s")
+    assert caught.value.condition == "OVER_FRAME"
+    assert reason in str(caught.value)
+
+
+def test_frames_of_times_and_numbers(project: LoadedProject) -> None:
+    rows = [
+        {"b": 1, "day": "2024-02-27", "t": datetime(2024, 2, 29, 12, tzinfo=timezone.utc)},
+        {"b": 2, "day": "2024-02-29", "t": datetime(2024, 2, 29, 14, tzinfo=timezone.utc)},
+        {"b": 4, "day": "2024-03-01", "t": datetime(2024, 2, 29, 17, tzinfo=timezone.utc)},
+    ]
+    for frame in (
+        "ORDER BY b RANGE 1.5 PRECEDING",
+        "ORDER BY day RANGE INTERVAL '2' DAY PRECEDING",
+        "ORDER BY t RANGE INTERVAL '2' HOUR PRECEDING",
+    ):
+        sums = [row["x"] for row in ask(project, f"SELECT SUM(b) OVER ({frame}) AS x FROM s ORDER BY b", *rows)]
+        assert sums == ([1, 3, 6] if "day" in frame else [1, 3, 4])
+
+
 def test_sets_of_groups_percentiles_and_named_windows(project: LoadedProject) -> None:
     rows = [{"k": "a", "n": 1, "b": 1}, {"k": "a", "n": 2, "b": 2}, {"k": None, "n": 2, "b": 7}]
 
