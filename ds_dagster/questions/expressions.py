@@ -20,6 +20,8 @@ from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 
 Columns = tuple[tuple[str, DataType], ...]
+OVER_CLAUSES = ("the SELECT list", "ORDER BY")
+"""Clauses that are computed after the groups, where OVER has its rows."""
 _INTERVAL_KEY = "RANGE with an INTERVAL needs one DATE or TIMESTAMP in ORDER BY"
 _NUMBER_KEY = "RANGE with a number needs one number in ORDER BY"
 SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
@@ -178,10 +180,14 @@ class QuestionBinder(ExpressionBinder):
     # OVER
 
     def _over(self, node: exp.Window) -> Typed:
+        if self.clause not in OVER_CLAUSES:
+            raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
         inner = self._inside("OVER", aggregates=self.allows_aggregates)
         function = node.this
         call = function.this if isinstance(function, exp.Filter) else function
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else aggregate_name(call) or ""
+        if name in OTHER_ROWS and isinstance(function, exp.Filter):
+            raise self.refuse("OVER_FUNCTION", node, function=f"{name} with FILTER")
         bound = self._of_rows(node, call, name, inner) if name in OTHER_ROWS else None
         if bound is None:
             aggregate = aggregate_name(call)

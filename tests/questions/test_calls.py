@@ -222,6 +222,14 @@ def test_elements_of_arrays_and_maps_are_rows(project: LoadedProject) -> None:
         ("SELECT k, GROUPING(n) AS g FROM s GROUP BY ROLLUP (k)", "COLUMN_NOT_GROUPED"),
         ("SELECT k FROM s WHERE GROUPING(k) = 1", "GROUPING_ARGUMENT"),
         ("SELECT PERCENTILE(n, n) AS p FROM s", "PERCENTILE_PART"),
+        ("SELECT n FROM s WHERE LAG(n) OVER (ORDER BY b) > 1", "OVER_MISPLACED"),
+        ("SELECT COUNT(*) AS x FROM s GROUP BY LAG(n) OVER (ORDER BY b)", "OVER_MISPLACED"),
+        ("SELECT MAX(n) AS x FROM s HAVING LAG(MAX(n)) OVER (ORDER BY 1) > 1", "OVER_MISPLACED"),
+        ("SELECT SUM(LAG(n) OVER (ORDER BY b)) OVER (ORDER BY b) AS x FROM s", "OVER_MISPLACED"),
+        ("SELECT SUM(n) OVER (ORDER BY LAG(n) OVER (ORDER BY b)) AS x FROM s", "OVER_MISPLACED"),
+        ("SELECT LAST_VALUE(n) FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
+        ("SELECT LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
+        ("SELECT ROW_NUMBER() FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
     ],
 )
 def test_refused_forms(project: LoadedProject, text: str, condition: str) -> None:
