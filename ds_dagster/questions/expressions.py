@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from ds_dagster.catalog.user_function import NO_CODE, UserCode
-from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType, common_type
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DATE, VARCHAR, DataType, common_type, is_numeric, is_temporal
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.functions.families.ordered_aggregates import literal_part
@@ -20,6 +20,10 @@ from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 
 Columns = tuple[tuple[str, DataType], ...]
+OVER_CLAUSES = ("the SELECT list", "ORDER BY")
+"""Clauses that are computed after the groups, where OVER has its rows."""
+_INTERVAL_KEY = "RANGE with an INTERVAL needs one DATE or TIMESTAMP in ORDER BY"
+_NUMBER_KEY = "RANGE with a number needs one number in ORDER BY"
 SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
 """Binds a sub-select that may refer to columns of the SELECT around it."""
 
@@ -176,10 +180,14 @@ class QuestionBinder(ExpressionBinder):
     # OVER
 
     def _over(self, node: exp.Window) -> Typed:
+        if self.clause not in OVER_CLAUSES:
+            raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
         inner = self._inside("OVER", aggregates=self.allows_aggregates)
         function = node.this
         call = function.this if isinstance(function, exp.Filter) else function
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else aggregate_name(call) or ""
+        if name in OTHER_ROWS and isinstance(function, exp.Filter):
+            raise self.refuse("OVER_FUNCTION", node, function=f"{name} with FILTER")
         bound = self._of_rows(node, call, name, inner) if name in OTHER_ROWS else None
         if bound is None:
             aggregate = aggregate_name(call)
@@ -187,20 +195,40 @@ class QuestionBinder(ExpressionBinder):
                 raise self.refuse("QUESTION_AGGREGATE", node, name=name or type(call).__name__.upper())
             bound = self._aggregate(function, call, aggregate, inner)
         noted(bound.tree, bound.type)
+        order = node.args.get("order")
+        terms = order.expressions if order is not None else []
+        keys = [inner.expression(term.this) for term in terms]
         window = exp.Window(
             this=bound.tree,
             partition_by=[inner.expression(part).tree for part in node.args.get("partition_by") or ()],
-            order=self._order(node, inner),
-            spec=node.args["spec"].copy() if node.args.get("spec") is not None else None,
+            order=exp.Order(expressions=[ordered(term, key.tree) for term, key in zip(terms, keys, strict=True)])
+            if terms
+            else None,
+            spec=self._frame(node, [key.type for key in keys]),
             over="OVER",
         )
         return Typed(window, bound.type, bound.nullable)
 
-    def _order(self, node: exp.Window, inner: QuestionBinder) -> exp.Order | None:
-        order = node.args.get("order")
-        if order is None:
+    def _frame(self, node: exp.Window, keys: Sequence[DataType]) -> exp.WindowSpec | None:
+        """The frame; where it begins is a constant that fits ORDER BY."""
+        frame: exp.WindowSpec | None = node.args.get("spec")
+        if frame is None:
             return None
-        return exp.Order(expressions=[ordered(term, inner.expression(term.this).tree) for term in order.expressions])
+        kind, start = frame.args["kind"], frame.args["start"]
+        is_number = isinstance(start, exp.Literal) and not start.is_string
+        if not isinstance(start, exp.Expression):
+            reason = ""
+        elif kind == "ROWS":
+            reason = "" if is_number and str(start.this).isdecimal() else "ROWS takes a whole number"
+        elif isinstance(start, exp.Interval):
+            reason = "" if len(keys) == 1 and (is_temporal(keys[0]) or keys[0] == DATE) else _INTERVAL_KEY
+        elif is_number:
+            reason = "" if len(keys) == 1 and is_numeric(keys[0]) else _NUMBER_KEY
+        else:
+            reason = "RANGE takes a number or an INTERVAL"
+        if reason:
+            raise self.refuse("OVER_FRAME", node, reason=reason)
+        return frame.copy()
 
     def _of_rows(self, node: exp.Window, call: exp.Expression, name: str, inner: QuestionBinder) -> Typed:
         arguments = [inner.bind(argument) for argument in call.expressions]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.functions.values.casts import read_moment
+from ds_dagster.functions.values.float_texts import double_text
 from ds_dagster.json_text import to_json
 
 if TYPE_CHECKING:
@@ -102,8 +103,9 @@ def _truth(value: Any, _: Scalar) -> bool:
 
 
 def _float(value: Any, _: Scalar) -> float | str:
+    """A number; one that JSON lacks as the text that records and CAST have for it: NaN, Infinity."""
     number = float(value)
-    return number if math.isfinite(number) else str(number)
+    return number if math.isfinite(number) else double_text(number)
 
 
 def _decimal(value: Any, type_: Scalar) -> float | str:

@@ -57,6 +57,13 @@ def _terms(node: exp.Expression) -> list[exp.Expression]:
     return terms
 
 
+def without_parentheses(tree: exp.Expression) -> exp.Expression:
+    """The expression inside parentheses; a sub-select keeps its own."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    return tree
+
+
 def balanced(node: Callable[..., exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:
     """A tree of logarithmic depth that connects the parts (at least one) by an associative operator."""
     if len(parts) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timezone
@@ -14,6 +15,7 @@ from typing import Any
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.errors import error
+from ds_dagster.functions.values.float_texts import double_text
 
 _WIDTHS = {"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
 _SHAPES = {"FLOAT": ">f", "DOUBLE": ">d"}
@@ -57,7 +59,10 @@ def _mapping(value: Any) -> Any:
     return {str(name): normal(inner) for name, inner in value.items()}
 
 
-def _fraction(value: float) -> int | float:
+def _fraction(value: float) -> int | float | str:
+    """A number that JSON lacks is the text that records have for it: NaN, Infinity."""
+    if not math.isfinite(value):
+        return double_text(value)
     rounded = float(f"{value:.{_DIGITS}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 10**_DIGITS else rounded
 

@@ -21,6 +21,12 @@ HINTS = {
     "CREATE CHANGELOG s AS SELECT url, ANY_VALUE(ARRAY[at]) AS a FROM clicks GROUP BY url": (
         "write ANY_VALUE(orderable); CAST converts a value"
     ),
+    "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM clicks GROUP BY (UPPER(url))": "add UPPER(url) to the SELECT list",
+    "CREATE CHANGELOG s AS SELECT at, COUNT(*) AS n, GROUPING_ID(at, at + 1) AS sets FROM clicks "
+    "GROUP BY ROLLUP (at, at + 1)": "add at + 1 to the SELECT list",
+    "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM clicks GROUP BY CASE WHEN at IN (1) THEN url END": (
+        "add CASE WHEN at IN (CAST(1 AS BIGINT)) THEN url ELSE CAST(NULL AS VARCHAR) END to the SELECT list"
+    ),
 }
 
 

@@ -222,12 +222,55 @@ def test_elements_of_arrays_and_maps_are_rows(project: LoadedProject) -> None:
         ("SELECT k, GROUPING(n) AS g FROM s GROUP BY ROLLUP (k)", "COLUMN_NOT_GROUPED"),
         ("SELECT k FROM s WHERE GROUPING(k) = 1", "GROUPING_ARGUMENT"),
         ("SELECT PERCENTILE(n, n) AS p FROM s", "PERCENTILE_PART"),
+        ("SELECT n FROM s WHERE LAG(n) OVER (ORDER BY b) > 1", "OVER_MISPLACED"),
+        ("SELECT COUNT(*) AS x FROM s GROUP BY LAG(n) OVER (ORDER BY b)", "OVER_MISPLACED"),
+        ("SELECT MAX(n) AS x FROM s HAVING LAG(MAX(n)) OVER (ORDER BY 1) > 1", "OVER_MISPLACED"),
+        ("SELECT SUM(LAG(n) OVER (ORDER BY b)) OVER (ORDER BY b) AS x FROM s", "OVER_MISPLACED"),
+        ("SELECT SUM(n) OVER (ORDER BY LAG(n) OVER (ORDER BY b)) AS x FROM s", "OVER_MISPLACED"),
+        ("SELECT LAST_VALUE(n) FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
+        ("SELECT LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
+        ("SELECT ROW_NUMBER() FILTER (WHERE n > 1) OVER (ORDER BY b) AS x FROM s", "OVER_FUNCTION"),
     ],
 )
 def test_refused_forms(project: LoadedProject, text: str, condition: str) -> None:
     with pytest.raises(DsError) as caught:
         ask(project, text)
     assert caught.value.condition == condition
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        ("ORDER BY b ROWS n PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY b ROWS -1 PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY t ROWS INTERVAL '2' HOUR PRECEDING", "ROWS takes a whole number"),
+        ("ORDER BY b RANGE n PRECEDING", "RANGE takes a number or an INTERVAL"),
+        ("ORDER BY t RANGE 5 PRECEDING", "RANGE with a number needs one number in ORDER BY"),
+        ("ORDER BY b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+        ("PARTITION BY b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+        ("ORDER BY t, b RANGE INTERVAL '2' HOUR PRECEDING", "RANGE with an INTERVAL needs one DATE or TIMESTAMP"),
+    ],
+)  # fmt: skip
+def test_frames_that_do_not_fit_their_order(project: LoadedProject, frame: str, reason: str) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, f"SELECT SUM(b) OVER ({frame}) AS x FROM s")
+    assert caught.value.condition == "OVER_FRAME"
+    assert reason in str(caught.value)
+
+
+def test_frames_of_times_and_numbers(project: LoadedProject) -> None:
+    rows = [
+        {"b": 1, "day": "2024-02-27", "t": datetime(2024, 2, 29, 12, tzinfo=timezone.utc)},
+        {"b": 2, "day": "2024-02-29", "t": datetime(2024, 2, 29, 14, tzinfo=timezone.utc)},
+        {"b": 4, "day": "2024-03-01", "t": datetime(2024, 2, 29, 17, tzinfo=timezone.utc)},
+    ]
+    for frame in (
+        "ORDER BY b RANGE 1.5 PRECEDING",
+        "ORDER BY day RANGE INTERVAL '2' DAY PRECEDING",
+        "ORDER BY t RANGE INTERVAL '2' HOUR PRECEDING",
+    ):
+        sums = [row["x"] for row in ask(project, f"SELECT SUM(b) OVER ({frame}) AS x FROM s ORDER BY b", *rows)]
+        assert sums == ([1, 3, 6] if "day" in frame else [1, 3, 4])
 
 
 def test_sets_of_groups_percentiles_and_named_windows(project: LoadedProject) -> None:

@@ -19,7 +19,8 @@ MOMENT = datetime(2024, 1, 31, 10, 11, 12, 500_000, tzinfo=timezone.utc)
         ("TIMESTAMP(3)", MOMENT.replace(tzinfo=None), "2024-01-31T10:11:12.500"),
         ("TIMESTAMP_LTZ(3)", MOMENT, "2024-01-31T10:11:12.500Z"),
         ("DECIMAL(5, 2)", Decimal("1.50"), 1.5),
-        ("DOUBLE", float("nan"), "nan"),
+        ("DOUBLE", float("nan"), "NaN"),
+        ("FLOAT", float("-inf"), "-Infinity"),
         ("VARBINARY", b"\x00", "AA=="),
     ],
 )

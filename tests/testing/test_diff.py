@@ -135,3 +135,9 @@ MONEY = {
 )
 def test_a_column_is_compared_by_its_type(expected, found, same):
     assert (compare(PLAIN, [expected], [found], (), MONEY) == "") == same
+
+
+@pytest.mark.parametrize(("value", "text"), [(float("nan"), "NaN"), (float("-inf"), "-Infinity")])
+def test_a_number_that_json_lacks_is_the_text_that_records_have(value, text):
+    types = {"x": parse_type("DOUBLE"), "y": parse_type("ARRAY<DOUBLE>")}
+    assert compare(PLAIN, [{"x": text, "y": [text]}], [{"x": value, "y": [value]}], (), types) == ""

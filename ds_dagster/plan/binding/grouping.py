@@ -25,6 +25,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import has_weights, weighted
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.sql.expressions import without_parentheses
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -135,16 +136,17 @@ class Grouping:
         written = self.tree.args["group"].expressions
         having = self.tree.args.get("having")
         for call in calls_of_grouping([*self.tree.expressions, *([having] if having is not None else [])]):
-            unknown = next((argument for argument in call.expressions if argument not in written), None)
+            arguments = [without_parentheses(argument) for argument in call.expressions]
+            unknown = next((argument for argument in arguments if argument not in written), None)
             if unknown is not None:
                 shown = binder.shown(unknown)
                 raise binder.refuse("GROUPING_ARGUMENT", unknown, function=str(call.this), expression=shown)
-            if call.expressions:
-                places = [written.index(argument) for argument in call.expressions]
+            if arguments:
+                places = [written.index(argument) for argument in arguments]
                 self.scope.values[id(call)] = sets.grouping(places)
 
     def _add(self, binder: ExpressionBinder, item: exp.Expression, place: int) -> None:
-        bound = binder.expression(item)
+        bound = binder.expression(without_parentheses(item))
         if _is_constant(bound) and self.sets is None:
             return
         if not bound.columns():

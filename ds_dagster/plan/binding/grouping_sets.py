@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, INTEGER, ArrayType
 from ds_dagster.plan.expressions.bound_trees import Typed, column
+from ds_dagster.plan.expressions.field_names import alias_of, own_field
 from ds_dagster.plan.nodes.node import BoundExpression, Field, Named, Node
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.weights import weighted
@@ -19,6 +20,14 @@ def calls_of_grouping(trees: Iterable[exp.Expression]) -> Iterator[exp.Anonymous
         for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("GROUPING", "GROUPING_ID"):
                 yield node
+
+
+def written_group(tree: exp.Expression) -> exp.Expression:
+    """What GROUP BY has for a bound group: without the sets that it is NULL in."""
+    parts = tree.args["ifs"] if isinstance(tree, exp.Case) else []
+    inside = parts[0].this if len(parts) == 1 else None
+    is_partial = isinstance(inside, exp.In) and inside.this.name == own_field(alias_of(inside.this.name), "set")
+    return parts[0].args["true"] if is_partial else tree
 
 
 class GroupingSets:

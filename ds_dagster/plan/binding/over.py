@@ -21,6 +21,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rank import OrderTerm, RankFunction, TopN
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import weighted
+from ds_dagster.sql.expressions import without_parentheses
 from ds_dagster.sql.lowering import is_first_rows, own_span
 
 RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
@@ -175,7 +176,7 @@ class OverClauses:
 
     def _part(self, node: exp.Expression, fits: Callable[[DataType], bool]) -> BoundExpression:
         place = self.binder.scope.place(node)
-        bound = self.over(self.binder.expression(node), place)
+        bound = self.over(self.binder.expression(without_parentheses(node)), place)
         if not fits(bound.type):
             raise error("OVER_NESTED", span=place, type=bound.type)
         return bound

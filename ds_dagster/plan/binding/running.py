@@ -85,6 +85,8 @@ class RunningCalls:
         call = next(iter(collected.calls.values()))
         if call.distinct:
             raise error("OVER_FUNCTION", span=span, function=f"{written_name(node, call.function)} DISTINCT")
+        if call.function in VALUES:  # the row at an end of the frame counts, whatever its value
+            raise error("OVER_FUNCTION", span=span, function=f"{call.function} with FILTER")
         name = self._name(call.function)
         return OverCall(name, call.function, call.argument, call.type, call.filter, call.nullable)
 

@@ -14,6 +14,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.binding.every_mistake import every_mistake, unknown_relations
 from ds_dagster.plan.binding.grouping import Grouping, is_grouped, key_names, window_of
+from ds_dagster.plan.binding.grouping_sets import written_group
 from ds_dagster.plan.binding.over import OverClauses, unbounded, windows_of
 from ds_dagster.plan.binding.ranking import filtered, keyed
 from ds_dagster.plan.binding.scope import Scope, Visible
@@ -24,6 +25,7 @@ from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.checks.temporal import check_temporal_settings, is_temporal
 from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.field_names import alias_of, column_of, field_name, is_total_key
+from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.joins.forms import bind_join
 from ds_dagster.plan.joins.scalar_queries import ScalarValue, bind_scalars, in_aggregate, joined, scalar_queries
 from ds_dagster.plan.joins.semi import InnerQueries, SemiJoinBinder, conditions, has_query, is_test
@@ -36,7 +38,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Filter, Project
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.nodes.weights import weighted
-from ds_dagster.sql.expressions import FieldAccess, QueryTree, UnnestRef
+from ds_dagster.sql.expressions import FieldAccess, QueryTree, UnnestRef, without_parentheses
 from ds_dagster.sql.lowering import is_first_rows, own_span
 from ds_dagster.sql.statements import Context
 
@@ -344,7 +346,7 @@ class SelectBinder:
         self, item: exp.Expression, scope: Scope, binder: ExpressionBinder, grouping: Grouping | None
     ) -> SelectItem:
         inner = item.this if isinstance(item, exp.Alias) else item
-        bound = binder.expression(inner)
+        bound = binder.expression(without_parentheses(inner))  # a key in parentheses is still the key
         if grouping is not None:
             bound = grouping.over(bound, scope.place(item))
         named = (
@@ -370,9 +372,12 @@ class SelectBinder:
 
     def _lost(self, field: str, node: Node, first: Planned) -> DsError:
         shown = column_of(field)
-        if any(isinstance(n, Aggregate | DeltaAggregate) for n in node.walk()):
+        groups = [g for n in node.walk() if isinstance(n, Aggregate | DeltaAggregate) for g in n.group]
+        if groups:
             window = window_of(node)
             bounds = {window.start: "window_start", window.end: "window_end"} if window else {}
+            written = next((written_group(g.expression.tree) for g in groups if g.name == field), None)
+            shown = shown if written is None else expression_text(written, column_of)
             return error("GROUP_KEY_NOT_SELECTED", span=self.span, name=bounds.get(field, shown))
         return error("CHANGELOG_KEY_LOST", span=self.span, name=shown, relation=self._shown(field, first))
 

@@ -163,9 +163,9 @@ class ExpressionBinder:
         return Typed(exp.Null(), None, True)
 
     def visit_paren(self, node: exp.Expression) -> Typed:
-        """Parentheses, which stay in the tree."""
+        """Parentheses, which stay in the tree; around a column they mean nothing."""
         inner = self.bind(node.this)
-        return Typed(exp.Paren(this=inner.tree), inner.type, inner.nullable)
+        return inner if isinstance(inner.tree, exp.Column) else inner._replace(tree=exp.Paren(this=inner.tree))
 
     # arithmetic
 

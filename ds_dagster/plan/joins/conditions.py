@@ -14,6 +14,7 @@ from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, conjunct
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.sql.expressions import without_parentheses
 
 
 class JoinKey(NamedTuple):
@@ -70,8 +71,7 @@ def _refused(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
 
 def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
     """The parts of an AND, left to right."""
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
+    condition = without_parentheses(condition)
     if isinstance(condition, exp.And):
         return [*_conjuncts(condition.this), *_conjuncts(condition.expression)]
     return [condition]

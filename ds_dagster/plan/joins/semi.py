@@ -28,7 +28,7 @@ from ds_dagster.plan.nodes.delta import DeltaJoin, DeltaJoinKind, Unweigh
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.weights import weighted
-from ds_dagster.sql.expressions import QueryTree
+from ds_dagster.sql.expressions import QueryTree, without_parentheses
 
 _PLAIN = ("distinct", "limit", "offset")
 
@@ -61,8 +61,7 @@ class Keys:
 
 def conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
     """The parts of an AND, left to right, without parentheses."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
+    tree = without_parentheses(tree)
     if isinstance(tree, exp.And):
         yield from conditions(tree.this)
         yield from conditions(tree.expression)

@@ -8,6 +8,7 @@ from itertools import combinations, product
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from ds_dagster.sql.expressions import without_parentheses
 from ds_dagster.sql.grammar.expression import ExpressionParser, is_query_word
 
 GroupSet = tuple[exp.Expression, ...]
@@ -64,8 +65,7 @@ class GroupParser(ExpressionParser):
                 self.need_symbol(TokenType.R_PAREN, "',' or ')'")
                 return tuple(items)
             self._retreat(start)
-        expression = self.expr()
-        return (expression.this if isinstance(expression, exp.Paren) else expression,)
+        return (without_parentheses(self.expr()),)
 
 
 def _merged(parts: Iterable[GroupSet]) -> GroupSet:

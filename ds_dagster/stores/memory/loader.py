@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -175,7 +176,7 @@ class MemoryLoader(TableSink):
     def _write(self, table: MemoryTable, row: dict[str, Any]) -> None:
         deleted = bool(row.pop(DELETED, False))
         upsert = self.target.mode == "upsert"
-        key = tuple(row[name] for name in self.target.primary_key) if upsert else (len(table.history),)
+        key = tuple(_same(row[name]) for name in self.target.primary_key) if upsert else (len(table.history),)
         table.history.append({**row, DELETED: True} if deleted else row)
         if deleted:
             table.rows.pop(key, None)
@@ -196,6 +197,11 @@ class MemoryLoader(TableSink):
             table = TABLES[self.place]
             before, table.rows = len(table.rows), table.kept(now(self.place[0]))
             return before - len(table.rows)
+
+
+def _same(part: Any) -> Any:
+    """A part of a key; NaN, which Python takes to differ from every other NaN, as one object."""
+    return math.nan if isinstance(part, float) and math.isnan(part) else part
 
 
 class MemoryAdmin(WithoutRecords):
