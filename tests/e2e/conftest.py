@@ -42,7 +42,8 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """What the jobs and the engine had to say when a test failed: nothing else is left of them."""
     report = yield
     for house in MADE if report.failed else ():
-        report.sections += [("Jobs", jobs_of(house)), ("The end of engine.log", log_of(house))]
+        about = (("Jobs", jobs_of), ("Their history", history_of), ("The end of engine.log", log_of))
+        report.sections += [(title, text(house)) for title, text in about]
     return report
 
 
@@ -55,6 +56,20 @@ def jobs_of(house: House) -> str:
     except DsError as problem:
         return f"the journal does not answer: {problem}"
     return "\n".join(rows)
+
+
+def history_of(house: House) -> str:
+    """The newest entries of each job that is not at rest."""
+    try:
+        entries = [
+            f"{entry.name} {entry.at:.1f} {entry.kind} {entry.source} → {entry.target} {entry.reason} {entry.message}"
+            for status in house.control.statuses()
+            if status.desired == "RUNNING"
+            for entry in house.control.transitions(status.name, 20)
+        ]
+    except DsError as problem:
+        return f"the journal does not answer: {problem}"
+    return "\n".join(entries)
 
 
 def log_of(house: House) -> str:
