@@ -102,13 +102,10 @@ class Track(NamedTuple):
 TRACKS = (
     # two of them at a time made local servers drop connections: on two cores they compete for all of the processors
     Track(("spark", "conformance", "e2e", "browser"), 0),
-    # they compute and wait for nobody. One process cannot use both cores: cases would end long after all others, if
-    # they did not run from the beginning, and with a share of their own
-    Track(("cases",), ROOM),
-    # two processes that take what time of the processors the others leave
-    Track(("unit",), ROOM),
+    # they compute and wait for nobody: they take what time of the processors the others leave
+    Track(("unit", "cases"), ROOM),
 )
-PRIORITIES = {"unit": 19, "cases": 4}
+PRIORITIES = {"unit": 19, "cases": 10}
 """Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 
