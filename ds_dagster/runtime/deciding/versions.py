@@ -265,7 +265,7 @@ def _next_step_in_turn(turn: Turn, now: float) -> Step:
     if not _is_at_rest(turn.other, turn.other_status):
         return "wait"
     if turn.job.desired != "STOPPED":
-        return "halt"
+        return "wait" if _would_end_first(turn, now) else "halt"
     return "serve" if _is_at_rest(turn.job, turn.status) else "wait"
 
 
@@ -377,6 +377,15 @@ def _is_at_rest(job: JobRow, status: StatusRow) -> bool:
 
 def _has_failed(job: JobRow, status: StatusRow) -> bool:
     return status.state == "FAILED" and status.generation >= job.generation and not is_settled(job)
+
+
+def _would_end_first(turn: Turn, now: float) -> bool:
+    """Whether the serving version has not yet read what the new version, which rests, may have read: it starts again
+    after the end of its engine. It is waited for at most :data:`LONGEST_SECONDS`, and only while it may still run."""
+    status, rests_since = turn.status, turn.other_status.since
+    if status.state in ("STOPPED", "FAILED") or now - rests_since > LONGEST_SECONDS:
+        return False
+    return status.caught_up is None or status.caught_up < rests_since
 
 
 def _has_caught_up(turn: Turn, now: float) -> bool:
