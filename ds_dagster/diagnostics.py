@@ -24,6 +24,10 @@ class Span:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
+    def has_line(self, file: str, line: int) -> bool:
+        """Whether it contains a line of a file, or a part of it."""
+        return self.file == file and self.line <= line <= (self.end_line or self.line)
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

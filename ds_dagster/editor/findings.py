@@ -8,7 +8,7 @@ from lsprotocol import types
 from pygls.workspace import PositionCodec
 
 from ds_dagster.diagnostics import Diagnostic, Severity, Span
-from ds_dagster.editor.places import range_of
+from ds_dagster.editor.places import location_of, range_of
 from ds_dagster.editor.project import Snapshot
 
 SOURCE = "ds"
@@ -39,7 +39,7 @@ def _finding(snapshot: Snapshot, mistake: Diagnostic, span: Span, codec: Positio
     hints = [f"hint: {mistake.hint}"] if mistake.hint else []
     details = [f"detail: {mistake.detail}"] if mistake.detail else []
     related = [
-        types.DiagnosticRelatedInformation(_location(snapshot, other, codec), "see also")
+        types.DiagnosticRelatedInformation(location_of(snapshot, other, codec), "see also")
         for other in mistake.related
         if other.file in snapshot.texts
     ]
@@ -52,8 +52,3 @@ def _finding(snapshot: Snapshot, mistake: Diagnostic, span: Span, codec: Positio
         source=SOURCE,
         related_information=related or None,
     )
-
-
-def _location(snapshot: Snapshot, span: Span, codec: PositionCodec) -> types.Location:
-    address = (snapshot.root / span.file).as_uri()
-    return types.Location(address, range_of(span, snapshot.texts[span.file], codec))

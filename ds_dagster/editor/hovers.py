@@ -106,8 +106,7 @@ def _column(snapshot: Snapshot, file: str, line: int, name: str) -> str:
 
 def _declared_at(snapshot: Snapshot, file: str, line: int) -> tuple[Relation, ...]:
     relations = snapshot.loaded.catalog.relations.values() if snapshot.loaded else ()
-    spans = ((relation, relation.origin.span) for relation in relations)
-    return tuple(r for r, span in spans if span.file == file and span.line <= line <= (span.end_line or span.line))
+    return tuple(relation for relation in relations if relation.origin.span.has_line(file, line))
 
 
 def _store(store: StoreDefinition) -> str:

@@ -10,6 +10,7 @@ from lsprotocol import types
 from pygls.workspace import PositionCodec
 
 from ds_dagster.diagnostics import Span
+from ds_dagster.editor.project import Snapshot
 
 _WORD = re.compile(r"\w+|\"[^\"\n]*\"|'[^'\n]*'|\S")
 
@@ -26,6 +27,11 @@ def range_of(span: Span, text: str, codec: PositionCodec) -> types.Range:
         word = _WORD.match(lines[line], column)
         end = types.Position(line, word.end() if word else column)
     return codec.range_to_client_units(lines, types.Range(start, end))
+
+
+def location_of(snapshot: Snapshot, span: Span, codec: PositionCodec) -> types.Location:
+    """The place of a span in a file of a project."""
+    return types.Location((snapshot.root / span.file).as_uri(), range_of(span, snapshot.texts[span.file], codec))
 
 
 def range_between(text: str, start: int, end: int, codec: PositionCodec) -> types.Range:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import Part
@@ -48,11 +48,7 @@ class Snapshot:
         if self.loaded is None:
             return None
         parts = (part for query in self.loaded.queries.values() for part in query.parts)
-        return next((part for part in parts if _is_inside(part.statement.origin.span, file, line)), None)
-
-
-def _is_inside(span: Span, file: str, line: int) -> bool:
-    return span.file == file and span.line <= line <= (span.end_line or span.line)
+        return next((part for part in parts if part.statement.origin.span.has_line(file, line)), None)
 
 
 def root_of(path: Path) -> Path | None:

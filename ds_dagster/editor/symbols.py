@@ -9,7 +9,7 @@ from pygls.workspace import PositionCodec
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
-from ds_dagster.editor.places import range_between, range_of
+from ds_dagster.editor.places import location_of, range_between, range_of
 from ds_dagster.editor.project import Snapshot
 from ds_dagster.editor.words import path_at, words_of
 
@@ -64,7 +64,7 @@ def _symbol(
 def declaration_of(snapshot: Snapshot, file: str, offset: int, codec: PositionCodec) -> types.Location | None:
     """Where the relation or store is declared whose name is at an offset of a file."""
     span = _declared(snapshot, file, offset)
-    return _location(snapshot, span, codec) if span else None
+    return location_of(snapshot, span, codec) if span else None
 
 
 def uses_of(snapshot: Snapshot, file: str, offset: int, codec: PositionCodec) -> list[types.Location]:
@@ -72,7 +72,7 @@ def uses_of(snapshot: Snapshot, file: str, offset: int, codec: PositionCodec) ->
     relation = _relation_at(snapshot, file, offset)
     if relation is None or snapshot.loaded is None:
         return []
-    uses = [_location(snapshot, relation.span, codec)] if relation.span.file in snapshot.texts else []
+    uses = [location_of(snapshot, relation.span, codec)] if relation.span.file in snapshot.texts else []
     for name in snapshot.loaded.downstream.get(relation.name, ()):
         for part in snapshot.loaded.queries[name].parts:
             if any(other.name == relation.name for other in part.inputs):
@@ -110,7 +110,3 @@ def _path(snapshot: Snapshot, file: str, offset: int) -> tuple[str, ...]:
     words = words_of(snapshot.texts.get(file, ""))
     inside = next((word for word in words if word.kind == "text" and word.start < offset < word.end), None)
     return (inside.value,) if inside else tuple(part.value for part in path_at(words, offset))
-
-
-def _location(snapshot: Snapshot, span: Span, codec: PositionCodec) -> types.Location:
-    return types.Location((snapshot.root / span.file).as_uri(), range_of(span, snapshot.texts[span.file], codec))

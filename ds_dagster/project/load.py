@@ -289,7 +289,9 @@ def _compile(
         *rename_problems(assembled.queries, assembled.catalog.relations.values(), settings),
         *declared.diagnostics,
         *assembled.diagnostics,
-        *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),
+        *shared_entities(
+            part.sink for query in assembled.queries.values() for part in query.parts if not part.is_insert
+        ),
     ]
     return LoadedProject(
         settings=settings,
@@ -302,10 +304,6 @@ def _compile(
         depends_on=assembled.depends_on,
         asked=tuple(s for file in files for s in file.statements if isinstance(s, Interactive) and s.body),
     )
-
-
-def _creates(part: Part) -> bool:
-    return isinstance(part.statement, CreateAsSelect)
 
 
 def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:

@@ -29,15 +29,21 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture
-def staged(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[LoadedProject, Control]]:
-    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="k")
+def with_staged(sql: str, root: Path, clock: FakeClock) -> tuple[LoadedProject, Control]:
+    """A query runs, and a changed definition of it is staged."""
+    settings = Settings(root=root, sql=root / "sql", state=root / ".ds", store="k")
     first, changed = (
-        compile_texts([("a.sql", SQL.replace("COUNT(*)", call))], settings) for call in ("COUNT(*)", "SUM(n)")
+        compile_texts([("a.sql", sql.replace("COUNT(*)", call))], settings) for call in ("COUNT(*)", "SUM(n)")
     )
     control = Control.open(settings, clock=clock, environment={})  # type: ignore[arg-type]
     control.ensure(first, ["v"])
     Versions(control).stage(changed, "v")
+    return changed, control
+
+
+@pytest.fixture
+def staged(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[LoadedProject, Control]]:
+    changed, control = with_staged(SQL, tmp_path, clock)
     yield changed, control
     control.journal.close()
 
@@ -118,13 +124,7 @@ CHANGELOG = SQL.replace("MATERIALIZED VIEW v AS", "CHANGELOG v WITH ('store' = '
 def test_rows_of_a_changelog_are_those_of_its_topics(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, before: int, rows: int, is_refused: bool
 ) -> None:
-    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="k")
-    first, changed = (
-        compile_texts([("a.sql", CHANGELOG.replace("COUNT(*)", call))], settings) for call in ("COUNT(*)", "SUM(n)")
-    )
-    control = Control.open(settings, clock=clock, environment={})  # type: ignore[arg-type]
-    control.ensure(first, ["v"])
-    Versions(control).stage(changed, "v")
+    changed, control = with_staged(CHANGELOG, tmp_path, clock)
     topics = {"v": before, "v-ds-v2": rows}
     monkeypatch.setattr("ds_dagster.questions.upkeep.folding.count_rows", lambda *arguments: topics[arguments[-1]])
     status = replace(control.status("v@2"), state="RUNNING", caught_up=clock.now())

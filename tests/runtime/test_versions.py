@@ -126,15 +126,20 @@ def test_a_hand_over_ends_wherever_the_engine_is_killed(house: House, kill_after
     assert [(s.name, s.role) for s in house.control.statuses()] == [("v", "serving"), ("v@2", "kept")]
 
 
-@pytest.mark.parametrize("in_turn", [True])
-def test_the_serving_version_ends_behind_the_new_one_also_after_a_kill(house: House) -> None:
-    """Killed when the new version has stopped, it starts from its last batch: the new version may have read more."""
+def kill_between(house: House) -> None:
+    """The engine is killed when the new version has stopped, and begins again; queries do not work yet."""
     staged(house).promote("v")
     while house.control.status("v@2").state != "STOPPED":
         works(house)
         house.tick()
     house.begin()
     house.tick(times=3)
+
+
+@pytest.mark.parametrize("in_turn", [True])
+def test_the_serving_version_ends_behind_the_new_one_also_after_a_kill(house: House) -> None:
+    """Killed when the new version has stopped, it starts from its last batch: the new version may have read more."""
+    kill_between(house)
     assert [(s.name, s.desired, s.state) for s in house.control.statuses()] == [
         ("v", "RUNNING", "STARTING"),
         ("v@2", "STOPPED", "STOPPED"),
@@ -145,12 +150,7 @@ def test_the_serving_version_ends_behind_the_new_one_also_after_a_kill(house: Ho
 
 @pytest.mark.parametrize("in_turn", [True])
 def test_a_serving_version_that_does_not_come_up_is_waited_for_two_minutes(house: House) -> None:
-    staged(house).promote("v")
-    while house.control.status("v@2").state != "STOPPED":
-        works(house)
-        house.tick()
-    house.begin()
-    house.tick(times=3)
+    kill_between(house)
     house.tick(121.0)
     house.tick()
     assert house.control.status("v").desired == "STOPPED"
