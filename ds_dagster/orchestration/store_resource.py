@@ -27,6 +27,7 @@ from ds_dagster.project.load import (
 )
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import Settings
+from ds_dagster.stores.probing import probe_through
 
 SECRET: JsonDict = {"dagster__is_secret": True}
 """Marks a field whose literal value Dagster's UI and GraphQL never show."""
@@ -83,8 +84,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
 
     def probe(self) -> ProbeResult:
         """Whether the store answers and accepts the login."""
-        with self.admin() as admin:
-            return admin.probe()
+        return probe_through(self.admin())
 
     @contextmanager
     def admin(self) -> Iterator[StoreAdmin]:

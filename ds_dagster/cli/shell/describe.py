@@ -15,13 +15,13 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import delivery_of, uri_of
 from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeStatement, DescribeStore
+from ds_dagster.stores.probing import probe_through
 
 
 def describe_store(session: Session, statement: DescribeStore) -> None:
     """DESCRIBE STORE: declared properties with secrets hidden, and whether the store answers now."""
     store = session.project().catalog.store(str(statement.name), statement.name.span)
-    with session.admin(store) as admin:
-        probe = admin.probe()
+    probe = probe_through(session.admin(store))
     session.output.document(
         "DESCRIBE_STORE",
         {

@@ -79,6 +79,14 @@ def test_describes(ds: Ds) -> None:
         assert told["kind"] == f"DESCRIBE_QUERY_{part}"
 
 
+def test_a_store_whose_secret_is_not_set_is_shown_as_errored(ds: Ds, project: Path) -> None:
+    files = project / "sql" / "all.sql"
+    files.write_text(files.read_text().replace("${PASSWORD:-none}", "${PASSWORD_NOT_SET}"))
+    (store,) = lines(ds("sql", "--json", "-c", "DESCRIBE STORE warehouse"))
+    assert (store["status"], store["type"]) == ("errored", "POSTGRESQL")
+    assert "PASSWORD_NOT_SET" in store["status_message"] and store["hint"]
+
+
 def test_describe_statement_tells_sink_and_sources(ds: Ds) -> None:
     join = "CREATE STREAM both AS SELECT c.url, u.region FROM clicks c JOIN users u ON u.userid = c.userid"
     (row,) = rows(ds, f"DESCRIBE {join}")
