@@ -17,7 +17,7 @@ from ds_dagster.settings import Settings, load_settings
 if TYPE_CHECKING:
     from benchmarks.measure import Result, Size
 
-BUDGETS = {"cold": 2.0, "cached": 0.3}
+BUDGETS = {"cold": 1.5, "cached": 0.1}
 
 STATEMENTS = (
     """-- Filtered copy.

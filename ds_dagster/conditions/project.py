@@ -25,5 +25,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "environment variable {name} is not set (used by {used_by})",
         "set {name} where the engine runs, put it in the project's .env, or write a default: ${{{name}:-value}}",
     ),
+    Condition(
+        "SQLGLOT_COMPILED",
+        "user",
+        "the compiled build of sqlglot (package sqlglotc) is installed, which no other dialect can extend",
+        "`pip uninstall sqlglotc`: sqlglot works without it; a package that installs it, as sqlglot[c] or sqlglot[rs], "
+        "belongs into another environment",
+    ),
     Condition("INTERNAL", "internal", "unexpected failure in {where}", "please report this with the text below"),
 )

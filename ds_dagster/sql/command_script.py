@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from ds_dagster.sql.application_script import begins
 from ds_dagster.sql.commands import Command, DescribeStatement
-from ds_dagster.sql.dialect import DeltaStream
+from ds_dagster.sql.dialect import new_parser
 from ds_dagster.sql.grammar.command import CommandParser
 from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
 from ds_dagster.sql.script import parse_statement
@@ -30,7 +30,7 @@ def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
     """
     plain, _ = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
     source = SourceText(path, plain)
-    parser = CommandParser(dialect=DeltaStream)
+    parser = new_parser(CommandParser)
     pieces = iter(split(source))
     for piece in pieces:
         if begins(piece, *DESCRIBED):

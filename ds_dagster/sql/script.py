@@ -17,7 +17,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.sql.application_script import OpenApplication, added, begins, closed, opened
 from ds_dagster.sql.comments import comment_above
-from ds_dagster.sql.dialect import DeltaStream
+from ds_dagster.sql.dialect import new_parser
 from ds_dagster.sql.hints.brackets import unclosed
 from ds_dagster.sql.hints.idioms import idiom
 from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
@@ -134,7 +134,7 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
 
 
 def _parser() -> DeltaStreamParser:
-    return DeltaStreamParser(dialect=DeltaStream)
+    return new_parser(DeltaStreamParser)
 
 
 def _open(path: str, text: str) -> _File:

@@ -240,7 +240,7 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "any",
         first,
         "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join, time and "
-        "position in the first relation of FROM count",
+        "position in the first relation of FROM count. With OVER: value of the frame's first row, also NULL",
         ("FIRST_VALUE(k)", "'b'"),
         spark=_placed("MIN"),
         question=OnlyOver("first_value"),
@@ -251,7 +251,8 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "LAST_VALUE",
         "any",
         first,
-        "value that is not NULL of the latest row, in the order of FIRST_VALUE",
+        "value that is not NULL of the latest row, in the order of FIRST_VALUE. With OVER: value of the frame's last row, "
+        "also NULL",
         ("LAST_VALUE(n)", "6"),
         spark=_placed("MAX"),
         question=OnlyOver("last_value"),
