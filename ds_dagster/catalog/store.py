@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
@@ -19,6 +20,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import DsError
 from ds_dagster.sql.statements import Origin
 
 
@@ -167,3 +169,16 @@ class StoreKind(Protocol):
 
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
         """Arguments of the vendor's own Python client, secrets resolved; empty where there is no such client."""
+
+
+def probe_through(connection: AbstractContextManager[StoreAdmin]) -> ProbeResult:
+    """The result of a store's probe; what prevents the connection itself, such as a secret that is not set, is one too.
+
+    Args:
+        connection: opens and closes the connection to the store.
+    """
+    try:
+        with connection as admin:
+            return admin.probe()
+    except DsError as problem:
+        return ProbeResult(False, problem.message, hint=problem.hint)

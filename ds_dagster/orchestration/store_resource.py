@@ -14,7 +14,7 @@ from pydantic.config import JsonDict
 from ds_dagster.catalog.entity import ProbeResult, RawRecord
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
-from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.catalog.store import StoreAdmin, probe_through
 from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.project.load import (
@@ -27,7 +27,6 @@ from ds_dagster.project.load import (
 )
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import Settings
-from ds_dagster.stores.probing import probe_through
 
 SECRET: JsonDict = {"dagster__is_secret": True}
 """Marks a field whose literal value Dagster's UI and GraphQL never show."""

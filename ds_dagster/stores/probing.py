@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from ds_dagster.catalog.entity import ProbeResult
-from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.errors import DsError
 
 
@@ -23,16 +21,3 @@ def probed(attempt: Callable[[], str]) -> ProbeResult:
     except DsError as problem:
         text, hint, is_ok = problem.message, problem.hint, False
     return ProbeResult(is_ok, text, int((time.monotonic() - began) * 1000), hint)
-
-
-def probe_through(connection: AbstractContextManager[StoreAdmin]) -> ProbeResult:
-    """The result of a store's probe; what prevents the connection itself, such as a secret that is not set, is one too.
-
-    Args:
-        connection: opens and closes the connection to the store.
-    """
-    try:
-        with connection as admin:
-            return admin.probe()
-    except DsError as problem:
-        return ProbeResult(False, problem.message, hint=problem.hint)

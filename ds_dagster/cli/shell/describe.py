@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import probe_through
 from ds_dagster.cli.output import clock
 from ds_dagster.cli.shell.describe_statement import describe_statement
 from ds_dagster.cli.shell.session import Executor, Session
@@ -15,7 +16,6 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import delivery_of, uri_of
 from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeStatement, DescribeStore
-from ds_dagster.stores.probing import probe_through
 
 
 def describe_store(session: Session, statement: DescribeStore) -> None:

@@ -251,8 +251,8 @@ ORDERED_AGGREGATES: tuple[GroupFunction, ...] = (
         "LAST_VALUE",
         "any",
         first,
-        "value that is not NULL of the latest row, in the order of FIRST_VALUE. With OVER: value of the frame's last row, "
-        "also NULL",
+        "value that is not NULL of the latest row, in the order of FIRST_VALUE. With OVER: value of the frame's last "
+        "row, also NULL",
         ("LAST_VALUE(n)", "6"),
         spark=_placed("MAX"),
         question=OnlyOver("last_value"),
