@@ -51,7 +51,6 @@ from tests import snowflake_server
 from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
 from tests.fixtures.warehouse import Workspace, workspace
-from tests.spark.conftest import LOSING
 
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
 KINDS = (
@@ -268,7 +267,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **session_properties(),
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        **LOSING,
     }
     settings = Settings(
         root=folder,

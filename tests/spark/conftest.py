@@ -47,8 +47,6 @@ from ds_dagster.stores.registry import KINDS
 from ds_dagster.testing.short_lived import session_engine, session_properties
 
 DEADLINE = 60.0
-LOSING: Mapping[str, str] = {"spark.hadoop.fs.losing.impl": "dsdagster.fs.LosingFileSystem"}
-"""Properties of a session that knows the disk whose power fails, see :class:`Disk`."""
 
 
 def settings_in(folder: Path, **spark: str) -> Settings:
@@ -77,7 +75,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             **session_properties(),
             "spark.sql.streaming.pollingDelay": "20ms",
             "spark.sql.streaming.numRecentProgressUpdates": "1000",
-            **LOSING,
         },
     )
     made = build_session(settings, jars=driver_jars(), app_name="tests")
@@ -100,10 +97,14 @@ def elsewhere(spark: SparkSession, folder: Path) -> tuple[SparkSession, str]:
 
 @dataclass
 class Disk:
-    """Checkpoints under the scheme ``losing:``; all of a process share one disk."""
+    """Checkpoints under the scheme ``losing:``, in any session; all of a process share one disk."""
 
     spark: SparkSession
     folder: Path
+
+    def __post_init__(self) -> None:
+        context: Any = self.spark._jsc
+        context.hadoopConfiguration().set("fs.losing.impl", "dsdagster.fs.LosingFileSystem")
 
     @property
     def _java(self) -> Any:
