@@ -59,6 +59,9 @@ ITEMS: Mapping[str, Item] = {
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
     ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
+    "realtime": Item(
+        "realtime:realtime", ("kafka",), "click → topic in real-time mode; the peer is the same query in batches"
+    ),
     "application": Item("applications:three_sinks", ("kafka",), "an application of 3 sinks; the peer is 3 jobs"),
     "durability": Item(
         "durability:forced", ("kafka",), "small batches whose checkpoint is forced to disk; the peer's is not"

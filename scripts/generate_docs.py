@@ -22,6 +22,7 @@ from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.properties.compute_pools import COMPUTE_POOL
 from ds_dagster.catalog.properties.kafka import KAFKA
+from ds_dagster.catalog.properties.latency import LATENCY
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import PLACES, PropertySpec
 from ds_dagster.catalog.properties.table import (
@@ -238,6 +239,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
     ("Files", "how a stream's files are written and found", FILES),
     ("Relations", "what the data means", RELATION),
+    ("Latency", "how a query runs, see [real-time mode](semantics.md#real-time-mode)", LATENCY),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
     (
         "Functions",

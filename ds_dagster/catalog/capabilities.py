@@ -42,6 +42,7 @@ class Capabilities:
             entities are a ``catalog.reading.extent.TellsExtents`` or ``FindsOffsets``.
         last_offset: greatest number of a record.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts the skipped records.
+        runs_in_realtime: Spark's real-time mode reads and writes it.
         compares_positions: records have a place in their partition by which two readers are compared.
         keeps_slot: the store remembers what a reader has received (replication slot) and gives each change once.
         forgets: reason why records that were read once may be gone before their retention ends; empty if they are not.
@@ -93,6 +94,7 @@ class Capabilities:
     last_offset: int = 2**63 - 1
     skips_lost_records: bool = False
     looks_at_lag: bool = False
+    runs_in_realtime: bool = False
     compares_positions: bool = False
     keeps_slot: bool = False
     forgets: str = ""

@@ -43,11 +43,9 @@ class Envelope:
         timestamp: TIMESTAMP, the record's own.
         partition: text, names one ordered part of the entity.
         order: text that sorts as the record's position inside its partition.
-        metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only evaluated where a query reads
-            it. Empty where the source knows nothing beyond the parts above.
+        metadata: STRUCT of ``rowmetadata()``, of the kind's type, computed only where a query reads it; empty: none.
         headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have no headers or no query reads them.
-        position: text, the record's place in its partition as people and ``ds skip`` write it; empty: ``order``
-            without its leading zeros.
+        position: text, the record's place as people and ``ds skip`` write it; empty: ``order`` without leading zeros.
     """
 
     key: str
@@ -153,6 +151,7 @@ class ReadSpec:
         identity: distinguishes the entity from a later one of the same name; empty if unknown.
         rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope are not used then.
         schemas: parts of the records (key, value) that need a schema; None if there is none.
+        partitions: how many the entity has now; None if unknown.
     """
 
     format: str
@@ -169,6 +168,7 @@ class ReadSpec:
     identity: str = ""
     rows: RowSource | None = None
     schemas: SchemaSpec | None = None
+    partitions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

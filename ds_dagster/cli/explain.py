@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.schemas.formats import offline_schemas, with_descriptors
@@ -65,7 +66,8 @@ def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
     steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
     written = ", ".join(f"{write.entity} ({write.delivery.replace('_', ' ')})" for write in writes)
-    steps.append(f"start: {sources} → {written}")
+    modes = "".join(f"; {mode}" for sink in query.sinks if (mode := mode_text(sink)))
+    steps.append(f"start: {sources} → {written}{modes}")
     steps.append(
         "report rows from the ledger" if query.is_finite else "wait for the first batch, or for an empty source"
     )

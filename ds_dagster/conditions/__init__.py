@@ -37,6 +37,7 @@ from ds_dagster.conditions.sql import (
     functions,
     patterns,
     query,
+    realtime,
     sets,
     statements,
     syntax,
@@ -46,7 +47,7 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
-    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, versions,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, versions, realtime,
     savepoints, backfill, orchestration, local, testing, command,
 )  # fmt: skip
 

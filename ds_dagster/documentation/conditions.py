@@ -29,6 +29,7 @@ HEADINGS: Mapping[str, str] = {
     "project": "Projects and settings",
     "catalog": "Stores, relations and properties",
     "query": "Queries",
+    "realtime": "Real-time mode",
     "patterns": "Patterns",
     "sets": "Set operations, ranks and OVER",
     "stores": "Looking at and writing into stores",

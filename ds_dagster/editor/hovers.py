@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.catalog.properties.spec import PropertySpec, property_index
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.store import StoreDefinition
@@ -75,7 +76,7 @@ def relation_text(snapshot: Snapshot, relation: Relation) -> str:
     if relation.columns:
         facts.append(f"`{uri_of(project, relation)}`")
     if delivery := delivery_of(project, relation):
-        facts.append(delivery.replace("_", " "))
+        facts.append(mode_text(relation) or delivery.replace("_", " "))
     time = f"`{relation.event_time.column}`" if relation.event_time.column else "the record's own"
     facts.append(f"event time: {time}")
     parts = ["\n".join(["```sql", *lines, ")", "```"])]

@@ -8,10 +8,13 @@ from typing import Any
 
 from ds_dagster.catalog.reading.lag import SourceLag
 from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
+from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress, epoch_of
 
 LOOK_VALID_SECONDS = 30.0
 """A look that is older counts as unknown; several rounds of looks."""
+AT_ONCE_SECONDS = 2.0
+"""A record that came at most this long before the end of a batch in real-time mode did not wait: clocks differ, and the
+tasks of a batch end one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,33 @@ def _figures(
         **source.facts,
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def passed_on(batch: BatchProgress, look: LagLook | None) -> BatchProgress:
+    """The report of a batch in real-time mode, with what waited at its end.
+
+    Such a batch ends before the markers of transactions, and Spark compares its end with the topic's end at its begin.
+    So records wait only if a look finds one that was there when the batch ended.
+
+    Args:
+        batch: as reported, with the names of its sources.
+        look: the last look; without one of this batch the lag is unknown unless Spark reports none.
+    """
+    own = look if look is not None and look.batch == batch.batch else None
+    end = (epoch_of(batch.timestamp) or 0.0) + batch.duration_millis / 1000
+    return replace(batch, sources=tuple(_passed_on(source, own, end) for source in batch.sources))
+
+
+def _passed_on(source: SourceProgress, look: LagLook | None, end: float) -> SourceProgress:
+    lag = None if look is None else look.sources.get(source.name)
+    if source.lag_records == 0:
+        return source
+    if lag is None:
+        return replace(source, lag_records=None, lag_seconds=None)
+    waited = 0.0 if lag.oldest_millis is None else end - lag.oldest_millis / 1000
+    if waited <= AT_ONCE_SECONDS:
+        return replace(source, lag_records=0, lag_seconds=0.0)
+    return replace(source, lag_seconds=round(waited, 3))
 
 
 def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:

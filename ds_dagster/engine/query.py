@@ -9,8 +9,9 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.clock import Clock
-from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named
+from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named, passed_on
 from ds_dagster.engine.shapes import ShapeLook, WatchedShape, known_of
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures, after_batch
@@ -30,6 +31,10 @@ RATE_WEIGHT = 0.3
 EXECUTED = "addBatch"
 """A progress report has this duration if a batch ran; otherwise Spark only looked for new data."""
 
+LATE_REPORT_SECONDS = 10.0
+"""How much later than expected a report of a query in real-time mode may come: the broker and the checkpoint's file
+system take part of it."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -44,6 +49,7 @@ class HostedQuery:
         sources: sources whose lag can be measured outside the query, by name.
         shapes: schemas and tables of its sources, which can change while it runs.
         ruin: why the query must be stopped, or None.
+        tasks: task slots that it occupies all the time, in real-time mode; 0 otherwise.
     """
 
     order: StartOrder
@@ -61,8 +67,10 @@ class HostedQuery:
     sources: Mapping[str, WatchedSource] = field(default_factory=dict)
     shapes: tuple[WatchedShape, ...] = ()
     ruin: DsError | None = None
+    tasks: int = 0
     _looks: Mapping[str, ShapeLook] = field(default_factory=dict)
     _batch: BatchProgress | None = None
+    _batch_taken: float = 0.0
     _lag: LagLook | None = None
     _added: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _counted: int = 0
@@ -105,8 +113,20 @@ class HostedQuery:
         self._take_written()
         self._look_for_idleness(self.query)
         self._ask_clock()
-        if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
+        if self.phase == "starting" and (self.progress.batches or self._idle_since is not None or self._passes_on()):
             self.phase = "running"
+
+    def _passes_on(self) -> bool:
+        """Whether a query in real-time mode has begun to pass records on: its first report comes a whole checkpoint
+        interval later."""
+        if self.prepared is None or self.query is None or self._realtime_millis is None:
+            return False
+        tracker = self.prepared.session.sparkContext.statusTracker()
+        return len(tracker.getJobIdsForGroup(str(self.query.runId))) > 0
+
+    @property
+    def _realtime_millis(self) -> int | None:
+        return None if self.prepared is None else self.prepared.realtime_millis
 
     def _take(self, batch: BatchProgress) -> None:
         _LOG.debug("%s: %s", self.order.name, batch)
@@ -126,7 +146,7 @@ class HostedQuery:
             progressed=self.clock.now() if batch.rows else before.progressed,
             caught_up=caught_up,
         )
-        self._batch = batch
+        self._batch, self._batch_taken = batch, self.clock.monotonic()
 
     def _entities(self) -> Mapping[str, str]:
         scans = self.prepared.query.scans if self.prepared is not None else ()
@@ -160,10 +180,25 @@ class HostedQuery:
 
     def _take_lag(self) -> None:
         """Update the lag from the last batch's report and from the last look at the sources."""
-        if self._batch is None:
+        batch, look = self._batch, self._lag
+        if batch is None:
             return
-        lag = lag_figures(self._batch, self._lag, self.clock.now())
-        self.progress = replace(self.progress, lag_records=lag.records, lag_seconds=lag.seconds, details=lag.details)
+        if self._is_reported_in_time():
+            batch, look = passed_on(batch, look), None
+            caught_up = max(epoch_of(batch.timestamp) or 0.0, self.progress.caught_up or 0.0)
+            is_at_end = all(source.lag_records == 0 for source in batch.sources)
+            self.progress = replace(self.progress, caught_up=caught_up) if is_at_end else self.progress
+        lag = lag_figures(batch, look, self.clock.now())
+        mode = mode_text(self.prepared.query.sink) if self.prepared is not None else ""
+        details = {**lag.details, **({"mode": mode} if mode else {})}
+        self.progress = replace(self.progress, lag_records=lag.records, lag_seconds=lag.seconds, details=details)
+
+    def _is_reported_in_time(self) -> bool:
+        """Whether the last report of a query in real-time mode is the newest that can be expected. Until the next one,
+        looks at the sources count records that are passed on already: all since the last checkpoint."""
+        millis = self._realtime_millis
+        age = self.clock.monotonic() - self._batch_taken
+        return millis is not None and age <= 2 * millis / 1000 + LATE_REPORT_SECONDS
 
     def look_at(self, watched: WatchedShape, client: Any) -> None:
         """Look at the shape of a source (called from another thread). A change is shown until the next change."""
@@ -188,7 +223,8 @@ class HostedQuery:
         for source, columns in unknown.items():
             sources[source] = {**sources.get(source, {}), "unknown_columns": ", ".join(columns)}
         count = sum(map(len, unknown.values()))
-        self.progress = replace(self.progress, unknown_columns=count, details={"sources": sources})
+        details = {**self.progress.details, "sources": sources}
+        self.progress = replace(self.progress, unknown_columns=count, details=details)
 
     def _take_written(self) -> None:
         """Add rows that loaders have written since the last look; Spark's progress does not include them."""

@@ -25,15 +25,8 @@ from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.shape_watch import ShapeWatch
-from ds_dagster.engine.start import (
-    Compiled,
-    StoreSpecs,
-    compiled,
-    empty,
-    fence,
-    prepare_query,
-    store_specs,
-)
+from ds_dagster.engine.slots import reserve
+from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence, prepare_query, store_specs
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
@@ -291,6 +284,7 @@ class SparkHost:
     def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: StoreSpecs, path: Path) -> None:
         if self._is_given_up(job):
             return
+        reserve(job, definition.query, inputs.reads, self._session.result(), list(self._jobs.values()))
         job.prepared = prepare_query(self._session.result(), definition, inputs)
         job.sources, job.shapes = inputs.watched, inputs.shapes
         if self._is_given_up(job):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, cast
 
 import pytest
 
 from ds_dagster.catalog.reading.lag import SourceLag
-from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named, positions_of
+from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named, passed_on, positions_of
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
@@ -54,6 +55,28 @@ def test_figures(progress: BatchProgress, look: LagLook | None, expected: tuple[
     found = lag_figures(progress, look, NOW)
     assert (found.records, found.seconds) == expected
     assert set(found.details["sources"]) == {one.name for one in progress.sources}
+
+
+REPORTS: tuple[tuple[SourceProgress, LagLook | None, tuple[int | None, float | None]], ...] = (
+    (source("a", 0), None, (0, 0.0)),
+    (source("a", 0), LagLook(3, NOW, {"a": SourceLag(900, MILLIS - 9000)}), (0, 0.0)),  # since the last checkpoint
+    (source("a", 2), None, (None, None)),
+    (source("a", 2), LagLook(2, NOW, {"a": SourceLag(2, None)}), (None, None)),  # a look of another batch
+    (source("a", 2), LagLook(3, NOW, {"a": SourceLag(2, None)}), (0, 0.0)),  # markers of transactions alone
+    (source("a", 2), LagLook(3, NOW, {"a": SourceLag(9, MILLIS + 500)}), (0, 0.0)),  # came after the batch
+    (source("a", 70), LagLook(3, NOW, {"a": SourceLag(90, MILLIS - 30_000)}), (70, 30.0)),
+)
+
+
+@pytest.mark.parametrize(("reported", "look", "expected"), REPORTS)
+def test_what_waits_in_real_time_mode(
+    reported: SourceProgress, look: LagLook | None, expected: tuple[int | None, float | None]
+) -> None:
+    """Batches of ten seconds that end now."""
+    began = datetime.fromtimestamp(NOW - 10, tz=timezone.utc).isoformat(timespec="milliseconds")
+    report = replace(batch(reported), timestamp=began.replace("+00:00", "Z"), duration_millis=10_000)
+    found = lag_figures(passed_on(report, look), None, NOW)
+    assert (found.records, found.seconds) == expected
 
 
 def test_details_are_told_source_by_source() -> None:

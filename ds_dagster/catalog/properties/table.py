@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ds_dagster.catalog.properties.compute_pools import COMPUTE_POOL
 from ds_dagster.catalog.properties.kafka import KAFKA
+from ds_dagster.catalog.properties.latency import LATENCY
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import Place, PropertySpec
 from ds_dagster.catalog.properties.topic_settings import OTHERS, TOPIC_SETTINGS
@@ -568,7 +569,7 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION,
+    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *LATENCY, *SOURCE, *FUNCTION,
     *COMPUTE_POOL, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}

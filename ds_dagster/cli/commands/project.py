@@ -10,6 +10,7 @@ from shlex import quote
 
 import click
 
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import ProjectError, error
@@ -106,6 +107,7 @@ def _relation_json(project: LoadedProject, name: QualifiedName) -> dict[str, obj
         "value_format": relation.value_format,
         "uri": uri_of(project, relation) if relation.columns else None,
         "delivery": delivery_of(project, relation),
+        "mode": mode_text(relation) or None,
         "file": relation.span.file,
         "line": relation.span.line,
     }

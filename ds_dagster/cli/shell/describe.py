@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import probe_through
 from ds_dagster.cli.output import clock
@@ -62,6 +63,7 @@ def describe_relation(session: Session, statement: DescribeRelation) -> None:
             "key_format": relation.key.format,
             "timestamp": relation.event_time.column,
             "delivery": delivery_of(project, relation),
+            "mode": mode_text(relation) or None,
             "queries": [query.name for query in project.queries_of(relation.name)],
             "read_by": list(project.downstream.get(relation.name, ())),
             "at": f"{relation.span.file}:{relation.span.line}",
@@ -106,6 +108,7 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     if not statement.part:
         query = project.queries.get(name)
         values["relation"] = query.relations if query else status.relation
+        values["mode"] = (mode_text(query.sink) or None) if query else None
         values["query"] = " ".join(query.statement.origin.text.split()) if query else None
     session.output.document(f"DESCRIBE_QUERY{'_' if statement.part else ''}{statement.part.upper()}", values)
 

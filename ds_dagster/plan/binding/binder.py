@@ -17,7 +17,7 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.reserved_columns import RESERVED_COLUMNS
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
-from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.binding.grouping import window_of
@@ -31,6 +31,7 @@ from ds_dagster.plan.checks.constraints import bound_constraints, bound_quaranti
 from ds_dagster.plan.checks.expiry import STATE_TTL, expiring
 from ds_dagster.plan.checks.kept_types import kept_types
 from ds_dagster.plan.checks.late_rows import keeps_late
+from ds_dagster.plan.checks.realtime import check_realtime
 from ds_dagster.plan.checks.repeatable import not_repeatable
 from ds_dagster.plan.checks.row_errors import row_error_log
 from ds_dagster.plan.checks.temporal import unused_temporal_setting
@@ -280,6 +281,9 @@ class _Binder:
         for problem in (*not_repeatable(root, self.statement.body.span), *kept_types(root, self.statement.body.span)):
             self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
+        in_application = bool(self.statement.origin.application)
+        for problem in check_realtime(root, log, self.world, self._place, in_application=in_application):
+            self.findings.add(problem)
         self._check_stores(root, refresh)
         execution = str(relation.option("execution") or "engine")
         self.findings.collect(lambda: self._check_pool(settings, execution))
@@ -299,6 +303,12 @@ class _Binder:
             error_log=log,
         )
         return BoundQuery.of(part, execution=execution)
+
+    @property
+    def _place(self) -> Span:
+        """Where the statement names the relation that it fills."""
+        statement = self.statement
+        return statement.target.span if isinstance(statement, InsertInto) else statement.name.span
 
     def _check_pool(self, settings: Mapping[str, object], execution: str) -> None:
         """Refuse a compute pool that is not declared, or for a query that no engine runs (COMPUTE_POOL_UNKNOWN,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.held import adds_results, hides_results
 from ds_dagster.plan.identity.integer_widths import differ_in_widths_alone
@@ -108,6 +109,7 @@ retracts later are part of its state."""
 STATELESS = "only stateless parts changed, or how sources are read"
 HELD = "results of its aggregate that it does not show are still computed, so its state stays as it is"
 WIDTHS = "whole numbers below its totals have another width, but counts, sums and averages are kept in the widest type"
+REPEATED = "it runs in real-time mode: rows since its last checkpoint may be written again (at least once)"
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` continues where it stopped; rows that it has written stay as they are",
     "needs_new_checkpoint": "`reset` starts over and reads the sources again from their starting position",
@@ -126,9 +128,16 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     if fired is None:
         rule = HELD if hides_results(new) or hides_results(old) else STATELESS
         rule = rule if old.state_signature == new.state_signature else WIDTHS
-        return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
+        return Compatibility(name, relation, "keeps_checkpoint", rule, _going_on(old))
     outcome: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
     return Compatibility(name, relation, outcome, fired.text, _HINTS[outcome])
+
+
+def _going_on(old: BoundQuery) -> str:
+    """How a restart goes on."""
+    if realtime_millis(old.sink) is None:
+        return _HINTS["keeps_checkpoint"]
+    return f"{_HINTS['keeps_checkpoint']}; {REPEATED}"
 
 
 def why_not_renamed(old: BoundQuery, new: BoundQuery) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
+from ds_dagster.catalog.properties.latency import mode_text
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.constraint import Constraint, constraints_shape
 from ds_dagster.plan.nodes.describing import changelog_text, named_text, text
@@ -230,6 +231,7 @@ class Sink(Node):
         relation = self.relation
         place = f"{relation.name.name} → {relation.store}.{relation.entity}"
         facts = [f"{relation.kind.replace('_', ' ')} {place}", changelog_text(self)]
+        facts += filter(None, (mode_text(relation),))
         return " · ".join([*facts, *(constraint.about() for constraint in self.constraints)])
 
     def lineage(self, below: Sources) -> Sources:

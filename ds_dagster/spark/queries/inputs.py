@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
@@ -49,6 +50,8 @@ def source_reader(
         write.kind == "batch" or (is_cluster and write.transactional) for write in writes
     )
     default_rows = TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS
+    if realtime_millis(query.sink) is not None:
+        default_rows = 0
 
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.plan.nodes.application import shares_state
 from ds_dagster.plan.nodes.node import Node
@@ -88,6 +89,12 @@ class PreparedQuery:
         """``update`` if groups of any part are refined, else ``append``."""
         modes = {output_mode(part.root) for part in self.query.parts}
         return "update" if "update" in modes else "append"
+
+    @property
+    def realtime_millis(self) -> int | None:
+        """Milliseconds between two checkpoints in real-time mode; None: the query runs in batches, as always without
+        a writer of Spark's own (tests)."""
+        return None if self.native is None else realtime_millis(self.query.sink)
 
     @property
     def native(self) -> StreamWriter | None:

@@ -72,8 +72,9 @@ def _settle(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> Non
 
 def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigger: Trigger) -> StreamingQuery:
     native, interval = prepared.native, max(sink.write.interval_millis for sink in prepared.sinks)
+    realtime = prepared.realtime_millis if trigger == "continuous" else None
     rows = prepared.frame if native or prepared.query.is_application else prepared.sinks[0].rows()
-    writer = rows.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
+    writer = rows.writeStream.queryName(prepared.job_name).outputMode("update" if realtime else prepared.output_mode)
     if native is None:
         writer = writer.foreachBatch(crossing(_batches(prepared)))
     else:
@@ -82,6 +83,8 @@ def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigg
     writer = writer.option("checkpointLocation", checkpoint)
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
+    elif realtime:
+        writer = writer.trigger(realTime=f"{realtime} milliseconds")  # type: ignore[call-overload]  # not in its stub
     elif interval:
         writer = writer.trigger(processingTime=f"{interval} milliseconds")
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ from ds_dagster.spark.queries.source_identity import TARGETS, remember, remember
 
 HELD = "held"
 """Entry that a checkpoint has next to its targets (``store.entity``) after its sinks were compared with it."""
+LOOSE = "without_marker"
+"""Entry with the streams (JSON) that the last run wrote at least once: the marker of such a stream may be older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Account:
         entities: sources and sinks of the job, for messages.
         sources: JSON object: source → its identity.
         is_muted: the run writes no rows; then the marker in a sink may be ahead of a checkpoint that was reset.
+        loose: the settled streams that this run writes at least once.
     """
 
     session: SparkSession
@@ -50,6 +53,7 @@ class Account:
     entities: str = ""
     sources: str = "{}"
     is_muted: bool = False
+    loose: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -85,9 +89,12 @@ class Account:
                 cannot be read.
         """
         settled = dict(options)
-        if write.transactional:
+        if not write.transactional:
+            self.loose.append(write.entity)
+        else:
             settled |= {"checkpoint": self.checkpoint, "sources": self.sources}
-            if self.is_muted and self.tip.committed is not None:
+            was_loose = write.entity in json.loads(self.before.get(LOOSE, "[]"))
+            if (self.is_muted or was_loose) and self.tip.committed is not None:
                 note_written(self.session, settled, self.tip.committed.batch, self.entities)
         tip = self._marker(write.entity, settled) if write.transactional else self.tip.committed
         facts = SinkFacts(tip, identity.version if tip else None, exists=not self._is_other(write.entity))
@@ -104,7 +111,9 @@ class Account:
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
         """
-        remember(self.session, self.checkpoint, TARGETS, self.before, {**self.targets, HELD: "by ledgers"})
+        loose = {LOOSE: json.dumps(sorted(self.loose))} if self.loose or LOOSE in self.before else {}
+        now = {**self.targets, **loose, HELD: "by ledgers"}
+        remember(self.session, self.checkpoint, TARGETS, self.before, now)
 
     def _is_other(self, entity: str) -> bool:
         return self.before.get(entity, "") not in ("", self.targets.get(entity, ""))

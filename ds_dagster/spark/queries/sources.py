@@ -54,15 +54,16 @@ def read_records(
         resolve: gives option values; called only here.
         clock_job: name of the job whose clock gets a report of every poll for new records; empty for queries without
             event time.
-        default_rows: most records of a batch if the scan sets no number.
+        default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
     """
     register_provider(spark, spec.provider)
     options = dict(resolved(spec.options, resolve))
     if not is_local(spark.sparkContext.master or "local"):
         options |= resolved(spec.cluster_options, resolve)
-    if spec.limit_option:
-        options[spec.limit_option] = str(scan.max_records_per_batch or default_rows)
+    most = scan.max_records_per_batch or default_rows
+    if spec.limit_option and most:
+        options[spec.limit_option] = str(most)
     if spec.rows is not None:
         options[spec.rows.columns_option] = struct_json(scan)
     if clock_job:

@@ -86,6 +86,7 @@ class Kafka:
         record_time="by_entity",
         starting_positions=("earliest", "latest", "timestamp", "offsets"),
         skips_lost_records=True,
+        runs_in_realtime=True,
         looks_at_lag=True,
         keeps_row_logs=True,
         empties_entities=True,
@@ -147,6 +148,7 @@ class Kafka:
             clock_guard="kafka",
             identity=facts.identity if facts is not None else "",
             schemas=schemas,
+            partitions=facts.counts["topic.partitions"] if facts is not None else None,
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:

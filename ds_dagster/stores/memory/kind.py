@@ -54,6 +54,7 @@ class Memory:
         starting_positions=("earliest", "latest", "timestamp", "offsets"),
         last_offset=10**129 - 1,
         skips_lost_records=True,
+        runs_in_realtime=True,
         keeps_row_logs=True,
         row_metadata=TOPIC_METADATA,
         dagster_kinds=("memory",),

@@ -36,12 +36,15 @@ OF_CHECKED = (
     "CREATE STREAM s AS SELECT b.a, u.name FROM b JOIN users u ON b.a = u.userid;",
 )
 """Results of the stream that do not read the columns of its constraints."""
+REALTIME = "'delivery' = 'at_least_once', 'latency.mode' = 'realtime'"
 CASES = (
     ("unchanged", COPY, COPY.lower()),
     ("keeps_checkpoint", COPY, COPY.replace("WHERE ok", "WHERE NOT ok")),
     ("keeps_checkpoint", COPY, COPY.replace("url, at", "UPPER(url) AS url, at, userid")),
     ("keeps_checkpoint", COPY, COPY.replace("clicks", "clicks WITH ('max.records.per.batch' = 10)")),
     ("keeps_checkpoint", COPY, COPY.replace("AS SELECT", "WITH ('delivery' = 'at_least_once') AS SELECT")),
+    ("keeps_checkpoint", COPY, COPY.replace("AS SELECT", f"WITH ({REALTIME}) AS SELECT")),
+    ("keeps_checkpoint", COPY.replace("AS SELECT", f"WITH ({REALTIME}) AS SELECT"), COPY),
     ("needs_new_checkpoint", COPY, COPY.replace("clicks", "views").replace(" WHERE ok", "")),
     ("needs_new_checkpoint", COPY, COPY.replace("AS SELECT", "WITH ('topic' = 'elsewhere') AS SELECT")),
     ("would_lose_data", COPY, COPY.replace("clicks", "clicks WITH ('starting.position' = 'latest')")),
