@@ -5,13 +5,18 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ds_dagster.testing.short_lived import JAVA_OPTIONS
 from tests import driven
+
+if TYPE_CHECKING:
+    from ds_dagster.local.addresses import LocalAddresses
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 """Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
@@ -68,6 +73,22 @@ def _below(path: Path) -> tuple[str, ...]:
     """Folders and name of a file below tests/; empty elsewhere."""
     root = Path(__file__).parent
     return path.relative_to(root).parts if path.is_relative_to(root) else ()
+
+
+@pytest.fixture(scope="session")
+def local_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LocalAddresses]]:
+    """Starts the named servers when they are asked for the first time; all files of this process share them. A broker
+    that waits takes two percent of a processor until the session ends: a test that stops servers has its own, and ends
+    them."""
+    from ds_dagster.local.servers import down, up
+
+    state = tmp_path_factory.mktemp("servers")
+
+    def running(*names: str) -> LocalAddresses:
+        return up(state, only=names)
+
+    yield running
+    down(state)
 
 
 @pytest.fixture(autouse=True)

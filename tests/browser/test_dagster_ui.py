@@ -42,7 +42,10 @@ def test_a_stream_is_materialized_by_a_click(studio: DagsterHouse, page: Any) ->
     page.get_by_role("button", name="Materialize").first.click(timeout=MILLIS)
     page.get_by_text(re.compile("Launched run|Starting run", re.IGNORECASE)).first.wait_for(timeout=MILLIS)
     until(
-        lambda: studio.dev.asset(STREAM)["assetMaterializations"], "the click's run has materialized it", READY_SECONDS
+        lambda: studio.dev.asset(STREAM)["assetMaterializations"],
+        "the click's run has materialized it",
+        READY_SECONDS,
+        pause=0.5,
     )
     assert studio.control.status(STREAM).state == "RUNNING"
     open_page(page, studio, f"/assets/{'/'.join(path_of(STREAM))}?view=checks")

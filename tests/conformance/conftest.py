@@ -27,7 +27,6 @@ from ds_dagster.errors import DsError
 from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.jars import driver_jars
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
 from ds_dagster.spark.session import build_session
@@ -173,18 +172,6 @@ def make_batch(
     if mode == "upsert":
         columns["__deleted"] = pyarrow.array([False] * len(rows) + [True] * len(deleted), pyarrow.bool_())
     return pyarrow.table(columns)
-
-
-@pytest.fixture(scope="session")
-def local_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LocalAddresses]]:
-    """Starts the named servers when they are asked for the first time; all files of this process share them."""
-    state = tmp_path_factory.mktemp("servers")
-
-    def running(*names: str) -> LocalAddresses:
-        return up(state, only=names)
-
-    yield running
-    down(state)
 
 
 @pytest.fixture(scope="session")

@@ -149,7 +149,7 @@ class World:
                 fault = None if query.isActive else face.failure(prepared, query)
                 assert fault is None, str(fault)
             assert time.monotonic() < end, "the deadline passed"
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def stop(self) -> None:
         for prepared, query in self.running:

@@ -181,7 +181,7 @@ class Restored:
         maintain(self.bench.spark)  # nothing of the runs before may come into it
 
 
-@pytest.fixture(params=list(QUERIES))
+@pytest.fixture
 def restored(request: pytest.FixtureRequest, spark: SparkSession, sink: Sink, tmp_path: Path) -> Iterator[Restored]:
     made = Restored(Bench(spark, tmp_path / "work"), sink, request.param)
     made.bench.folder.mkdir()
@@ -190,15 +190,22 @@ def restored(request: pytest.FixtureRequest, spark: SparkSession, sink: Sink, tm
     made.bench.stop()
 
 
-RESTORABLE = [
-    *("sqlite", "delta"),
-    pytest.param("memory", marks=pytest.mark.slow),
-    pytest.param("postgres", marks=pytest.mark.servers),
-    pytest.param("snowflake", marks=[pytest.mark.servers, pytest.mark.slow]),
-]
+SERVED = ("postgres", "snowflake")
+RESTORABLE = ("sqlite", "delta", "memory", *SERVED)
+OFTEN = (("standing", "sqlite"), ("counted", "delta"), ("passed", "postgres"))
+"""Pairs of the conformance tier: each query, and each way to put a sink back, once. What is decided knows the numbers
+of batches alone, not the store or the query, so the long tier has the other pairs."""
 
 
-@pytest.mark.parametrize("sink", RESTORABLE, indirect=True)
+def pair(name: str, sink: str) -> Any:
+    """A query and a sink as parameters, with their marks."""
+    served = [pytest.mark.servers] if sink in SERVED else []
+    return pytest.param(name, sink, marks=[*served, *([] if (name, sink) in OFTEN else [pytest.mark.slow])])
+
+
+@pytest.mark.parametrize(
+    ("restored", "sink"), [pair(name, sink) for name in QUERIES for sink in RESTORABLE], indirect=True
+)
 def test_the_checkpoint_follows_a_sink_that_was_restored(restored: Restored, tmp_path: Path) -> None:
     restored.run(3)
     back = copied(restored.sink, restored.loader(), tmp_path)

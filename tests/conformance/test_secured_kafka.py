@@ -53,7 +53,7 @@ CREATE STREAM out_{id} AS SELECT n FROM events_{id};
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("secured")) as made:
         yield made
@@ -152,7 +152,7 @@ class World:
                 fault = None if query.isActive else face.failure(prepared, query)
                 assert fault is None, str(fault)
             assert time.monotonic() < end, "the deadline passed"
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def refusal(self) -> DsError:
         """Why a query does not start, or ends."""

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,18 @@ LAUNCH = """mutation L($params: ExecutionParams!) { launchPipelineExecution(exec
 RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { runId status stepStats { stepKey status }
   eventConnection(afterCursor: null) { events { __typename ... on ExecutionStepFailureEvent { error { message }
   failureMetadata { description metadataEntries { label } } } ... on MessageEvent { message } } } } } }"""
-ASSET = """query A($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode { staleStatus
+RUN_STATUS = """query T($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"""
+ASSET = """query A($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   assetMaterializations(limit: 20) { runId timestamp tags { key value } metadataEntries { label
     ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
-  freshnessStatusInfo { freshnessStatus }
-  assetObservations(limit: 60) { runId metadataEntries { label ... on TextMetadataEntry { text } } }
+  assetObservations(limit: 60) { runId metadataEntries { label ... on TextMetadataEntry { text } } } } } }"""
+CHECKS = """query C($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) { assetKey { path }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
-    evaluation { severity success description } } } } } } } }"""
+    evaluation { severity success description } } } } } } }"""
+STATES = """query F($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) { assetKey { path } staleStatus
+  freshnessStatusInfo { freshnessStatus } } }"""
+"""Questions that tests ask again and again name what they need alone, of all assets at once: all checks of ten assets
+take 0.2 seconds of processor time then, and took 1.7 asset by asset with everything about each."""
 SENSOR = """query S($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) { ... on Sensor {
   sensorState { status ticks(limit: 20) { status skipReason timestamp runIds error { message } } } } } }"""
 RELOAD = """mutation M($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) { __typename
@@ -158,11 +163,11 @@ class DagsterDev:
     def wait_run(self, run: str) -> dict[str, Any]:
         """The run when it is over."""
 
-        def ended() -> dict[str, Any] | None:
-            found = self.ask(RUN, id=run)["runOrError"]
-            return found if found["status"] in ENDED else None
+        def ended() -> bool:
+            return self.ask(RUN_STATUS, id=run)["runOrError"]["status"] in ENDED
 
-        return dict(until(ended, f"run {run} is over", READY_SECONDS, 0.5))
+        until(ended, f"run {run} is over", READY_SECONDS, 0.5)
+        return dict(self.ask(RUN, id=run)["runOrError"])
 
     def materialize(self, *names: str, **op_config: Mapping[str, Any]) -> dict[str, Any]:
         """Run the assets of these relations to the end of the run."""
@@ -172,9 +177,14 @@ class DagsterDev:
     def asset(self, name: str) -> dict[str, Any]:
         return dict(self.ask(ASSET, key={"path": path_of(name)})["assetNodeOrError"])
 
+    def of_assets(self, query: str, names: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Answers of one of the queries over several assets, by relation."""
+        found = self.ask(query, keys=[{"path": path_of(name)} for name in names])["assetNodes"]
+        return {node["assetKey"]["path"][-1]: node for node in found}
+
     def checks(self, name: str) -> dict[str, bool | None]:
         """Check → success for the latest materialization, None when it has none."""
-        found = self.asset(name)["assetChecksOrError"]["checks"]
+        found = self.of_assets(CHECKS, [name])[name]["assetChecksOrError"]["checks"]
         outcome = {check["name"]: check["executionForLatestMaterialization"] for check in found}
         return {
             name: None if ran is None or ran["evaluation"] is None else bool(ran["evaluation"]["success"])
@@ -198,23 +208,25 @@ class DagsterDev:
 
     def verdicts(self, name: str) -> dict[str, tuple[str, str]]:
         """Check → (``passed``, or the severity of its failure; its description), of every check that has a result."""
-        ran = {
-            check["name"]: check["executionForLatestMaterialization"]
-            for check in self.asset(name)["assetChecksOrError"]["checks"]
-        }
-        told = {check: one["evaluation"] for check, one in ran.items() if one is not None and one["evaluation"]}
-        return {
-            check: ("passed" if one["success"] else one["severity"], one["description"] or "")
-            for check, one in told.items()
-        }
+        return _verdicts(self.of_assets(CHECKS, [name])[name])
 
     def outcomes(self, name: str) -> dict[str, str]:
         """Check → ``passed`` or the severity of its failure."""
         return {check: outcome for check, (outcome, _) in self.verdicts(name).items()}
 
+    def all_pass(self, names: Collection[str]) -> bool:
+        """Whether every check of these relations has a result and passes."""
+        nodes = self.of_assets(CHECKS, names)
+        assert set(nodes) == set(names), nodes
+        return {outcome for node in nodes.values() for outcome, _ in _verdicts(node).values()} == {"passed"}
+
     def freshness(self, name: str) -> str:
         """Dagster's own state of the freshness policy."""
-        return str(self.asset(name)["freshnessStatusInfo"]["freshnessStatus"])
+        return str(self.of_assets(STATES, [name])[name]["freshnessStatusInfo"]["freshnessStatus"])
+
+    def stale(self, names: Collection[str]) -> dict[str, str]:
+        """Relation → whether Dagster takes it for up to date with its sources."""
+        return {name: str(node["staleStatus"]) for name, node in self.of_assets(STATES, names).items()}
 
     def metadata(self, name: str, run: str | None = None) -> dict[str, Any]:
         """Metadata of the latest materialization, or of the one a run made."""
@@ -273,6 +285,15 @@ class DagsterDev:
         except ProcessLookupError:
             return False
         return True
+
+
+def _verdicts(node: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    ran = {check["name"]: check["executionForLatestMaterialization"] for check in node["assetChecksOrError"]["checks"]}
+    told = {check: one["evaluation"] for check, one in ran.items() if one is not None and one["evaluation"]}
+    return {
+        check: ("passed" if one["success"] else one["severity"], one["description"] or "")
+        for check, one in told.items()
+    }
 
 
 class DagsterHouse(House):

@@ -62,8 +62,9 @@ class Record:
     partition: str = "0"
 
 
-def until(done: Callable[[], Any], what: str, seconds: float = WAIT, pause: float = 0.1) -> Any:
-    """Poll until ``done()`` is true and return it; ``what`` says what did not happen."""
+def until(done: Callable[[], Any], what: str, seconds: float = WAIT, pause: float = 0.3) -> Any:
+    """Poll until ``done()`` is true and return it; ``what`` says what did not happen. Most questions ask a server, a
+    journal or a whole topic: a shorter pause takes more processor time than it saves."""
     end = time.monotonic() + seconds
     while not (found := done()):
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"

@@ -44,16 +44,12 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterHouse]:
 
 def until_outcomes(studio: DagsterHouse, wanted: dict[str, str]) -> None:
     """Wait until every check of ``desktop_clicks`` says what is wanted."""
-    until(lambda: studio.dev.outcomes("desktop_clicks") == wanted, f"the checks are {wanted}", pause=0.5)
+    until(lambda: studio.dev.outcomes("desktop_clicks") == wanted, f"the checks are {wanted}", pause=1.0)
 
 
 def until_all_pass(studio: DagsterHouse) -> None:
     """Wait until every check of every query passes."""
-    until(
-        lambda: {out for name in STREAMS for out in studio.dev.outcomes(name).values()} == {"passed"},
-        "every check passes",
-        pause=0.5,
-    )
+    until(lambda: studio.dev.all_pass(STREAMS), "every check passes", pause=1.0)
 
 
 def events_of(run: dict[str, Any]) -> str:
@@ -231,7 +227,7 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
     )
     assert "url_visits" not in reason
     outage = {**NOT_KNOWN, "running": "ERROR"}.items()
-    until(lambda: outage <= studio.dev.outcomes("desktop_clicks").items(), "the outage is on the page", pause=0.5)
+    until(lambda: outage <= studio.dev.outcomes("desktop_clicks").items(), "the outage is on the page", pause=1.0)
 
     def runs_again() -> bool:
         """What the dead engine wrote last says RUNNING too."""
@@ -316,11 +312,8 @@ def files_with(root: Path, text: str) -> set[Path]:
 
 def test_nothing_is_stale(studio: DagsterHouse) -> None:
     """Once the sensor has looked at the sources that were loaded last."""
-
-    def statuses() -> dict[str, str]:
-        return {name: studio.dev.asset(name)["staleStatus"] for name in STREAMS}
-
-    until(lambda: statuses() == dict.fromkeys(STREAMS, "FRESH"), "every stream is fresh")
+    fresh = dict.fromkeys(STREAMS, "FRESH")
+    until(lambda: studio.dev.stale(STREAMS) == fresh, "every stream is fresh", pause=1.0)
 
 
 def test_the_event_log_stays_small(studio: DagsterHouse) -> None:

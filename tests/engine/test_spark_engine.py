@@ -173,7 +173,7 @@ class deadline:  # noqa: N801, reads as a word
 
     def __call__(self) -> None:
         assert time.monotonic() < self.end, "time is over"
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 @pytest.fixture(scope="module")

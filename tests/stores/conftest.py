@@ -1,27 +1,22 @@
-"""Real local servers for tests of stores: one set per session, in a folder of its own, stopped at its end."""
+"""The session's local servers for tests of stores."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.servers import down, up
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests.fixtures.lake import s3_bucket
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
-    state = tmp_path_factory.mktemp("servers")
-    try:
-        yield up(state, only=["kafka", "kinesis", "postgres"])
-    finally:
-        down(state)
+def servers(local_servers: Callable[..., LocalAddresses]) -> LocalAddresses:
+    return local_servers("kafka", "kinesis", "postgres")
 
 
 @pytest.fixture(scope="session")

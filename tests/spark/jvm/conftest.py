@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 import uuid
@@ -19,8 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ds_dagster.local import kafka
-from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
+from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.spark.jvm import Operators, operators
 from tests.buckets import SIZES, buckets_of
 
@@ -36,15 +34,6 @@ def eventually(check: Callable[[], bool], seconds: float = DEADLINE) -> None:
     while not check():
         assert time.monotonic() < end, "the deadline passed"
         time.sleep(0.02)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 @dataclass
@@ -223,10 +212,5 @@ class Broker:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    kind = ServerKind(name="kafka", ports=("kafka", kafka.CONTROLLER), prepare=kafka.prepare, ailment=kafka.ailment)
-    ports = dict(zip(kind.ports, free_ports(2), strict=True))
-    home = Home(tmp_path_factory.mktemp("broker"), "kafka", ports)
-    start_server(kind, home, lambda line: None)
-    yield Broker(f"127.0.0.1:{home.port}")
-    stop_server(kind, home)
+def broker(local_servers: Callable[..., LocalAddresses]) -> Broker:
+    return Broker(local_servers("kafka").kafka)

@@ -1,7 +1,8 @@
 """A process of its own whose Spark tries a task four times: one task fails after it has sent its rows.
 
-Arguments: the broker, the topic that is read, the topic that is written, ``stream``, ``batches`` or ``cluster``, a
-folder. Prints the condition each run ends with; the last run ends well. On the cluster the first task of each executor
+Arguments: the broker, the topic that is read, a folder, then pairs of a topic that is written and how: ``stream`` or
+``batches``, or one pair with ``cluster``. Prints the condition each run ends with; the last run of a pair ends well. On
+the cluster the first task of each executor
 fails after it has packed its rows, the first batch is too large, and its first two repetitions fail: when all is sent,
 and when all is committed. Then it prints how many state stores were open while a query that counts ran, and when it
 had ended, whether its executors have the engine's Python and another one, and how many of them do not answer while they
@@ -116,22 +117,23 @@ def probed(spark: SparkSession, settings: Settings) -> tuple[str, str]:
 
 
 def main() -> None:
-    address, origin, target, mode, folder = sys.argv[1:]
-    root = Path(folder)
-    is_cluster = mode == "cluster"
+    address, origin, folder, *targets = sys.argv[1:]
+    root, modes = Path(folder), targets[1::2]
+    is_cluster = modes == ["cluster"]
     engine = EngineSettings(master="local-cluster[2,1,1024]" if is_cluster else "local[2,4]", batch_megabytes=1)
     settings = Settings(root=root, sql=root / "sql", state=root / ".ds", store="k", engine=engine)
     settings = replace(settings, spark=CLUSTER if is_cluster else {})
     spark = build_session(settings, jars=driver_jars(), app_name="retried task")
     spark.sparkContext.setLogLevel("OFF")
-    run = partial(attempt, spark, str(root / "checkpoint"), address, origin, target, mode)
-    if is_cluster:
-        print(run())
-        spark.sparkContext._jsc.sc().conf().set("spark.dsdagster.batchMegabytes", "64")
-    for fault in ("after-send@0", "after-commit@0") if is_cluster else ("after-send@0",):
-        operators(spark).set_fault(fault)
-        print(run())
-    assert run() == ""
+    for target, mode in zip(targets[::2], modes, strict=True):
+        run = partial(attempt, spark, str(root / f"checkpoint-{mode}"), address, origin, target, mode)
+        if is_cluster:
+            print(run())
+            spark.sparkContext._jsc.sc().conf().set("spark.dsdagster.batchMegabytes", "64")
+        for fault in ("after-send@0", "after-commit@0") if is_cluster else ("after-send@0",):
+            operators(spark).set_fault(fault)
+            print(run())
+        assert run() == ""
     if is_cluster:
         print(*open_stores(spark, root, address, origin))
         print(*probed(spark, settings))
