@@ -67,6 +67,9 @@ ITEMS: Mapping[str, Item] = {
         "durability:forced", ("kafka",), "small batches whose checkpoint is forced to disk; the peer's is not"
     ),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
+    "planners": Item(
+        "planners:planners", (), "processes that plan for ten CDC sources; the peer is Spark's own way, one each"
+    ),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
     "json": Item("json_rows:codec", (), "JSON records → columns and back; the peer is from_json and to_json"),
     "avro": Item("avro_decode:decode", (), "Avro records → columns; the peer is a loop over AvroDeserializer"),

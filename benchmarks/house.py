@@ -27,6 +27,7 @@ from ds_dagster.project.load import LoadedProject, compile_texts, kind_of_store,
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.spark.jvm import TICK_SOURCE
+from ds_dagster.spark.planner.shared import PLANNER
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.query import close, start
 from ds_dagster.spark.session import build_session
@@ -79,8 +80,10 @@ class House:
 
     @property
     def driver(self) -> list[int]:
-        """Processes of Spark: the JVM and its Python workers."""
-        return children(cast(Any, self.spark.sparkContext._gateway).proc.pid)
+        """Processes of Spark: the JVM and its Python workers, and the planner of Python sources."""
+        planner = PLANNER.process
+        pids = children(cast(Any, self.spark.sparkContext._gateway).proc.pid)
+        return pids if planner is None else [*pids, *children(planner.pid)]
 
     def number(self) -> int:
         """Never the same twice."""

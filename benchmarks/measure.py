@@ -169,3 +169,16 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 def resident_megabytes(pids: Iterable[int]) -> float:
     """Memory processes hold."""
     return sum(int(fields[21]) for pid in pids if (fields := _stat(pid))) * PAGE_BYTES / MEGABYTE
+
+
+def proportional_megabytes(pids: Iterable[int]) -> float:
+    """Memory processes hold, where a page that several of them share counts once (Linux's "Pss")."""
+    return sum(map(_proportional_kilobytes, pids)) / 1024
+
+
+def _proportional_kilobytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

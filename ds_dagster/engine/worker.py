@@ -31,6 +31,7 @@ from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
+from ds_dagster.spark.planner.shared import shares_planner
 from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
 
@@ -38,11 +39,9 @@ LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAI
 """Conditions that a job with an old secret gets after a rotation: another start may help."""
 STARTERS = 3
 PLANNERS = 1
-"""Number of jobs with a Python source that start at the same time."""
-
+"""Number of jobs with a Python source that start at the same time if each has a planning process of its own."""
 PLANNED_SECONDS = 60.0
 """How long the start of a job with a Python source may delay the next such job."""
-
 STOPPERS = 4
 BATCH_SECONDS = 20.0
 """How long a stop waits for the running batch to end; then the batch is aborted, and the next start repeats it."""
@@ -262,9 +261,10 @@ class SparkHost:
         definition = compiled(order, self.context)
         job.rotated, job.places = definition.rotated, definition.places
         inputs = store_specs(definition)
+        is_shared = shares_planner(self.context.settings, {read.provider for read in inputs.reads.values()})
         self._session.result()
         begin = partial(self._begin_query, definition=definition, inputs=inputs, path=path)
-        if any(read.provider for read in inputs.reads.values()):
+        if not is_shared:
             self._planners.submit(self._guarded, job, partial(self._one_by_one, begin))
         else:
             begin(job)
@@ -272,7 +272,7 @@ class SparkHost:
     def _one_by_one(self, begin: Callable[[HostedQuery], None], job: HostedQuery) -> None:
         """Begin a query with a Python source, and wait until it runs, up to :data:`PLANNED_SECONDS`.
 
-        Spark gives the Python process of such a source ten seconds to start; many at once take longer.
+        Spark gives the planning process of such a source ten seconds to start; many at once take longer.
         """
         begin(job)
         end = self.context.clock.monotonic() + PLANNED_SECONDS

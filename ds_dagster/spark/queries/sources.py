@@ -15,6 +15,7 @@ from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.ticks import timed_reader
+from ds_dagster.spark.planner.shared import share_planner
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.schemas import resolved_schemas
 from ds_dagster.spark.records.typemap import to_spark
@@ -57,6 +58,8 @@ def read_records(
         default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
     """
+    if spec.provider:
+        share_planner(spark, spec.provider.partition(":")[0])
     register_provider(spark, spec.provider)
     options = dict(resolved(spec.options, resolve))
     if not is_local(spark.sparkContext.master or "local"):

@@ -1,0 +1,128 @@
+"""The server: imports the sources once, and forks a process for each request.
+
+``python -m ds_dagster.spark.planner.server DESCRIPTOR MODULE…``: the descriptor is of a listening socket. The server
+ends, and removes the socket's folder, when its standard input ends, which is when the engine ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+from ds_dagster.spark.planner.hand_over import ACCEPTED, LOAD
+
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""Spark's module that answers the JVM's requests to one source."""
+REQUEST_SECONDS = 5.0
+_CHUNK = 65_536
+_HANGUP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+Environment = Mapping[bytes, bytes]
+
+
+def main() -> None:
+    """Serve until standard input ends; in a fork, plan until Spark closes the connection."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    folder = Path(listener.getsockname()).parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the engine ends in order
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave no zombies
+    load([RUNNER, *sys.argv[2:]])
+    environment = serve(listener)
+    if environment is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    listener.close()
+    become(environment)
+    plan()
+
+
+def load(modules: Iterable[str]) -> None:
+    """Import modules, and keep them out of collections, which would write to the pages that forks share. A module that
+    is missing fails in the source's own process, which can report it."""
+    for module in modules:
+        with suppress(ImportError):
+            import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def serve(listener: socket.socket) -> Environment | None:
+    """Import and fork as requested. Returns the environment in a fork, and None when standard input ends."""
+    lifeline = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([listener, lifeline], [], [])
+        if lifeline in ready:
+            return None
+        connection, _ = listener.accept()
+        with connection:
+            request = receive(connection)
+            if module := request.get(LOAD.encode()):
+                load([module.decode()])
+                answer(connection)
+            elif request and os.fork() == 0:
+                answer(connection)
+                return request
+
+
+def answer(connection: socket.socket) -> None:
+    """Accept a request; the other side may have given up."""
+    with suppress(OSError):
+        connection.sendall(ACCEPTED)
+
+
+def receive(connection: socket.socket) -> Environment:
+    """The names and values of a request; empty if it is not complete."""
+    connection.settimeout(REQUEST_SECONDS)
+    parts = []
+    try:
+        while part := connection.recv(_CHUNK):
+            parts.append(part)
+    except OSError:
+        return {}
+    pairs = [item.partition(b"=") for item in b"".join(parts).split(b"\0")]
+    return {name: value for name, _, value in pairs if name}
+
+
+def become(environment: Environment) -> None:
+    """Give a fork the environment, signals and standard input of a process that Spark starts."""
+    for number in (signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.environb.clear()
+    os.environb.update(environment)
+
+
+def plan() -> None:
+    """Connect to Spark and answer its requests until it closes the connection."""
+    runner, serializers, util = (import_module(name) for name in (RUNNER, "pyspark.serializers", "pyspark.util"))
+    address = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH") or int(os.environ["PYTHON_WORKER_FACTORY_PORT"])
+    file, connection = util.local_connect_and_auth(address, os.environ.get("PYTHON_WORKER_FACTORY_SECRET"))
+    connection.settimeout(None)
+    serializers.write_int(os.getpid(), file)
+    file.flush()
+    threading.Thread(target=end_with, args=(connection.fileno(),), daemon=True).start()
+    runner.main(file, file)
+
+
+def end_with(connection: int) -> None:
+    """End this process when Spark closes the connection, also in the middle of a call, as Spark ends a process of its
+    own with a signal."""
+    events = select.poll()
+    events.register(connection, _HANGUP)
+    events.poll()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
