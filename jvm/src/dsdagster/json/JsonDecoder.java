@@ -18,9 +18,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decodes JSON records, one object each, as Jackson and Flink read them: strict JSON, values by their text ({@link
- * JsonReaders}). If a field occurs several times, the last one is used; fields without a column are skipped, but have
- * to be valid JSON. One instance per task.
+ * Decodes JSON records, one object each, as Jackson and Flink read them: strict JSON, values by their text. If a field
+ * occurs several times, the last one is used; fields without a column are skipped, but have to be valid JSON. Usual
+ * records are read straight from their bytes ({@link JsonQuick}). Jackson reads the others ({@link JsonReaders}), so it
+ * decides what is valid. One instance per task.
  */
 public final class JsonDecoder implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -33,6 +34,8 @@ public final class JsonDecoder implements Serializable {
   private final StructType columns;
   private final String[] types;
   private final String part;
+  private transient JsonQuick.Struct quick;
+  private transient JsonBytes in;
   private transient JsonReaders.Struct reader;
 
   private JsonDecoder(StructType columns, String[] types, String part) {
@@ -66,12 +69,27 @@ public final class JsonDecoder implements Serializable {
       return null;
     }
     Object[] values = new Object[columns.size() + 1];
-    String reason = read(bytes, values);
+    String reason;
+    if (isQuick(bytes, values)) {
+      reason = judged(values);
+    } else {
+      values = new Object[values.length];
+      reason = read(bytes, values);
+    }
     if (reason != null) {
       values = new Object[values.length];
       values[columns.size()] = UTF8String.fromString(reason);
     }
     return new GenericInternalRow(values);
+  }
+
+  private boolean isQuick(byte[] bytes, Object[] values) {
+    if (quick == null) {
+      quick = new JsonQuick.Struct(columns);
+      in = new JsonBytes();
+    }
+    in.begin(bytes);
+    return quick.fill(in, values) && in.next() == 0 && in.at == bytes.length;
   }
 
   private String read(byte[] bytes, Object[] values) {

@@ -1,13 +1,6 @@
 package dsdagster.json;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonFactoryBuilder;
-import com.fasterxml.jackson.core.JsonGenerator;
-import com.fasterxml.jackson.core.SerializableString;
-import com.fasterxml.jackson.core.json.JsonWriteFeature;
-import com.fasterxml.jackson.core.util.ByteArrayBuilder;
 import dsdagster.Expressions;
-import java.io.IOException;
 import java.io.Serializable;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -22,18 +15,12 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class JsonEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int AS_NEEDED = 0;
-  private static final JsonFactory FACTORY =
-      new JsonFactoryBuilder()
-          .enable(JsonWriteFeature.COMBINE_UNICODE_SURROGATES_IN_UTF8)
-          .rootValueSeparator((SerializableString) null)
-          .build();
 
   private final DataType type;
   private final String separator;
   private final int digits;
   private transient JsonWriters.Writer writer;
-  private transient ByteArrayBuilder bytes;
-  private transient JsonGenerator out;
+  private transient JsonOutput out;
   private transient GenericInternalRow only;
 
   private JsonEncoder(DataType type, String separator, int digits) {
@@ -55,39 +42,31 @@ public final class JsonEncoder implements Serializable {
     return Expressions.call(encoder, "encode", DataTypes.StringType, true, value);
   }
 
-  public UTF8String encode(InternalRow row) throws IOException {
+  public UTF8String encode(InternalRow row) {
     return text(row);
   }
 
-  public UTF8String encode(ArrayData array) throws IOException {
+  public UTF8String encode(ArrayData array) {
     return text(array);
   }
 
-  public UTF8String encode(MapData map) throws IOException {
+  public UTF8String encode(MapData map) {
     return text(map);
   }
 
-  private UTF8String text(Object value) throws IOException {
+  private UTF8String text(Object value) {
     if (writer == null) {
       boolean asNeeded = digits == AS_NEEDED;
       JsonWriters.Times times =
           asNeeded ? JsonWriters.Times.asNeeded(separator) : new JsonWriters.Times(separator, digits);
       writer = JsonWriters.of(type, times);
-      bytes = new ByteArrayBuilder();
-      out = FACTORY.createGenerator(bytes);
+      out = new JsonOutput();
       only = new GenericInternalRow(1);
     }
     only.update(0, value);
-    try {
-      writer.write(out, only, 0);
-      out.flush();
-      return UTF8String.fromBytes(bytes.toByteArray());
-    } catch (IOException | RuntimeException failed) {
-      writer = null; // the next value gets a new generator
-      throw failed;
-    } finally {
-      bytes.reset();
-    }
+    out.clear(); // of a value that has failed
+    writer.write(out, only, 0);
+    return UTF8String.fromBytes(out.take());
   }
 
   @Override

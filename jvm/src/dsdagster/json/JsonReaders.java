@@ -2,7 +2,6 @@ package dsdagster.json;
 
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
-import com.fasterxml.jackson.core.io.SerializedString;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -21,14 +20,13 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Readers that turn JSON values into Spark's values of a declared type, also nested values. */
+/**
+ * Readers that turn JSON values into Spark's values of a declared type, also nested values. They read whatever is valid
+ * and tell values of another type; {@link JsonQuick} reads most records before them.
+ */
 final class JsonReaders {
   /** A reader's result for a value of another type; the reader has consumed the value. */
   static final Object WRONG = new Object();
-
-  private static final char ASCII = 127;
-  private static final int REMEMBERED = 256;
-  private static final int LONGEST_NAME = 64;
 
   private JsonReaders() {}
 
@@ -47,7 +45,7 @@ final class JsonReaders {
     if (type instanceof StructType struct) {
       return new Struct(struct);
     }
-    return type instanceof StringType ? JsonReaders::text : JsonValues.of(type, JsonScalars.of(type));
+    return type instanceof StringType ? JsonReaders::text : new Value(JsonScalars.of(type));
   }
 
   /** Any value as text: the content of a string, the original characters of every other value. */
@@ -56,7 +54,7 @@ final class JsonReaders {
       return null;
     }
     if (!in.currentToken().isStructStart()) {
-      return utf8(in);
+      return UTF8String.fromString(in.getText());
     }
     long start = in.currentTokenLocation().getByteOffset();
     Object source = in.currentTokenLocation().contentReference().getRawContent();
@@ -68,28 +66,33 @@ final class JsonReaders {
     return UTF8String.fromBytes(Arrays.copyOfRange(bytes, (int) start, (int) end));
   }
 
-  /** The current token's text; most texts are ASCII, whose characters are their bytes. */
-  private static UTF8String utf8(JsonParser in) throws IOException {
-    int length = in.getTextLength();
-    char[] characters = in.getTextCharacters();
-    int start = in.getTextOffset();
-    byte[] bytes = new byte[length];
-    for (int at = 0; at < length; at++) {
-      char character = characters[start + at];
-      if (character > ASCII) {
-        return UTF8String.fromString(in.getText());
-      }
-      bytes[at] = (byte) character;
-    }
-    return UTF8String.fromBytes(bytes);
-  }
-
   private static boolean begins(JsonParser in, JsonToken token) throws IOException {
     boolean begins = in.currentToken() == token;
     if (!begins) {
       in.skipChildren();
     }
     return begins;
+  }
+
+  private record Value(JsonScalars.Scalar rules) implements Reader {
+    @Override
+    public Object read(JsonParser in) throws IOException {
+      switch (in.currentToken()) {
+        case VALUE_NULL:
+          return null;
+        case VALUE_TRUE:
+        case VALUE_FALSE:
+          return rules.ofTruth(in.getBooleanValue());
+        case VALUE_NUMBER_INT:
+        case VALUE_NUMBER_FLOAT:
+          return rules.ofNumber(in.getText());
+        case VALUE_STRING:
+          return rules.ofText(in.getText());
+        default:
+          in.skipChildren();
+          return WRONG;
+      }
+    }
   }
 
   private record Elements(Reader element) implements Reader {
@@ -135,11 +138,10 @@ final class JsonReaders {
     }
   }
 
-  /** Reads an object by the names of its fields. For one task: it remembers the order of the last object's fields. */
+  /** Reads an object by the names of its fields. */
   static final class Struct implements Reader {
     private final Reader[] readers;
     private final Map<String, Integer> places = new HashMap<>();
-    private final Field[] order = new Field[REMEMBERED];
 
     Struct(StructType type) {
       StructField[] fields = type.fields();
@@ -170,35 +172,15 @@ final class JsonReaders {
 
     /** Reads the fields of the parser's current object, to its end; {@link #WRONG} for a field of another type. */
     void fill(JsonParser in, Object[] values) throws IOException {
-      int position = 0;
-      for (Field field = next(in, position); field != null; field = next(in, ++position)) {
+      while (in.nextToken() != JsonToken.END_OBJECT) {
+        Integer place = places.get(in.currentName());
         in.nextToken();
-        if (field.place < 0) {
+        if (place == null) {
           in.skipChildren();
         } else {
-          values[field.place] = readers[field.place].read(in);
+          values[place] = readers[place].read(in);
         }
       }
     }
-
-    /** The next field; null at the object's end. Records of a topic mostly have the same fields in the same order, and
-     * comparing bytes with a known name is much cheaper than decoding the name. */
-    private Field next(JsonParser in, int position) throws IOException {
-      Field expected = position < REMEMBERED ? order[position] : null;
-      if (expected != null && in.nextFieldName(expected.name)) {
-        return expected;
-      }
-      if ((expected == null ? in.nextToken() : in.currentToken()) == JsonToken.END_OBJECT) {
-        return null;
-      }
-      String name = in.currentName();
-      Field field = new Field(new SerializedString(name), places.getOrDefault(name, -1));
-      if (position < REMEMBERED && name.length() <= LONGEST_NAME) {
-        order[position] = field;
-      }
-      return field;
-    }
-
-    private record Field(SerializedString name, int place) {}
   }
 }

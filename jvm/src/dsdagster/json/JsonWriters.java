@@ -1,8 +1,7 @@
 package dsdagster.json;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import com.fasterxml.jackson.core.io.SerializedString;
-import java.io.IOException;
+import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.ZoneOffset;
@@ -21,36 +20,43 @@ import org.apache.spark.sql.catalyst.util.TimeFormatter$;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimeType;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /** Writers that turn Spark's values into JSON, also nested values. Not thread-safe. */
 final class JsonWriters {
   private static final Map<DataType, Writer> BY_TYPE = new HashMap<>();
 
   static {
-    BY_TYPE.put(DataTypes.NullType, (out, from, at) -> out.writeNull());
-    BY_TYPE.put(DataTypes.BooleanType, (out, from, at) -> out.writeBoolean(from.getBoolean(at)));
-    BY_TYPE.put(DataTypes.ByteType, (out, from, at) -> out.writeNumber(from.getByte(at)));
-    BY_TYPE.put(DataTypes.ShortType, (out, from, at) -> out.writeNumber(from.getShort(at)));
-    BY_TYPE.put(DataTypes.IntegerType, (out, from, at) -> out.writeNumber(from.getInt(at)));
-    BY_TYPE.put(DataTypes.LongType, (out, from, at) -> out.writeNumber(from.getLong(at)));
-    BY_TYPE.put(DataTypes.FloatType, (out, from, at) -> out.writeNumber(from.getFloat(at)));
-    BY_TYPE.put(DataTypes.DoubleType, (out, from, at) -> out.writeNumber(from.getDouble(at)));
-    BY_TYPE.put(DataTypes.BinaryType, (out, from, at) -> out.writeBinary(from.getBinary(at)));
-    BY_TYPE.put(DataTypes.DateType, (out, from, at) -> out.writeString(Times.date(from.getInt(at))));
+    BY_TYPE.put(DataTypes.NullType, (out, from, at) -> out.nothing());
+    BY_TYPE.put(DataTypes.BooleanType, (out, from, at) -> out.truth(from.getBoolean(at)));
+    BY_TYPE.put(DataTypes.ByteType, (out, from, at) -> out.number(from.getByte(at)));
+    BY_TYPE.put(DataTypes.ShortType, (out, from, at) -> out.number(from.getShort(at)));
+    BY_TYPE.put(DataTypes.IntegerType, (out, from, at) -> out.number(from.getInt(at)));
+    BY_TYPE.put(DataTypes.LongType, (out, from, at) -> out.number(from.getLong(at)));
+    BY_TYPE.put(DataTypes.FloatType, (out, from, at) -> floating(out, from.getFloat(at)));
+    BY_TYPE.put(DataTypes.DoubleType, (out, from, at) -> floating(out, from.getDouble(at)));
+    BY_TYPE.put(DataTypes.BinaryType, (out, from, at) -> quoted(out, base64(from.getBinary(at))));
+    BY_TYPE.put(DataTypes.DateType, (out, from, at) -> quoted(out, Times.date(from.getInt(at))));
   }
+
+  private static final int LONG_DIGITS = 18;
+
+  /** Numbers with at most so many digits after the point have no exponent. */
+  private static final int PLAIN_SCALE = 6;
+
+  private static final int[] POWERS = {1, 10, 100, 1_000, 10_000, 100_000, 1_000_000};
 
   private JsonWriters() {}
 
   /** Writes the value at a place; the value is not null. */
   interface Writer {
-    void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException;
+    void write(JsonOutput out, SpecializedGetters from, int at);
   }
 
   static Writer of(DataType type, Times times) {
@@ -64,15 +70,14 @@ final class JsonWriters {
       return new Entries(nameOf(map.keyType(), times), of(map.valueType(), times));
     }
     if (type instanceof StringType) {
-      return (out, from, at) -> text(out, from.getUTF8String(at));
+      return (out, from, at) -> out.string(from.getUTF8String(at));
     }
     if (type instanceof DecimalType decimal) {
-      return (out, from, at) ->
-          out.writeNumber(from.getDecimal(at, decimal.precision(), decimal.scale()).toJavaBigDecimal());
+      return (out, from, at) -> decimal(out, from.getDecimal(at, decimal.precision(), decimal.scale()));
     }
     if (type instanceof TimeType) {
       TimeFormatter formatter = TimeFormatter$.MODULE$.getFractionFormatter();
-      return (out, from, at) -> out.writeString(formatter.format(from.getLong(at)));
+      return (out, from, at) -> quoted(out, formatter.format(from.getLong(at)));
     }
     if (type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType)) {
       boolean zoned = type.equals(DataTypes.TimestampType);
@@ -95,7 +100,7 @@ final class JsonWriters {
       return (keys, at) -> Times.date(keys.getInt(at));
     }
     if (type.equals(DataTypes.BinaryType)) {
-      return (keys, at) -> Base64.getEncoder().encodeToString(keys.getBinary(at));
+      return (keys, at) -> base64(keys.getBinary(at));
     }
     if (type instanceof TimeType) {
       TimeFormatter formatter = TimeFormatter$.MODULE$.getFractionFormatter();
@@ -108,14 +113,58 @@ final class JsonWriters {
     return (keys, at) -> keys.get(at, type).toString();
   }
 
-  /** Bytes that are not valid UTF-8 (a cast from binary may give them) become U+FFFD. */
-  private static void text(JsonGenerator out, UTF8String text) throws IOException {
-    if (text.isFullAscii()) {
-      byte[] bytes = text.getBytes();
-      out.writeUTF8String(bytes, 0, bytes.length);
+  private static String base64(byte[] bytes) {
+    return Base64.getEncoder().encodeToString(bytes);
+  }
+
+  private static void quoted(JsonOutput out, String ascii) {
+    out.raw('"');
+    out.raw(ascii);
+    out.raw('"');
+  }
+
+  private static void floating(JsonOutput out, float value) {
+    if (Float.isFinite(value)) {
+      out.raw(Float.toString(value));
     } else {
-      out.writeString(text.toString());
+      quoted(out, Float.toString(value));
     }
+  }
+
+  private static void floating(JsonOutput out, double value) {
+    if (Double.isFinite(value)) {
+      out.raw(Double.toString(value));
+    } else {
+      quoted(out, Double.toString(value));
+    }
+  }
+
+  /** As BigDecimal writes it: small numbers with more than six digits after the point have an exponent. */
+  private static void decimal(JsonOutput out, Decimal value) {
+    if (value.precision() <= LONG_DIGITS && value.scale() >= 0 && value.scale() <= PLAIN_SCALE) {
+      plain(out, value.toUnscaledLong(), value.scale());
+      return;
+    }
+    BigDecimal number = value.toJavaBigDecimal();
+    if (number.precision() <= LONG_DIGITS && number.scale() >= 0 && number.scale() <= PLAIN_SCALE) {
+      plain(out, number.unscaledValue().longValue(), number.scale());
+    } else {
+      out.raw(number.toString());
+    }
+  }
+
+  private static void plain(JsonOutput out, long unscaled, int scale) {
+    if (scale == 0) {
+      out.number(unscaled);
+      return;
+    }
+    long power = POWERS[scale];
+    if (unscaled < 0 && unscaled > -power) {
+      out.raw('-');
+    }
+    out.number(unscaled / power);
+    out.raw('.');
+    out.padded((int) Math.abs(unscaled % power), scale);
   }
 
   /** Format of a relation's times: {@code 2026-01-31 12:34:56.789}; times with a zone are in UTC with a trailing Z. */
@@ -123,15 +172,16 @@ final class JsonWriters {
     private static final DateTimeFormatter DATE = DateTimeFormatter.ofPattern("uuuu-MM-dd", Locale.US);
     private static final long MICROS = 1_000_000;
     private static final long SECONDS = 86_400;
-    private static final int[] POWERS = {1_000_000, 100_000, 10_000, 1_000, 100, 10, 1};
-    private static final int WITHOUT_FRACTION = 20;
+    private static final int[] FRACTIONS = {1_000_000, 100_000, 10_000, 1_000, 100, 10, 1};
     private static final int LAST_YEAR = 9999;
 
-    private final byte separator;
     private final int digits;
     private final Times longer;
     private final DateTimeFormatter local;
-    private final byte[] text;
+    /** A quote, the date and the separator; rows next to each other mostly have the same date. */
+    private final byte[] date;
+
+    private long known = Long.MIN_VALUE; // day of the date
 
     Times(String separator, int digits) {
       this(separator, digits, null);
@@ -139,11 +189,10 @@ final class JsonWriters {
 
     private Times(String separator, int digits, Times longer) {
       this.longer = longer;
-      this.separator = (byte) separator.charAt(0);
       this.digits = digits;
       String pattern = "uuuu-MM-dd'" + separator + "'HH:mm:ss." + "S".repeat(digits);
       local = DateTimeFormatter.ofPattern(pattern, Locale.US).withZone(ZoneOffset.UTC);
-      text = new byte[WITHOUT_FRACTION + digits + 1];
+      date = ("\"0000-00-00" + separator).getBytes(StandardCharsets.US_ASCII);
     }
 
     /** Milliseconds, or microseconds if a time has them. */
@@ -155,26 +204,45 @@ final class JsonWriters {
       return DATE.format(LocalDate.ofEpochDay(days));
     }
 
-    void write(JsonGenerator out, long micros, boolean zoned) throws IOException {
+    void write(JsonOutput out, long micros, boolean zoned) {
       if (isLonger(micros)) {
         longer.write(out, micros, zoned);
         return;
       }
       long second = Math.floorDiv(micros, MICROS);
-      LocalDate date = LocalDate.ofEpochDay(Math.floorDiv(second, SECONDS));
-      if (date.getYear() < 0 || date.getYear() > LAST_YEAR) {
-        out.writeString(text(micros, zoned));
-        return;
+      long day = Math.floorDiv(second, SECONDS);
+      if (day != known) {
+        LocalDate found = LocalDate.ofEpochDay(day);
+        if (found.getYear() < 0 || found.getYear() > LAST_YEAR) {
+          quoted(out, text(micros, zoned));
+          return;
+        }
+        put(found.getYear(), 1, 4);
+        put(found.getMonthValue(), 6, 2);
+        put(found.getDayOfMonth(), 9, 2);
+        known = day;
       }
-      put(0, date.getYear(), 4, (byte) '-');
-      put(5, date.getMonthValue(), 2, (byte) '-');
-      put(8, date.getDayOfMonth(), 2, separator);
+      out.raw(date);
       int ofDay = (int) Math.floorMod(second, SECONDS);
-      put(11, ofDay / 3600, 2, (byte) ':');
-      put(14, ofDay / 60 % 60, 2, (byte) ':');
-      put(17, ofDay % 60, 2, (byte) '.');
-      put(WITHOUT_FRACTION, (int) Math.floorMod(micros, MICROS) / POWERS[digits], digits, (byte) 'Z');
-      out.writeRawUTF8String(text, 0, zoned ? text.length : text.length - 1);
+      out.padded(ofDay / 3600, 2);
+      out.raw(':');
+      out.padded(ofDay / 60 % 60, 2);
+      out.raw(':');
+      out.padded(ofDay % 60, 2);
+      out.raw('.');
+      out.padded((int) Math.floorMod(micros, MICROS) / FRACTIONS[digits], digits);
+      if (zoned) {
+        out.raw('Z');
+      }
+      out.raw('"');
+    }
+
+    private void put(int number, int at, int places) {
+      int rest = number;
+      for (int place = at + places - 1; place >= at; place--) {
+        date[place] = (byte) ('0' + rest % 10);
+        rest /= 10;
+      }
     }
 
     String text(long micros, boolean zoned) {
@@ -185,50 +253,47 @@ final class JsonWriters {
     }
 
     private boolean isLonger(long micros) {
-      return longer != null && micros % POWERS[digits] != 0;
-    }
-
-    private void put(int at, int number, int places, byte behind) {
-      int rest = number;
-      for (int place = at + places - 1; place >= at; place--) {
-        text[place] = (byte) ('0' + rest % 10);
-        rest /= 10;
-      }
-      text[at + places] = behind;
+      return longer != null && micros % FRACTIONS[digits] != 0;
     }
   }
 
   private record Elements(Writer element) implements Writer {
     @Override
-    public void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException {
+    public void write(JsonOutput out, SpecializedGetters from, int at) {
       ArrayData array = from.getArray(at);
-      out.writeStartArray();
+      out.raw('[');
       for (int place = 0; place < array.numElements(); place++) {
+        if (place > 0) {
+          out.raw(',');
+        }
         valueOrNull(element, out, array, place);
       }
-      out.writeEndArray();
+      out.raw(']');
     }
   }
 
   private record Entries(Name key, Writer value) implements Writer {
     @Override
-    public void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException {
+    public void write(JsonOutput out, SpecializedGetters from, int at) {
       MapData map = from.getMap(at);
       ArrayData keys = map.keyArray();
       ArrayData values = map.valueArray();
-      out.writeStartObject();
+      out.raw('{');
       for (int place = 0; place < map.numElements(); place++) {
-        out.writeFieldName(key.of(keys, place));
+        if (place > 0) {
+          out.raw(',');
+        }
+        out.string(key.of(keys, place));
+        out.raw(':');
         valueOrNull(value, out, values, place);
       }
-      out.writeEndObject();
+      out.raw('}');
     }
   }
 
-  private static void valueOrNull(Writer writer, JsonGenerator out, SpecializedGetters from, int at)
-      throws IOException {
+  private static void valueOrNull(Writer writer, JsonOutput out, SpecializedGetters from, int at) {
     if (from.isNullAt(at)) {
-      out.writeNull();
+      out.nothing();
     } else {
       writer.write(out, from, at);
     }
@@ -236,28 +301,35 @@ final class JsonWriters {
 
   /** An object with a field for each column. */
   static final class Struct implements Writer {
-    private final SerializedString[] names;
+    /** What is before each value: a brace or a comma, the name and a colon. */
+    private final byte[][] names;
     private final Writer[] writers;
 
     Struct(StructType type, Times times) {
       StructField[] fields = type.fields();
-      names = new SerializedString[fields.length];
+      names = new byte[fields.length][];
+      JsonOutput out = new JsonOutput();
       writers = new Writer[fields.length];
       for (int place = 0; place < fields.length; place++) {
-        names[place] = new SerializedString(fields[place].name());
+        out.raw(place == 0 ? '{' : ',');
+        out.string(fields[place].name());
+        out.raw(':');
+        names[place] = out.take();
         writers[place] = of(fields[place].dataType(), times);
       }
     }
 
     @Override
-    public void write(JsonGenerator out, SpecializedGetters from, int at) throws IOException {
+    public void write(JsonOutput out, SpecializedGetters from, int at) {
       InternalRow row = from.getStruct(at, writers.length);
-      out.writeStartObject();
+      if (names.length == 0) {
+        out.raw('{');
+      }
       for (int place = 0; place < writers.length; place++) {
-        out.writeFieldName(names[place]);
+        out.raw(names[place]);
         valueOrNull(writers[place], out, row, place);
       }
-      out.writeEndObject();
+      out.raw('}');
     }
   }
 }
