@@ -40,6 +40,7 @@ DEFINITIONS = """
 import definitions
 graph = definitions.defs.resolve_asset_graph()
 assert len(graph.get_all_asset_keys()) > 10, graph.get_all_asset_keys()
+list(definitions.defs.resolve_all_asset_specs())
 """
 PROJECT = """
 from ds_dagster.project.load import load_project
@@ -70,7 +71,7 @@ def look(code: str, tmp_path: Path, folder: Path = ROOT) -> dict[str, list[str]]
         ("import ds_dagster.cli.main", ("dagster", "sqlglot", "sqlalchemy", "pandas", "pyarrow")),
         ("import ds_dagster.runtime.control, ds_dagster.runtime.engine", ("dagster", "pandas")),
         ("import ds_dagster.testing.plugin", ("dagster",)),
-        (DEFINITIONS, ()),
+        (DEFINITIONS, ("pandas", "pyarrow", "numpy")),
     ],
     ids=["package", "project", "command line", "runtime", "pytest plugin", "definitions"],
 )

@@ -60,9 +60,14 @@ def test_a_step_that_died_gives_its_run_up_when_its_hold_is_over(
 
 
 def test_whoever_waits_for_the_run_of_a_step_that_died_is_told_so_when_its_hold_is_over(
-    control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
+    control: Control,
+    settings: Settings,
+    clock: FakeClock,
+    living_engine: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The run of a second step, a retry, that found the first one open. An engine lives, and has no part in it."""
+    monkeypatch.setattr("ds_dagster.runtime.control.POLL_SECONDS", 1.0)  # else it asks six hundred times
     loaded = project(settings, query("load", "t", refresh="incremental"))
     dead = control.request_run(loaded, "load", "ann")
     with control.journal.write() as connection:
