@@ -10,10 +10,10 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
-from ds_dagster.cli.version_rows import ROW_PERCENT, check_promotion
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject
+from ds_dagster.questions.upkeep.promotion import ROW_PERCENT, check_promotion
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import JobStatus, version_number
 from ds_dagster.runtime.versioning import Versions

@@ -1,4 +1,5 @@
-"""Compares a staged version with the serving version, before it takes over: columns and the number of rows."""
+"""Compares a staged version with the serving version, before it takes over: columns and the number of rows. The same
+rule holds for `ds promote`, `ds apply` and materializations."""
 
 from __future__ import annotations
 
@@ -12,13 +13,16 @@ from ds_dagster.runtime.control import POLL_SECONDS, Control
 from ds_dagster.runtime.deciding.changes import recompiled
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.deciding.versions import is_near
+from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.versioning import Versions, columns_change
 
 ROW_PERCENT = 10.0
-"""Greatest difference of the numbers of rows that needs no ``--yes``, in percent of the serving version's rows."""
+"""Greatest difference of the numbers of rows that needs no consent, in percent of the serving version's rows."""
 
 
-def check_promotion(project: LoadedProject, control: Control, name: str, timeout: float, percent: float) -> None:
+def check_promotion(
+    project: LoadedProject, control: Control, name: str, timeout: float, percent: float = ROW_PERCENT
+) -> None:
     """Refuse a staged version that differs from the serving version in what its readers know. If columns differ, the
     refusal comes at once and has everything: the numbers of rows too, if they can be counted now.
 
@@ -64,13 +68,10 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
             version has failed. ExternalError: PROMOTION_TIMED_OUT, and those of the store. DsError: the staged
             definition does not compile any more.
     """
-    row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
+    row = wait_caught_up(control, name, timeout)
     if row is None:
         return
     own, query = recompiled(JobSpec.from_json(row.spec), project.settings)  # the files may name another store by now
-    if JobSpec.from_json(row.spec).in_turn:
-        return
-    _wait_near(control, name, row.name, row.version, timeout)
     for sink in query.sinks:
         before, rows = (_count(own, query, sink, version) for version in (0, row.version))
         if before and abs(rows - before) > before * percent / 100:
@@ -78,6 +79,20 @@ def check_rows(project: LoadedProject, control: Control, name: str, timeout: flo
             raise error(
                 "PROMOTION_CHANGES_ROWS", name=name, version=row.version, rows=rows, before=before, percent=shown
             )
+
+
+def wait_caught_up(control: Control, name: str, timeout: float) -> JobRow | None:
+    """Wait until the staged version of a query is at the end of its sources; returns its job. None, at once, if there
+    is no staged version, or if its versions have no rows of their own.
+
+    Raises:
+        UserError: PROMOTION_GIVEN_UP. ExternalError: PROMOTION_TIMED_OUT.
+    """
+    row = next((row for row in Versions(control).jobs(name).values() if row.role == "staged"), None)
+    if row is None or JobSpec.from_json(row.spec).in_turn:
+        return None
+    _wait_near(control, name, row.name, row.version, timeout)
+    return row
 
 
 def _count(project: LoadedProject, query: BoundQuery, sink: Relation, version: int) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.cli.version_rows import check_rows
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.questions.upkeep.promotion import check_rows
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
