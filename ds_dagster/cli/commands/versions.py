@@ -105,7 +105,10 @@ def promote_command(
 @project_option
 @json_option
 def rollback_command(query: str, to: int | None, timeout: float, project: Path | None, as_json: bool) -> int:
-    """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first."""
+    """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first.
+
+    With `--to` the command may be repeated: nothing happens if that version serves.
+    """
     loaded, control = opened(project, as_json)
     _check_known([query], loaded, control)
 
