@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from ds_dagster.cli.output import emit_json, note, settings_of, show_diagnostics
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project
-from ds_dagster.questions.upkeep.promotion import check_promotion
+from ds_dagster.questions.upkeep.promotion import check_promotion, in_order_of_progress
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Consent, JobStatus
 from ds_dagster.runtime.versioning import Versions
@@ -203,10 +203,10 @@ def _take_over(
     def left() -> float:
         return 0.0 if end is None else max(0.0, end - control.clock.monotonic())
 
-    def attempt(step: Callable[[str, str], object]) -> None:
-        for name, job in staged.items():
+    def attempt(step: Callable[[str, str], object], names: Iterable[str]) -> None:
+        for name in names:
             try:
-                step(name, job)
+                step(name, staged[name])
             except DsError as problem:
                 outcomes[name] = "staged"
                 if end is not None or problem.condition != "PROMOTION_TIMED_OUT":
@@ -225,9 +225,12 @@ def _take_over(
             versions.wait_served(name, job, left())
             outcomes[name] = "promoted"
 
-    attempt(promote)
+    at_once = [name for name in staged if may_differ or versions.breaking_changes(name)]
+    later = [name for name in staged if name not in at_once]
+    attempt(promote, at_once)
+    attempt(promote, in_order_of_progress(control, later, left()))
     if end is not None:
-        attempt(wait)
+        attempt(wait, staged)
     return outcomes
 
 

@@ -173,12 +173,15 @@ class Launch:
     def _wait_for_versions(self, selected: Selected, timeout: float) -> Iterator[tuple[dg.AssetKey, ComparedVersion]]:
         """Let the new versions take over, and wait until they serve. If one is refused, or does not take over in time,
         the old version remains and the query counts as refused."""
+        from ds_dagster.questions.upkeep.promotion import in_order_of_progress
+
         versions, end = Versions(self.control, self.requested_by), self.control.clock.monotonic() + timeout
 
         def left() -> float:
             return max(0.0, end - self.control.clock.monotonic())
 
-        for name, job in self.taking_over.items():
+        for name in in_order_of_progress(self.control, list(self.taking_over), timeout):
+            job = self.taking_over[name]
             with self._refusing(name):
                 row = versions.jobs(name).get(job)
                 if row is not None and row.role == "staged":  # a command may have promoted it already
