@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from ds_dagster.cli.output import emit_json, note, settings_of, show_diagnostics
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project
+from ds_dagster.questions.upkeep.promotion import check_promotion, in_order_of_progress
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Consent, JobStatus
 from ds_dagster.runtime.versioning import Versions
@@ -30,6 +31,18 @@ class Wish:
     name: str
     action: Action
     allow: tuple[Consent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersions:
+    """Queries whose changed definition is built next to the running one, and then takes over. ``may_differ``: even
+    where :func:`ds_dagster.questions.upkeep.promotion.check_promotion` refuses it."""
+
+    queries: Sequence[str] = ()
+    may_differ: bool = False
+
+
+NO_VERSIONS = NewVersions()
 
 
 def is_settled(status: JobStatus) -> bool:
@@ -94,7 +107,7 @@ def converge(
     as_json: bool,
     *,
     orphans: Sequence[str] = (),
-    beside: Sequence[str] = (),
+    new: NewVersions = NO_VERSIONS,
 ) -> int:
     """Request each query, start the engines, wait, and report the outcome. Returns the exit code.
 
@@ -103,7 +116,7 @@ def converge(
         wishes: the request for each query.
         wait, timeout: whether to wait until all of them run, and for how many seconds.
         orphans: names for the JSON report.
-        beside: queries whose changed definition is built next to the running one, and then takes over.
+        new: queries that get a new version.
     """
     generations: dict[str, int] = {}
     outcomes: dict[str, str] = {}
@@ -115,24 +128,26 @@ def converge(
             refused.append(problem)
         else:
             generations[wish.name], outcomes[wish.name] = ensured.generation, ensured.outcome
-    taking_over = _take_over(project, control, beside, refused)
+    staged = _stage(project, control, new.queries, refused)
     began = control.clock.monotonic()
-    if generations or taking_over:
-        control.ensure_engines([*generations, *taking_over.values()], timeout if wait else 0.0)
+    if generations or staged:
+        control.ensure_engines([*generations, *staged.values()], timeout if wait else 0.0)
     statuses = {}
     on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
     if wait and generations:
         left = max(0.0, timeout - (control.clock.monotonic() - began))
         statuses_now = control.wait(list(generations), generations, left, on_change)
         statuses = {status.name: status for status in statuses_now}
-    for name, job in taking_over.items():
-        left = max(0.0, timeout - (control.clock.monotonic() - began))
-        outcomes[name] = _outcome(control, name, job, left if wait else None, refused)
-        if outcomes[name] == "promoted":
-            (statuses[name],) = control.wait([name], {name: control.status(name).generation}, WAIT_SECONDS, on_change)
+    end = began + timeout if wait else None
+    outcomes |= _take_over(project, control, staged, new.may_differ, end, refused)
+    for name in (name for name in staged if outcomes[name] == "promoted"):
+        (statuses[name],) = control.wait([name], {name: control.status(name).generation}, WAIT_SECONDS, on_change)
     bad = [status for status in statuses.values() if not is_settled(status)]
     if not wait and outcomes and not as_json:
         note(f"requested: {', '.join(outcomes)}; `ds ps` shows their states")
+        waiting = [name for name, outcome in outcomes.items() if outcome == "staged"]
+        if waiting:
+            note(f"staged: {', '.join(waiting)}; `ds promote {' '.join(waiting)}` lets them take over")
     if as_json:
         emit_json(
             {
@@ -152,30 +167,71 @@ def converge(
     return 1 if bad or refused else 0
 
 
-def _take_over(
-    project: LoadedProject, control: Control, names: Sequence[str], refused: list[DsError]
-) -> Mapping[str, str]:
-    """Stage these queries and let them take over; returns name → job of the new version. Refusals go to ``refused``."""
+def _stage(project: LoadedProject, control: Control, names: Sequence[str], refused: list[DsError]) -> Mapping[str, str]:
+    """Stage these queries; returns name → job of the new version. Refusals go to ``refused``."""
     versions, jobs = Versions(control, REQUESTED_BY), {}
     for name in names:
         try:
-            versions.stage(project, name)
-            jobs[name] = versions.promote(name, may_break=True)
+            jobs[name] = versions.stage(project, name)
         except DsError as problem:
             refused.append(problem)
     return jobs
 
 
-def _outcome(control: Control, name: str, job: str, timeout: float | None, refused: list[DsError]) -> str:
-    """Wait until a version serves; returns the outcome. Without a timeout: do not wait, it takes over by itself."""
-    if timeout is None:
-        return "requested"
-    try:
-        Versions(control, REQUESTED_BY).wait_served(name, job, timeout)
-    except DsError as problem:
-        refused.append(problem)
-        return "staged"
-    return "promoted"
+def _take_over(
+    project: LoadedProject,
+    control: Control,
+    staged: Mapping[str, str],
+    may_differ: bool,
+    end: float | None,
+    refused: list[DsError],
+) -> Mapping[str, str]:
+    """Let staged versions take over, and wait until they serve. A version that is refused stays staged.
+
+    Args:
+        project, control: of the command.
+        staged: query → job of its version.
+        may_differ: do not compare the versions.
+        end: monotonic seconds of the control's clock; None: do not wait, a version that has not caught up stays staged.
+        refused: gets the refusals.
+
+    Returns:
+        Query → outcome: ``promoted``, ``staged``, or ``requested`` if a version takes over without being waited for.
+    """
+    outcomes, versions = dict.fromkeys(staged, "staged"), Versions(control, REQUESTED_BY)
+
+    def left() -> float:
+        return 0.0 if end is None else max(0.0, end - control.clock.monotonic())
+
+    def attempt(step: Callable[[str, str], object], names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                step(name, staged[name])
+            except DsError as problem:
+                outcomes[name] = "staged"
+                if end is not None or problem.condition != "PROMOTION_TIMED_OUT":
+                    refused.append(problem)
+
+    def promote(name: str, job: str) -> None:
+        row = versions.jobs(name).get(job)
+        if row is not None and row.role == "staged":  # another command may have promoted it already
+            if not may_differ:
+                check_promotion(project, control, name, left())
+            versions.promote(name, may_break=True)
+        outcomes[name] = "requested"
+
+    def wait(name: str, job: str) -> None:
+        if outcomes[name] == "requested":
+            versions.wait_served(name, job, left())
+            outcomes[name] = "promoted"
+
+    at_once = [name for name in staged if may_differ or versions.breaking_changes(name)]
+    later = [name for name in staged if name not in at_once]
+    attempt(promote, at_once)
+    attempt(promote, in_order_of_progress(control, later, left()))
+    if end is not None:
+        attempt(wait, staged)
+    return outcomes
 
 
 def _state(status: JobStatus | None) -> str | None:

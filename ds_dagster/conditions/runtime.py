@@ -300,13 +300,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "PROMOTION_CHANGES_COLUMNS",
         "user",
         "version {version} of {name} does not have the columns that its readers know: {changes}",
-        "`ds promote {name} --yes` lets it take over all the same",
+        "`ds promote {name} --yes` lets it take over all the same, as do `ds apply --allow new-version,differences` "
+        "and `allow_differences: true` in the config of a run",
     ),
     Condition(
         "PROMOTION_CHANGES_ROWS",
         "user",
         "version {version} of {name} has {rows} rows, and the one that serves {before}: more than {percent} % apart",
-        "`ds promote {name} --yes` lets it take over all the same, `--row-percent` permits a larger difference",
+        "`ds diff {name}` shows the rows; `ds promote {name} --yes` lets it take over all the same, as do `ds apply "
+        "--allow new-version,differences` and `allow_differences: true` in the config of a run",
     ),
     Condition(
         "PROMOTION_UNDERWAY",

@@ -15,7 +15,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, interruption_of
-from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
+from ds_dagster.orchestration.launch import ComparedVersion, Launch, LaunchedRelation, ResetConfig
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load, load_name
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset, refused_name
@@ -30,7 +30,7 @@ WITHOUT_EVENT: Mapping[str, Any] = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 """Metadata of an output for which Dagster writes no event on the asset; a test checks that Dagster still does so."""
 
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
-StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None]]
+StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None] | dg.AssetObservation]
 
 
 class DsRunConfig(ResetConfig):
@@ -38,14 +38,17 @@ class DsRunConfig(ResetConfig):
 
     ``ensure`` starts queries that do not run and adopts those that run; ``restart`` stops and starts with the same
     checkpoint; ``reset`` starts over with a new checkpoint; ``new_version`` builds a changed view next to the version
-    that serves, waits until it takes over, and is ``ensure`` for all others; ``stop`` stops until the next
-    materialization. A reset that would write rows a sink already has is refused without ``allow_duplicates``,
-    ``from_now`` or ``empty``. ``cancel_on_termination``: by default (null) a terminated run withdraws requests that
-    have not led to a running query; true also stops the queries it has started; false leaves every request.
+    that serves, records the difference of their rows, and waits until the new version takes over; it is ``ensure`` for
+    all others; ``stop`` stops until the next materialization. A new version that ``ds promote`` would refuse without
+    ``--yes`` stays staged, and fails the run, without ``allow_differences``. A reset that would write rows a sink
+    already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``. ``cancel_on_termination``: by
+    default (null) a terminated run withdraws requests that have not led to a running query; true also stops the queries
+    it has started; false leaves every request.
     ``start_timeout_seconds``: how long to wait for the queries; null takes the value of the resource ``ds_control``.
     """
 
     action: Literal["ensure", "restart", "new_version", "stop", "reset"] = "ensure"
+    allow_differences: bool = False
     cancel_on_termination: bool | None = None
     start_timeout_seconds: int | None = None
 
@@ -136,7 +139,8 @@ def ensure_streams(
     materialization of this definition. Other adopted relations and stopped ones have no new data: they yield a plain
     output, so that downstream assets proceed, and no event that would make them look fresh. If the run is terminated
     before its queries are up, requests that have not led to a running query are withdrawn, unless
-    ``config.cancel_on_termination`` says otherwise.
+    ``config.cancel_on_termination`` says otherwise. Before a new version takes over, yields an observation with the
+    difference of its rows.
 
     Args:
         context, project, config, ds_control: as the asset has them.
@@ -164,9 +168,13 @@ def ensure_streams(
             requested_by=f"{ds_control.requested_by} run {context.run.run_id}",
             log=context.log.info,
             is_automatic=AUTOMATION_CONDITION_TAG in context.run.tags,
+            may_differ=config.allow_differences,
         )
         looks = observe_sources and config.action != "stop"
         for key, outcome in _interruptible(launch, selected, config, timeout):
+            if isinstance(outcome, ComparedVersion):
+                yield dg.AssetObservation(key, metadata=outcome.metadata)
+                continue
             if looks:  # not earlier: a launch may have created the entity that a query reads
                 observe_first(context, project, mapper, selected.values())
             looks = False

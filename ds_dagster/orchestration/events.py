@@ -1,8 +1,9 @@
 """Journal records → Dagster metadata under one prefix, so that runs, the sensor and checks use the same names."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -13,7 +14,12 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
+if TYPE_CHECKING:
+    from ds_dagster.questions.upkeep.difference import Difference
+
 PREFIX = "ds_dagster"
+SAMPLES = dg.TableSchema([dg.TableColumn(name, "string") for name in ("row", "key", "before", "after")])
+"""Columns of the table of rows that differ."""
 SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
 """Figures of sources that the figures of their query already include; other figures are reported per source."""
 
@@ -96,6 +102,35 @@ def shape_metadata(moved: Transition) -> dict[str, Any]:
         "condition": moved.condition,
     }
     return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
+
+
+def difference_metadata(result: "Difference") -> dict[str, Any]:
+    """How the rows of a new version differ from those of the version that serves: numbers of rows and keys, columns,
+    and up to 20 of the rows as a table."""
+    counts = result.counts
+    types = {name: f"{before} → {after}" for name, (before, after) in result.types.items()}
+    metadata: dict[str, Any] = {
+        "version_before": result.before,
+        "version": result.after,
+        "rows_before": result.rows_before,
+        "rows": result.rows_after,
+        "rows_added": counts.added,
+        "rows_removed": counts.removed,
+        "rows_changed": counts.changed,
+        "columns_changed": dict(counts.columns),
+        "column_types": types,
+        "columns_new": ", ".join(result.new_columns),
+        "columns_lost": ", ".join(result.lost_columns),
+        "difference": dg.MetadataValue.table([_record(sample) for sample in counts.samples], SAMPLES),
+    }
+    return {f"{PREFIX}/{name}": value for name, value in metadata.items() if value not in ("", {})}
+
+
+def _record(sample: Mapping[str, Any]) -> dg.TableRecord:
+    row = "added" if sample["before"] is None else "removed" if sample["after"] is None else "changed"
+    sides = {name: sample[name] for name in ("key", "before", "after")}
+    texts = {name: "" if side is None else json.dumps(side, ensure_ascii=False) for name, side in sides.items()}
+    return dg.TableRecord({"row": row, **texts})
 
 
 def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """One materialization of streaming assets: request every selected query, wait for all together, report which came
 up."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dagster as dg
 
 from ds_dagster.errors import DsError, error
-from ds_dagster.orchestration.events import failure_metadata, failure_text, status_metadata
+from ds_dagster.names import QualifiedName
+from ds_dagster.orchestration.events import PREFIX, difference_metadata, failure_metadata, failure_text, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
@@ -35,6 +37,13 @@ class LaunchedRelation:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedVersion:
+    """Metadata about the difference between the new version of a relation and the version that serves."""
+
+    metadata: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class Launch:
     """Requests and failures of one run.
@@ -45,6 +54,9 @@ class Launch:
         log: gets a line per change of state.
         asked: answers to the requests of this run, by query; an application is requested once.
         taking_over: query → job of the version that must serve before this run ends.
+        differences: relation → metadata about the difference of its new version.
+        may_differ: a new version may take over even if it differs from the serving version beyond the limits of
+            :func:`ds_dagster.questions.upkeep.promotion.check_promotion`.
         is_automatic: an automation condition requested the run, not a person: a query that was stopped on request
             remains stopped.
         declined: queries whose request was refused.
@@ -56,8 +68,10 @@ class Launch:
     requested_by: str
     log: Callable[[str], None]
     is_automatic: bool = False
+    may_differ: bool = False
     asked: dict[str, Ensured] = field(default_factory=dict)
     taking_over: dict[str, str] = field(default_factory=dict)
+    differences: dict[QualifiedName, Mapping[str, Any]] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     failed: list[JobStatus] = field(default_factory=list)
@@ -65,9 +79,9 @@ class Launch:
 
     def run(
         self, selected: Selected, action: LaunchAction, timeout: float, allow: Collection[Consent] = ()
-    ) -> Iterator[tuple[dg.AssetKey, LaunchedRelation]]:
+    ) -> Iterator[tuple[dg.AssetKey, LaunchedRelation | ComparedVersion]]:
         """Request the queries and wait; yields the relations in the requested state, in the given order (sources
-        first).
+        first), and before them the comparisons of new versions, each before its version takes over.
 
         Args:
             selected: relations by asset key.
@@ -79,7 +93,7 @@ class Launch:
         for props in selected.values():
             if props not in left_alone:
                 self._ask(props, action, allow)
-        statuses = self._wait(timeout, action) if self.asked else {}
+        statuses = (yield from self._wait(selected, timeout, action)) if self.asked else {}
         for key, props in selected.items():
             rests = action == "stop" or props in left_alone
             outcome = self._rest(props, statuses) if rests else self._judge(props, statuses, timeout)
@@ -151,33 +165,70 @@ class Launch:
         (change,) = self.control.changes(self.project, [name])
         if not change.beside:
             return False
-        versions = Versions(self.control, self.requested_by)
-        versions.stage(self.project, name)
-        self.taking_over[name] = versions.promote(name, may_break=True)
+        self.taking_over[name] = Versions(self.control, self.requested_by).stage(self.project, name)
         self.asked[name] = Ensured(name, "nothing", 0)
-        self.log(f"{name}: {self.taking_over[name]} is built next to it and takes over")
+        self.log(f"{name}: {self.taking_over[name]} is built next to it")
         return True
 
-    def _wait_for_versions(self, timeout: float) -> None:
-        """Wait until the new versions serve. If one does not take over in time, the old version remains and the query
-        counts as refused."""
-        end = self.control.clock.monotonic() + timeout
-        for name, job in self.taking_over.items():
-            left = max(0.0, end - self.control.clock.monotonic())
-            try:
-                Versions(self.control, self.requested_by).wait_served(name, job, left)
-            except DsError as problem:
-                del self.asked[name]
-                self.refused.append(str(problem))
-            else:
-                self.asked[name] = Ensured(name, "nothing", self.control.status(name).generation)
+    def _wait_for_versions(self, selected: Selected, timeout: float) -> Iterator[tuple[dg.AssetKey, ComparedVersion]]:
+        """Let the new versions take over, and wait until they serve. If one is refused, or does not take over in time,
+        the old version remains and the query counts as refused."""
+        from ds_dagster.questions.upkeep.promotion import in_order_of_progress
 
-    def _wait(self, timeout: float, action: LaunchAction) -> Mapping[str, JobStatus]:
+        versions, end = Versions(self.control, self.requested_by), self.control.clock.monotonic() + timeout
+
+        def left() -> float:
+            return max(0.0, end - self.control.clock.monotonic())
+
+        for name in in_order_of_progress(self.control, list(self.taking_over), timeout):
+            job = self.taking_over[name]
+            with self._refusing(name):
+                row = versions.jobs(name).get(job)
+                if row is not None and row.role == "staged":  # a command may have promoted it already
+                    yield from self._compare(name, selected, left())
+                    versions.promote(name, may_break=True)
+                    self.log(f"{name}: {job} takes over as soon as it has caught up")
+        for name, job in self.taking_over.items():
+            if name in self.asked:
+                with self._refusing(name):
+                    versions.wait_served(name, job, left())
+                    self.asked[name] = Ensured(name, "nothing", self.control.status(name).generation)
+
+    @contextmanager
+    def _refusing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except DsError as problem:
+            del self.asked[name]
+            self.refused.append(str(problem))
+
+    def _compare(self, name: str, selected: Selected, timeout: float) -> Iterator[tuple[dg.AssetKey, ComparedVersion]]:
+        """Wait until the staged version of a query has caught up, compare its rows, and refuse it if it differs too
+        much. Raises what ``check_promotion`` raises."""
+        from ds_dagster.questions.upkeep.difference import difference
+        from ds_dagster.questions.upkeep.promotion import check_promotion, wait_caught_up
+
+        wait_caught_up(self.control, name, timeout)
+        for key, props in selected.items():
+            if props.relation is None or name not in [query.name for query in props.queries]:
+                continue
+            try:
+                metadata = difference_metadata(difference(self.project, props.relation, control=self.control))
+            except DsError as problem:
+                metadata = {f"{PREFIX}/difference": f"not compared: {problem}"}
+            self.differences[props.name] = metadata
+            yield key, ComparedVersion(metadata)
+        if not self.may_differ:
+            check_promotion(self.project, self.control, name, timeout)
+
+    def _wait(
+        self, selected: Selected, timeout: float, action: LaunchAction
+    ) -> Generator[tuple[dg.AssetKey, ComparedVersion], None, Mapping[str, JobStatus]]:
         if action != "stop":
             self.control.ensure_engines(list(self.asked), timeout)
         elif all(engine.state == "GONE" for engine in self.control.engines()):
             return {}
-        self._wait_for_versions(timeout)
+        yield from self._wait_for_versions(selected, timeout)
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
         lines: dict[str, str] = {}
 
@@ -204,6 +255,7 @@ class Launch:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
         metadata = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(chosen)}
+        metadata |= self.differences.get(props.name, {})
         return LaunchedRelation(metadata, is_up=True, is_new=not adopted)
 
     def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> LaunchedRelation | None:

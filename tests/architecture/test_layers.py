@@ -76,7 +76,7 @@ ROOMS: Mapping[str, Layer] = {
         third="dagster dagster_shared pydantic",
         inside="questions spark_resource adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 "
         "snowflake",
-        typing="dagster_pyspark pyarrow pyspark boto3 confluent_kafka psycopg2 spark_resource",
+        typing="questions dagster_pyspark pyarrow pyspark boto3 confluent_kafka psycopg2 spark_resource",
     ),
     "questions": layer(f"{COMPILER} runtime", third="sqlglot duckdb", inside="pyarrow duckdb", typing="pyarrow duckdb"),
     "editor": layer(f"{COMPILER} questions", third="pygls lsprotocol", inside="questions"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, Wish, chosen_queries, converge, opened
+from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, NewVersions, Wish, chosen_queries, converge, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
 from ds_dagster.cli.plan_online import OnlinePlan
 from ds_dagster.cli.plan_report import plan_json, plan_markdown, print_plan
@@ -113,7 +113,8 @@ class Permissions(click.ParamType[frozenset[Permission]]):
     default=frozenset(),
     metavar="LIST",
     help="Permitted changes of running queries, separated by commas: restart (continue with the new definition), "
-    "new-version (build it next to the running query, then let it take over), reset (start over), duplicates and loss "
+    "new-version (build it next to the running query, then let it take over), differences (it takes over even if its "
+    "columns, types, key or number of rows differ as in `ds promote --yes`), reset (start over), duplicates and loss "
     "(of a reset; loss also of a new version), prune.",
 )
 @project_option
@@ -130,7 +131,7 @@ def apply_command(
     """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler.
 
     A query that runs with another definition is left alone, unless `--allow` names the permissions that its change
-    needs (`ds plan` shows them).
+    needs (`ds plan` shows them). A new version that `ds promote` would refuse without `--yes` stays staged.
     """
     prune = prune or "prune" in allow
     if prune and select:
@@ -147,4 +148,5 @@ def apply_command(
     ways = {change.name: action_for(change, allow) for change in control.changes(loaded, names)}
     wishes = [Wish(name, way, allow_) for name, (way, allow_) in ways.items() if way != "new-version"]
     beside = [name for name, (way, _) in ways.items() if way == "new-version"]
-    return converge(loaded, control, wishes, wait, timeout, as_json, orphans=orphans, beside=beside)
+    new = NewVersions(beside, may_differ="differences" in allow)
+    return converge(loaded, control, wishes, wait, timeout, as_json, orphans=orphans, new=new)

@@ -10,10 +10,10 @@ import click
 
 from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, chosen_queries, is_settled, opened
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, show_diagnostics
-from ds_dagster.cli.version_rows import ROW_PERCENT, check_promotion
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject
+from ds_dagster.questions.upkeep.promotion import ROW_PERCENT, check_promotion
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import JobStatus, version_number
 from ds_dagster.runtime.versioning import Versions
@@ -105,7 +105,10 @@ def promote_command(
 @project_option
 @json_option
 def rollback_command(query: str, to: int | None, timeout: float, project: Path | None, as_json: bool) -> int:
-    """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first."""
+    """Let a kept version of QUERY take over again: it continues from its checkpoint, and catches up first.
+
+    With `--to` the command may be repeated: nothing happens if that version serves.
+    """
     loaded, control = opened(project, as_json)
     _check_known([query], loaded, control)
 

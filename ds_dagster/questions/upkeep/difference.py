@@ -76,7 +76,9 @@ class _Version:
     sink: Relation
 
 
-def difference(project: LoadedProject, relation: Relation, version: int | None = None) -> Difference:
+def difference(
+    project: LoadedProject, relation: Relation, version: int | None = None, control: Control | None = None
+) -> Difference:
     """Compare a version of a relation with the serving version. Each is read as one consistent state, but at different
     times, and both may be written meanwhile.
 
@@ -84,6 +86,7 @@ def difference(project: LoadedProject, relation: Relation, version: int | None =
         project: its settings are used; the stores are those of the versions' definitions.
         relation: a view, table or changelog that has versions.
         version: number of the version to compare; None: the staged version.
+        control: of the project; None: opened from its settings.
 
     Raises:
         UserError: DIFF_IMPOSSIBLE, DIFF_WITHOUT_VERSION, DIFF_WITHOUT_ROWS, DIFF_WITHOUT_KEY, QUESTION_TOO_LARGE,
@@ -91,7 +94,7 @@ def difference(project: LoadedProject, relation: Relation, version: int | None =
         NotYetError: DIFF_FORMAT_NOT_YET.
         DsError: the journal or a store fails.
     """
-    control = Control.open(project.settings)
+    control = control or Control.open(project.settings)
     old, new = (_version(project, relation, control, job) for job in _jobs(project, relation, control, version))
     if not old.sink.primary_key or old.sink.primary_key != new.sink.primary_key:
         keys = [", ".join(side.sink.primary_key) or "none" for side in (old, new)]

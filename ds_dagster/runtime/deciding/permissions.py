@@ -8,10 +8,11 @@ from typing import Literal, get_args
 
 from ds_dagster.runtime.status import Action, Change, Consent, Verdict
 
-Permission = Literal["restart", "new-version", "reset", "duplicates", "loss", "prune"]
+Permission = Literal["restart", "new-version", "differences", "reset", "duplicates", "loss", "prune"]
 """``restart``: stop a running query and go on with its new definition; ``new-version``: build it beside the running one
-and hand over; ``reset``: start over from a new checkpoint; ``duplicates``: a reset may write rows that a stream already
-has; ``loss``: rows may be left out that cannot be read again; ``prune``: stop jobs without a statement."""
+and hand over; ``differences``: that version may take over even where ``ds promote`` needs ``--yes``; ``reset``: start
+over from a new checkpoint; ``duplicates``: a reset may write rows that a stream already has; ``loss``: rows may be left
+out that cannot be read again; ``prune``: stop jobs without a statement."""
 
 Way = Action | Literal["new-version"]
 

@@ -138,7 +138,7 @@ def promote(query: str, jobs: Mapping[str, JobRow], request: VersionRequest) -> 
 
 
 def rollback(query: str, jobs: Mapping[str, JobRow], request: VersionRequest, to: int | None = None) -> Staged:
-    """Let a kept version take over again: the version with the number ``to``; None: the one that served last.
+    """Let a kept version take over again: number ``to``, which may serve already; None: the one that served last.
 
     Raises:
         UserError: NOTHING_KEPT, PROMOTION_UNDERWAY.
@@ -147,6 +147,8 @@ def rollback(query: str, jobs: Mapping[str, JobRow], request: VersionRequest, to
     if underway is not None and underway.version != to:
         raise error("PROMOTION_UNDERWAY", name=query, version=underway.version)
     candidates = [row for row in _others(jobs, "kept", "promoting") if to in (None, row.version)]
+    if not candidates and to is not None and query in jobs and jobs[query].version == to:
+        return Staged(version_name(query, to))
     if not candidates:
         versions = [row.version for row in _others(jobs, "kept")]
         raise error("NOTHING_KEPT", name=query, version=to or "before", kept=versions or "none")

@@ -167,9 +167,7 @@ def _is_up(status: JobStatus | None) -> bool:
 def _because(query: BoundQuery, change: Change, status: JobStatus | None, renamed_from: str) -> str:
     if change.verdict == "unchanged" and status is not None and not query.is_finite and not _is_up(status):
         reason = f" ({status.condition})" if status.condition else ""
-        has_way = status.state == "FAILED" and status.hint
-        way = f"{status.hint}; `ds apply` only starts it again" if has_way else "`ds apply` starts it"
-        return f"{change.rule}; it is {status.state}{reason}: {way}"
+        return f"{change.rule}; it is {status.state}{reason}: {_way(status)}"
     if (
         change.verdict == "unchanged"
         and status is not None
@@ -181,6 +179,15 @@ def _because(query: BoundQuery, change: Change, status: JobStatus | None, rename
         same = f"{renamed_from}, which has no statement any more, runs the same query"
         return f"{change.rule}; {same}: write `-- @renamed_from {renamed_from}` above it to continue that job"
     return change.rule
+
+
+def _way(status: JobStatus) -> str:
+    """How a query that does not run gets to run."""
+    if status.state == "FAILED" and status.hint:
+        return f"{status.hint}; `ds apply` only starts it again"
+    if status.state == "BACKING_OFF" and status.desired == "RUNNING":
+        return "the engine retries it; `ds apply` does so at once"
+    return "`ds apply` starts it"
 
 
 def _columns(project: LoadedProject, spec: JobSpec, query: BoundQuery) -> Iterator[str]:

@@ -114,6 +114,21 @@ def test_a_failed_query_is_shown_with_the_way_out_of_its_failure(applied: Path) 
     )
 
 
+def test_a_query_that_backs_off_is_retried_by_the_engine(applied: Path) -> None:
+    (applied / "sql" / "all.sql").write_text(SQL)
+    loaded = load_project(applied, strict=True)
+    running = Control.open(loaded.settings).running()
+
+    def because(desired: str) -> str:
+        backs_off = {"state": "BACKING_OFF", "condition": "STORE_UNREACHABLE", "desired": desired}
+        statuses = tuple(replace(status, **backs_off) for status in running.statuses)  # type: ignore[arg-type]
+        return planned_changes(loaded, Running(running.jobs, statuses, running.taken))[0].because
+
+    backs_off = "the definitions are equal; it is BACKING_OFF (STORE_UNREACHABLE): "
+    assert because("RUNNING") == f"{backs_off}the engine retries it; `ds apply` does so at once"
+    assert because("STOPPED") == f"{backs_off}`ds apply` starts it"
+
+
 def test_a_query_in_a_compute_pool_is_unchanged_against_a_state_file(project: Path, ds: Ds, tmp_path: Path) -> None:
     pool = "CREATE COMPUTE_POOL heavy WITH ('compute_pool.cores' = 1);"
     text = SQL.replace("WHERE n > 1;", "WHERE n > 1 QUERY WITH ('compute_pool' = 'heavy');") + pool

@@ -126,11 +126,56 @@ def test_all_that_readers_would_notice_is_asked_for_at_once(
     refused = ds("promote", "visits")
     assert refused.code == 1 and "PROMOTION_CHANGES_COLUMNS" in refused.err
     assert "n: BIGINT NOT NULL → VARCHAR NOT NULL; its rows are not counted" in refused.err
-    monkeypatch.setattr("ds_dagster.cli.version_rows._wait_near", lambda *_: None)
-    monkeypatch.setattr("ds_dagster.cli.version_rows._count", lambda *arguments: 7 if arguments[-1] else 9)
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._wait_near", lambda *_: None)
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._count", lambda *arguments: 7 if arguments[-1] else 9)
     assert "VARCHAR NOT NULL; 7 rows instead of 9 [PROMOTION_CHANGES_COLUMNS]" in ds("promote", "visits").err
     monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
     assert ds("promote", "visits", "--yes").code == 0
+
+
+def applied(ds: Ds, allow: str, *words: str) -> tuple[int, str, list[str]]:
+    """Exit code, outcome of the query and conditions of ``ds apply``."""
+    outcome = ds("apply", "visits", "--allow", allow, "--json", *words)
+    return outcome.code, outcome.json["queries"][0]["outcome"], outcome.conditions
+
+
+def test_apply_lets_no_version_take_over_that_readers_would_notice(
+    changed: None, project: Path, ds: Ds, ends: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends("RUNNING")
+    file = project / "sql" / "all.sql"
+    file.write_text(file.read_text().replace("count(*) AS n, max", "CAST(count(*) AS VARCHAR) AS n, max"))
+    for _ in range(2):
+        assert applied(ds, "new-version") == (1, "staged", ["PROMOTION_CHANGES_COLUMNS"])
+    assert "`ds apply --allow new-version,differences`" in ds("apply", "visits", "--allow", "new-version").err
+    assert "visits@2" in Versions(Control.open(load_project(project).settings)).jobs("visits")
+    monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
+    assert applied(ds, "new-version,differences") == (0, "promoted", [])
+
+
+def test_apply_counts_the_rows_of_a_version(
+    changed: None, ds: Ds, ends: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends("RUNNING")
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._wait_near", lambda *_: None)
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._count", lambda *args: 7 if args[-1] else 9)
+    assert applied(ds, "new-version") == (1, "staged", ["PROMOTION_CHANGES_ROWS"])
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._count", lambda *args: 9)
+    monkeypatch.setattr(Versions, "wait_served", lambda *_: 2)
+    assert applied(ds, "new-version") == (0, "promoted", [])
+
+
+def test_apply_that_does_not_wait_leaves_a_version_staged_that_has_not_caught_up(
+    changed: None, project: Path, ds: Ds
+) -> None:
+    versions = Versions(Control.open(load_project(project).settings))
+    outcome = ds("apply", "visits", "--allow", "new-version", "--no-wait")
+    assert outcome.code == 0 and "staged: visits; `ds promote visits` lets them take over" in outcome.err
+    assert applied(ds, "new-version", "--no-wait") == (0, "staged", [])
+    assert versions.jobs("visits")["visits@2"].role == "staged"
+    assert applied(ds, "new-version,differences", "--no-wait") == (0, "requested", [])
+    assert versions.jobs("visits")["visits@2"].role == "promoting"
+    assert applied(ds, "new-version", "--no-wait") == (0, "requested", [])
 
 
 @pytest.mark.parametrize(

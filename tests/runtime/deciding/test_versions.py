@@ -82,6 +82,7 @@ OTHERS: dict[str, tuple[str, tuple[JobRow, ...], Any]] = {
     "roll back to nothing": ("rollback", (SERVING, STAGED), "NOTHING_KEPT"),
     "roll back to the last": ("rollback", (SERVING, OLDER, KEPT), [("v@2", "promoting", "RUNNING", 4)]),
     "roll back to an older one": ("rollback 1", (SERVING, OLDER, KEPT), [("v@1", "promoting", "RUNNING", 4)]),
+    "roll back to the one that serves": ("rollback 3", (replace(SERVING, version=3), KEPT), []),
     "roll back to an unknown one": ("rollback 7", (SERVING, OLDER, KEPT), "NOTHING_KEPT"),
     "roll back while another takes over": ("rollback", (SERVING, KEPT, PROMOTING), "PROMOTION_UNDERWAY"),
     "roll back twice": ("rollback 2", (SERVING, BACK), []),

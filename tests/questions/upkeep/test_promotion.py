@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.cli.version_rows import check_rows
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, compile_texts
+from ds_dagster.questions.upkeep.promotion import check_rows, in_order_of_progress
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import JobStatus
 from ds_dagster.runtime.versioning import Versions
 from ds_dagster.settings import Settings
 from ds_dagster.stores.sqlite.views import SqliteViews
@@ -110,6 +111,30 @@ def test_a_version_that_has_failed_is_not_waited_for(
     assert refused.value.condition == "PROMOTION_GIVEN_UP" and "it is broken" in refused.value.message
     assert refused.value.hint == "`ds abandon v` drops the version"
     assert clock.ticks == began
+
+
+def test_no_version_waits_for_a_slower_one(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("slow", "v", "failed", "late")
+    views = "".join(SQL.splitlines(keepends=True)[-1].replace("VIEW v", f"VIEW {name}") for name in names)
+    first, changed = (SQL.rpartition("CREATE")[0] + views.replace("COUNT(*)", call) for call in ("COUNT(*)", "SUM(n)"))
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="k")
+    control = Control.open(settings, clock=clock, environment={})  # type: ignore[arg-type]
+    control.ensure(compile_texts([("a.sql", first)], settings), names)
+    for name in names:
+        Versions(control).stage(compile_texts([("a.sql", changed)], settings), name)
+    status, began = control.status, clock.ticks
+
+    def seen(_: Control, job: str) -> JobStatus:
+        since = {"v@2": began, "late@2": began + 3.0}.get(job)
+        if job == "failed@2":
+            return replace(status(job), state="FAILED", reported_generation=1)
+        is_near = since is not None and clock.ticks >= since
+        return replace(status(job), state="RUNNING", caught_up=clock.now() if is_near else None)
+
+    monkeypatch.setattr(Control, "status", seen)
+    order = [(name, round(clock.ticks - began)) for name in in_order_of_progress(control, names, 8.0)]
+    assert order == [("v", 0), ("failed", 0), ("late", 3), ("slow", 8)]
+    control.journal.close()
 
 
 def test_a_query_without_a_staged_version_is_passed(staged: tuple[LoadedProject, Control]) -> None:
