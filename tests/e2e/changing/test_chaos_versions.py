@@ -298,6 +298,7 @@ def check_stream(house: House, records: Sequence[Row], begin: int, order: Sequen
     assert all(version in left for version in written), f"{written} wrote in turn, not {order}"
 
 
+@pytest.mark.slow
 def test_nobody_sees_what_is_killed(house: House) -> None:
     """Views only, and no engine, whose death costs a start of Spark: the short test of streams has both."""
     play(
