@@ -157,6 +157,7 @@ def test_apply_counts_the_rows_of_a_version(
     changed: None, ds: Ds, ends: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends("RUNNING")
+    monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._is_behind", lambda *_: False)
     monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._wait_near", lambda *_: None)
     monkeypatch.setattr("ds_dagster.questions.upkeep.promotion._count", lambda *args: 7 if args[-1] else 9)
     assert applied(ds, "new-version") == (1, "staged", ["PROMOTION_CHANGES_ROWS"])
