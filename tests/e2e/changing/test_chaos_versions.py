@@ -245,7 +245,7 @@ def send(house: House, number: int) -> None:
     house.send("strokes", rows)
 
 
-def play(house: House, kills: Mapping[str, Kill], *, is_whole: bool = True) -> None:
+def check_round(house: House, kills: Mapping[str, Kill], *, is_whole: bool = True) -> None:
     """A round, from the definition that serves to another one and back; a whole round has the stream as well, promotes
     again, and stages and abandons a third definition."""
     queries = QUERIES if is_whole else VIEWS
@@ -301,7 +301,7 @@ def check_stream(house: House, records: Sequence[Row], begin: int, order: Sequen
 @pytest.mark.slow
 def test_nobody_sees_what_is_killed(house: House) -> None:
     """Views only, and no engine, whose death costs a start of Spark: the short test of streams has both."""
-    play(
+    check_round(
         house,
         {
             "stage": Kill("ds", 1.5),
@@ -329,4 +329,4 @@ def test_nobody_sees_whatever_is_killed(house: House, seed: int) -> None:
             moment = chance.choice(("one is halted", "one is settled"))
         kills[step] = Kill(chance.choice(("ds", "engine", "kafka", "postgres")), moment)
     print(seed, kills)
-    play(house, kills)
+    check_round(house, kills)
