@@ -10,6 +10,8 @@ import os
 import socket
 import sys
 
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""Spark's module that answers the JVM's requests to one source."""
 ANSWER_SECONDS = 8.0
 """Spark gives a process 10 seconds to connect; what is left is for a process without the server."""
 ACCEPTED = b"+"

@@ -19,10 +19,8 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from ds_dagster.spark.planner.hand_over import ACCEPTED, LOAD
+from ds_dagster.spark.planner.hand_over import ACCEPTED, LOAD, RUNNER
 
-RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
-"""Spark's module that answers the JVM's requests to one source."""
 REQUEST_SECONDS = 5.0
 _CHUNK = 65_536
 _HANGUP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)

@@ -27,7 +27,6 @@ _LOG = logging.getLogger(__name__)
 PROPERTY = "spark.dsdagster.sharedPlanner"
 """Spark property; ``false``: Spark starts a planning process for each source."""
 SERVER = "ds_dagster.spark.planner.server"
-RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 PROGRAM = """#!/bin/sh
 [ "$1" = --probe ] && exit 0
 [ "$2" = {runner} ] && exec {python} -I -S {hand_over} {socket} {python} "$@"
@@ -117,7 +116,8 @@ def _is_ours(folder: Path) -> bool:
 
 def _write_program(program: Path, address: Path) -> None:
     """Raises OSError where the folder may hold no programs."""
-    names = {"runner": RUNNER, "python": sys.executable, "hand_over": hand_over.__file__, "socket": str(address)}
+    files = {"python": sys.executable, "hand_over": hand_over.__file__, "socket": str(address)}
+    names = {"runner": hand_over.RUNNER, **files}
     program.write_text(PROGRAM.format(**{name: quote(value) for name, value in names.items()}), encoding="utf-8")
     program.chmod(0o700)
     subprocess.run([program, "--probe"], check=True)

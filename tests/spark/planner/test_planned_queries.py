@@ -16,7 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from ds_dagster.spark.planner.shared import PLANNER, PROPERTY, RUNNER, can_share, share_planner
+from ds_dagster.spark.planner.hand_over import RUNNER
+from ds_dagster.spark.planner.shared import PLANNER, PROPERTY, can_share, share_planner
 
 pytestmark = [
     pytest.mark.spark,

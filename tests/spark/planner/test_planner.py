@@ -17,7 +17,8 @@ from typing import Any
 import pyspark.serializers
 import pytest
 
-from ds_dagster.spark.planner.shared import RUNNER, Planner
+from ds_dagster.spark.planner.hand_over import RUNNER
+from ds_dagster.spark.planner.shared import Planner
 
 pytestmark = [
     pytest.mark.servers,
