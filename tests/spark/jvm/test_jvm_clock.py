@@ -284,28 +284,34 @@ class _Line(InputPartition):
 
 
 class _FileReader(DataSourceStreamReader):
-    """Lines of a file as shard ``s``; the file ``until`` beside it says up to when they are complete."""
+    """Lines of a file as shard ``s``; the file ``until`` beside it says up to when they are complete. Its first batch
+    has a position, no rows and no report, as that of a replication slot."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.path = Path(options["path"])
+        self.looked = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return {"stream": {"s": {"after": "0"}}}
+        return {"stream": {"s": {"after": "-1"}}}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(3)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        after = int(start["stream"]["s"]["after"])
+        self.looked = after >= 0
         lines = len(self.path.read_text().splitlines())
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else lines
-        return {"stream": {"s": {"after": str(min(lines, int(start["stream"]["s"]["after"]) + most))}}}
+        return {"stream": {"s": {"after": str(min(lines, after + most) if self.looked else 0)}}}
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         until = self.path.with_name("until")
-        return {"s": {"complete_until": int(until.read_text())} if until.exists() else {}}
+        found = {"s": {"complete_until": int(until.read_text())} if until.exists() else {}}
+        return found if self.looked else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [_Line(int(start["stream"]["s"]["after"]), int(end["stream"]["s"]["after"]))]
+        first, last = (int(offset["stream"]["s"]["after"]) for offset in (start, end))
+        return [_Line(max(first, 0), last)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
         assert isinstance(partition, _Line)

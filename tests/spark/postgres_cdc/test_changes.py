@@ -165,7 +165,6 @@ CREATE TABLE counts WITH ('store' = 'm') AS
 """
 
 
-@pytest.mark.slow
 def test_windows_close_by_the_servers_clock(bench, database, until):
     """A silent table closes its windows too: the server says until when everything was seen."""
     database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")

@@ -21,6 +21,8 @@ final class PartitionClock {
    * The batch being planned has the first records of its broker: the broker's time is known only from these records.
    */
   boolean isBrokerUnknown;
+  /** The source says itself until when it is complete. */
+  private boolean reports;
   /** Records between the reader and the end. */
   long backlog;
   boolean openTransaction;
@@ -64,9 +66,17 @@ final class PartitionClock {
 
   /**
    * Processes a look with the time at which the end was last seen (or {@link #NONE}); only that time counts as the
-   * end.
+   * end. What an earlier look without a report has concluded from a broker's clock is dropped.
    */
   void lookReported(String start, String end, long completeUntil) {
+    if (!reports) {
+      reports = true;
+      isBrokerUnknown = false;
+      complete = null;
+      claimed = null;
+      candidate = null;
+      candidateEnd = null;
+    }
     if (completeUntil == NONE) {
       look(start, end, end, 0);
       atEndSince = NONE;
