@@ -319,7 +319,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROMOTION_TIMED_OUT",
         "external",
-        "version {version} of {name} did not catch up within {seconds} s; it is {state} and stays staged",
+        "version {version} of {name} did not catch up in time; it is {state} and stays staged",
         "`ds ps` shows what it has not read yet; `ds promote {name} --timeout SECONDS` waits longer",
     ),
     Condition(

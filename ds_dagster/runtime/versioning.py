@@ -184,7 +184,7 @@ class Versions:
     def _give_up_waiting(self, name: str, status: JobStatus, seconds: int) -> None:
         if self.withdraw(name):
             shown = ": ".join(filter(None, (status.state.lower(), status.message)))
-            raise error("PROMOTION_TIMED_OUT", name=name, version=status.version, seconds=seconds, state=shown)
+            raise error("PROMOTION_TIMED_OUT", name=name, version=status.version, state=shown)
         if status.condition and status.state == "STOPPED":
             raise error("PROMOTION_HELD_UP", name=name, version=status.version, seconds=seconds, reason=status.message)
 

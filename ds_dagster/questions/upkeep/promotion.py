@@ -150,7 +150,5 @@ def _wait_near(control: Control, name: str, job: str, version: int, timeout: flo
             fix = status.hint or f"`ds abandon {name}` drops the version"
             raise error("PROMOTION_GIVEN_UP", name=name, version=version, reason=status.message, fix=fix)
         if control.clock.monotonic() > end:
-            raise error(
-                "PROMOTION_TIMED_OUT", name=name, version=version, seconds=int(timeout), state=status.state.lower()
-            )
+            raise error("PROMOTION_TIMED_OUT", name=name, version=version, state=status.state.lower())
         control.clock.sleep(POLL_SECONDS)
