@@ -113,14 +113,16 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if at.lsn is None:
             return self._json(self._begin(at))
         if at.in_snapshot:
+            self._reports_from(self._look or self._connect().look(), at.lsn)
             return self._json(replace(at, part=at.part + 1))
         most = limit.max_rows * WAL_BYTES_OF_A_RECORD if isinstance(limit, ReadMaxRows) else self._options.max_bytes
         return self._json(self._next(at, most))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int | str]] | None:
-        """Figures of the source; None before the first look.
+        """Figures of the source; None before the first offset.
 
-        ``complete_until``: everything committed before this time (epoch ms) is part of the returned offsets;
+        ``complete_until``: everything committed before this time (epoch ms) is part of the returned offsets; missing
+        while the tables' copy is read;
         ``millis_behind``: age of that time, 0 if nothing waits; ``lag_bytes``: bytes of log not examined yet;
         ``retained_bytes``: bytes of log that the slot keeps on the server; ``wal_status``: status of that log;
         ``wal_keep``: its limit, or ``unlimited``: then a slot that does not advance fills the server's disk.
@@ -201,7 +203,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         server.ensure_publication()
         look = server.ensure_slot()
         if at.begin == "latest":
-            return LogPosition(look.confirmed or look.flushed)
+            lsn = look.confirmed or look.flushed
+            self._reports_from(look, lsn)
+            return LogPosition(lsn)
         exported = server.export()
         try:
             shape = replace(self._options.shape, database=look.database)
@@ -211,7 +215,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 exported.session.close()
         # earlier changes are in the copy; no offset is stored yet, so the slot cannot get ahead of one
         server.advance(exported.lsn)
+        self._reports_from(look, exported.lsn)
         return LogPosition(exported.lsn, min(1, parts), parts)
+
+    def _reports_from(self, look: ServerState, lsn: int) -> None:
+        """Report from the first offset on, without a claim of completeness: without a report the job's clock goes by
+        this machine's, which has passed the commits that were made while the tables were copied."""
+        self._look, self._end = look, max(self._end, lsn)
 
     def _next(self, at: LogPosition, most: int) -> LogPosition:
         assert at.lsn is not None

@@ -343,6 +343,24 @@ def test_log_of_others_moves_the_slot(database, open_reader, monkeypatch):
     assert row == (True,)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_copy_of_a_table_claims_no_time(database, open_reader, restarted):
+    """Changes that are made while it is read come behind it; without a report the clock goes by this machine's time."""
+    database.sql(TABLE)
+    database.sql("INSERT INTO s.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    reader = open_reader(KEYED, "id", **{"max.records.per.batch": "1"})
+    reader.step()
+    if restarted:
+        reader.restart()
+        reader.step()
+    database.sql("INSERT INTO s.t VALUES (4, 'd')")
+    (copied,) = reader.reader.reportLatestOffset().values()
+    assert "complete_until" not in copied and copied["millis_behind"] == 1 and copied["lag_bytes"] < 10_000
+    reader.drain()
+    (read,) = reader.reader.reportLatestOffset().values()
+    assert read["complete_until"] > 0 and len(reader.rows) == 4
+
+
 def test_a_finite_run_ends_with_what_was_there(database, open_reader):
     database.sql(TABLE)
     database.sql("INSERT INTO s.t VALUES (1, 'a')")
