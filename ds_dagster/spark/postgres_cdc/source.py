@@ -221,7 +221,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reports_from(self, look: ServerState, lsn: int) -> None:
         """Report from the first offset on, without a claim of completeness: without a report the job's clock goes by
         this machine's, which has passed the commits that were made while the tables were copied."""
-        self._look, self._end = look, max(self._end, lsn)
+        self._look, self._end = look, lsn
 
     def _next(self, at: LogPosition, most: int) -> LogPosition:
         assert at.lsn is not None
