@@ -14,6 +14,7 @@ from ds_dagster import jars, local
 from ds_dagster.errors import DsError
 from ds_dagster.local import kafka, kinesis, postgres, server, servers
 from ds_dagster.local.addresses import LocalAddresses
+from ds_dagster.local.ports import assign_ports
 from ds_dagster.local.processes import ServerCommand
 from ds_dagster.local.server import Home, ServerKind
 
@@ -107,7 +108,9 @@ def test_a_program_that_cannot_run_is_named(tmp_path: Path) -> None:
         return ServerCommand((str(tmp_path / "no such program"),), tmp_path)
 
     kind = ServerKind("ghost", ("ghost",), prepare, lambda home: None)
-    problem = refused(lambda: server.start_server(kind, Home(tmp_path, "ghost", {"ghost": 29998}), silent))
+    problem = refused(
+        lambda: server.start_server(kind, Home(tmp_path, "ghost", assign_ports(tmp_path, ["ghost"])), silent)
+    )
     assert problem.condition == "LOCAL_SERVER_FAILED"
     assert "no such program" in str(problem)
 
