@@ -20,9 +20,10 @@ setup: $(STAMP) ## make .venv, fetch jars, build the Java operators, record thei
 $(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES) $(CONSTRAINTS)
 	@scripts/venv.sh $(VENV)
 	@echo "installing Python packages (about 600 MB the first time)" >&2
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
-	@$(BIN)/python -m pip check
-	@$(BIN)/python scripts/prepare.py
+	@DIST_EXTRA_CONFIG=$(CURDIR)/scripts/wheels.cfg $(BIN)/python -m pip install --disable-pip-version-check --no-compile \
+		--progress-bar on $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib & compiling=$$!; \
+		$(BIN)/python scripts/prepare.py; prepared=$$?; wait $$compiling; exit $$prepared
 	@touch $@
 
 .PHONY: check
