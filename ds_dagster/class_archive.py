@@ -21,7 +21,7 @@ from pathlib import Path
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress, cache_folder, driver_jars, file_lock, java_command, pyspark_home, resolve
 
-RECORD_SECONDS = 300.0
+RECORD_SECONDS = 900.0
 KEPT = 3
 """Number of archives of other versions that are not deleted, for each program."""
 
