@@ -65,10 +65,11 @@ BY_FILE = ("-n", "2", "--dist", "loadfile")
 session of its own."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
-UNIT = (*SIDE_BY_SIDE, *without("spark", "cases", *ONE_FOLDER))
+UNIT = without("spark", "cases", *ONE_FOLDER)
 """Arguments of the tiers of unit tests."""
 TIERS: dict[str, Tier] = {
-    "fast": Tier("unit and not sweep", UNIT, second_run=""),
+    "fast": Tier("unit and not sweep", (*SIDE_BY_SIDE, *UNIT), second_run=""),
+    # one process: to collect the tests takes a tenth of the tier's processor time
     "unit": Tier("unit", UNIT, second_run=""),
     "spark": Tier(
         "(spark or servers or conformance) and not (cases or e2e or browser or slow)",

@@ -42,21 +42,20 @@ def plain(value: PropertyValue) -> str:
 
 @dataclass(slots=True)
 class Crashes:
-    """Decides which batches of a step die. A batch with one sink dies once. A batch with several sinks dies after the
-    first and after a middle sink, so that the other sinks have to catch up, and after the last one, so that each sink
-    has to refuse the batch it already has.
+    """Decides which batches of a step die, each once. A batch of several sinks dies after one of them, in turn: a
+    middle one, so that those before it refuse the batch they have and the others catch up, the last and the first one.
 
     Attributes:
         point: where batches die, None for nowhere.
-        sinks: writers after which a batch dies, None for each.
+        sinks: writers after which batches die, in turn; empty for the only one.
         fired: a batch has died, and the query was not restarted yet.
     """
 
     point: CrashPoint | None = None
-    sinks: frozenset[str] | None = None
+    sinks: Sequence[str] = ()
     fired: bool = False
     _first: int | None = None
-    _dead: set[tuple[int, str]] = field(default_factory=set)
+    _dead: set[int] = field(default_factory=set)
 
     def arm(self, point: CrashPoint | None) -> None:
         """Set the point for the batches from now on; None disarms."""
@@ -67,16 +66,17 @@ class Crashes:
         """Called before a batch is written, when the batch before it is committed."""
         self._first = epoch if self._first is None else self._first
         if self.point == "after_commit" and epoch > self._first:
-            self._die(epoch, "")
+            self._die(epoch)
 
     def after_write(self, epoch: int, sink: str = "") -> None:
         """Called when a sink has written a batch, before Spark commits it."""
-        if self.point == "before_commit" and (self.sinks is None or sink in self.sinks):
-            self._die(epoch, sink)
+        is_its_turn = not self.sinks or sink == self.sinks[len(self._dead) % len(self.sinks)]
+        if self.point == "before_commit" and is_its_turn:
+            self._die(epoch)
 
-    def _die(self, epoch: int, sink: str) -> None:
-        if (epoch, sink) not in self._dead:
-            self._dead.add((epoch, sink))
+    def _die(self, epoch: int) -> None:
+        if epoch not in self._dead:
+            self._dead.add(epoch)
             self.fired = True
             raise error("INJECTED_CRASH")
 
@@ -184,7 +184,7 @@ class RunningQuery:
     def _prepared(self, identity: SinkIdentity) -> PreparedQuery:
         owners = {part.name: self.query.writer_of(part, identity) for part in self.query.parts}
         writers = [owner.job for owner in owners.values()]
-        self.crashes.sinks = frozenset((writers[0], writers[(len(writers) - 1) // 2], writers[-1]))
+        self.crashes.sinks = tuple(dict.fromkeys((writers[(len(writers) - 1) // 2], writers[-1], writers[0])))
         loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
         captures = {name: self._capture(name, owner) for name, owner in owners.items()}
         return prepare(

@@ -32,17 +32,17 @@ def test_before_commit_every_batch_dies_once_behind_its_write():
     assert batch(crashes, 6) == ""
 
 
-def test_a_batch_dies_behind_the_first_and_the_last_of_its_sinks():
-    crashes = Crashes(sinks=frozenset(("a", "c")))
+def test_batches_of_several_sinks_die_after_one_of_them_in_turn():
+    crashes = Crashes(sinks=("b", "c", "a"))
     crashes.arm("before_commit")
     died = []
-    for _ in range(4):
+    for epoch in (0, 0, 1, 1, 2, 2, 3, 3):
         try:
             for sink in ("a", "b", "c"):
-                crashes.after_write(0, sink)
+                crashes.after_write(epoch, sink)
         except DsError:
-            died.append(sink)
-    assert died == ["a", "c"]
+            died.append((epoch, sink))
+    assert died == [(0, "b"), (1, "c"), (2, "a"), (3, "b")]
 
 
 def test_after_commit_the_next_batch_dies_before_its_write():
