@@ -132,24 +132,48 @@ def steps(service: str, folder: Path) -> list[str]:
     return [run for run in runs if not run.startswith("pip install")]
 
 
-@pytest.mark.servers
-def test_the_steps_of_a_pull_request_run(ds, tmp_path: Path) -> None:
-    """All of them but ``ds test`` and Dagster's validation, which the tests above run."""
+NOTING = """#!/bin/sh
+echo "$@" >> "$NOTED"
+echo "the output of ds $1"
+"""
+"""A ``ds`` that notes its arguments: one of its own for each step takes a second of processor time."""
+
+
+def test_the_steps_of_a_pull_request_run(ds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them but ``ds test`` and Dagster's validation, which the tests above run: in a shell with a ``ds`` that
+    notes its arguments, before and after a deployment has left its state; then each command that was noted."""
     elsewhere = {"ds test", "dagster definitions validate"}
-    folder = tmp_path / "new"
-    ds("init", str(folder), "--ci", "github")
-    ds("init", str(folder), "--ci", "gitlab")
+    folder, noted = tmp_path / "new", tmp_path / "noted"
+    for service in CI:
+        ds("init", str(folder), "--ci", service)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ds").write_text(NOTING)
+    (tmp_path / "bin" / "ds").chmod(0o755)
     commands = dict.fromkeys(command for service in CI for command in steps(service, folder))
-    plans = [command for command in commands if "ds plan" in command]
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "NOTED": str(noted),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
     }
-    for command in [*(c for c in commands if c not in elsewhere), "ds plan --save state.json", *plans]:
-        done = subprocess.run(
-            ["bash", "-e", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    for file in ("summary.md", "plan.md"):
-        assert "queries need an action." in (folder / file).read_text()
+
+    def run_steps() -> None:
+        for command in (c for c in commands if c not in elsewhere):
+            done = subprocess.run(
+                ["bash", "-e", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        for file in ("summary.md", "plan.md"):
+            assert (folder / file).read_text().endswith("the output of ds plan\n")
+            (folder / file).unlink()
+
+    monkeypatch.chdir(folder)
+    run_steps()
+    assert ds("plan", "--save", "state.json").code == 0
+    run_steps()
+    calls = dict.fromkeys(noted.read_text().splitlines())
+    assert {"plan --markdown", "plan --against state.json --markdown"} < set(calls)
+    for call in calls:
+        done = ds(*call.split())
+        assert done.code == 0, f"ds {call}\n{done.out}{done.err}"
+        assert call.startswith("check") or "queries need an action." in done.out
