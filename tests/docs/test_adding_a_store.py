@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,16 @@ else:
 
 pytestmark = pytest.mark.spark  # processes of their own
 PAGE = "docs/how-to/add-a-store.md"
-COMMAND = "import sys; from ds_dagster.cli.main import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = """
+import contextlib, io, json, sys
+from ds_dagster.cli.main import run
+printed = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        run(arguments)
+    printed.append(output.getvalue())
+print(json.dumps(printed))
+"""
 STEP = ROOT / "tests" / "engine" / "step_process.py"
 VISITS = [{"url": url, "userid": f"u{n}"} for n, url in enumerate(["/home", "/x", "/home", "/home", "/y"])]
 
@@ -62,26 +73,33 @@ def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def ds(installed: Path, project: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(installed, "-c", COMMAND, command, "--project", str(project), *arguments)
+def outputs(installed: Path, *commands: Sequence[str]) -> list[str]:
+    """What commands print, one after the other in one process."""
+    done = run(installed, "-c", PROGRAM, json.dumps(commands))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(json.loads(done.stdout))
 
 
-def test_commands_know_the_new_kind(installed: Path, project: Path, tmp_path: Path) -> None:
+def test_commands_know_the_new_kind_and_its_properties_belong_to_it_alone(
+    installed: Path, project: Path, tmp_path: Path
+) -> None:
     (tmp_path / "lines" / "visits" / "a.txt").write_text('{"url": "/home"}\n{"url": "/x"}\n')
-    checked = json.loads(ds(installed, project, "check", "--json").stdout)
-    assert checked["ok"], checked
-    assert {one["kind"] for one in checked["relations"]} == {"stream", "table"}
-    printed = ds(installed, project, "print", "visits", "--from-beginning", "--limit", "9")
-    assert [line.split()[-1] for line in printed.stdout.splitlines()] == ["VALUE", '{"url":"/home"}', '{"url":"/x"}']
-    facts = json.loads(ds(installed, project, "doctor", "--online", "--json").stdout)["facts"]
-    (fact,) = (one for one in facts if one["name"] == "store files")
-    assert fact["ok"], fact
-
-
-def test_its_properties_belong_to_it_alone(installed: Path, project: Path) -> None:
+    other = shutil.copytree(project, tmp_path / "other")
     wrong = "CREATE STORE other WITH ('type' = DELTA, 'uris' = 'file:///x', 'json_lines.suffix' = 'x');"
-    (project / "sql" / "wrong.sql").write_text(wrong)
-    found = json.loads(ds(installed, project, "check", "--json").stdout)["diagnostics"]
+    (other / "sql" / "wrong.sql").write_text(wrong)
+    checked, printed, examined, refused = outputs(
+        installed,
+        ["check", "--project", str(project), "--json"],
+        ["print", "--project", str(project), "visits", "--from-beginning", "--limit", "9"],
+        ["doctor", "--project", str(project), "--online", "--json"],
+        ["check", "--project", str(other), "--json"],
+    )
+    assert json.loads(checked)["ok"], checked
+    assert {one["kind"] for one in json.loads(checked)["relations"]} == {"stream", "table"}
+    assert [line.split()[-1] for line in printed.splitlines()] == ["VALUE", '{"url":"/home"}', '{"url":"/x"}']
+    (fact,) = (one for one in json.loads(examined)["facts"] if one["name"] == "store files")
+    assert fact["ok"], fact
+    found = json.loads(refused)["diagnostics"]
     assert [one["condition"] for one in found] == ["PROPERTY_OF_OTHER_STORE"]
 
 
