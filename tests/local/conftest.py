@@ -20,7 +20,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """All three servers, shared by the tests of a module that do not stop them."""
+    """All three servers, shared by the tests of a module that leave them running."""
     folder = tmp_path_factory.mktemp("shared") / ".ds"
     local.up(folder)
     yield folder

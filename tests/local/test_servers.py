@@ -235,47 +235,42 @@ def test_postgres_is_not_root(servers: Path) -> None:
 # --- starting and stopping --------------------------------------------------------------------------------------------
 
 
-def test_stopping_stops_and_keeps_the_data(state: Path, wait_until: Wait) -> None:
-    assert local.down(state) == ()
-    found = local.up(state)
-    write_everywhere(state, found, wait_until)
-    running = pids(state)
-    assert set(local.down(state)) == {"kafka", "kinesis", "postgres"}
-    assert all(start_token(pid) is None for pid in running.values() if pid)
-    assert set(states(state).values()) == {"stopped"}
-    assert local.down(state) == ()
-    assert local.addresses(state) == found, "the overlay and its addresses outlive the servers"
-    assert local.up(state) == found
-    check_everywhere(state, found)
-
-
-def test_killed_servers_recover(state: Path, wait_until: Wait) -> None:
-    found = local.up(state)
-    write_everywhere(state, found, wait_until)
-    before = pids(state)
+def test_servers_that_are_killed_and_stopped_keep_the_data(servers: Path, wait_until: Wait) -> None:
+    """Whatever ended them, they come back at their addresses with what was written right before."""
+    found = local.up(servers)
+    write_everywhere(servers, found, "one", wait_until)
+    before = pids(servers)
     for pid in before.values():
         assert pid
         os.kill(pid, signal.SIGKILL)
-    assert local.up(state) == found
-    after = pids(state)
-    assert set(states(state).values()) == {"running"}
-    assert not set(after.values()) & set(before.values())
-    check_everywhere(state, found)
+    assert local.up(servers) == found
+    running = pids(servers)
+    assert set(states(servers).values()) == {"running"}
+    assert not set(running.values()) & set(before.values())
+    write_everywhere(servers, found, "two", wait_until)
+    assert set(local.down(servers)) == {"kafka", "kinesis", "postgres"}
+    assert all(start_token(pid) is None for pid in running.values() if pid)
+    assert set(states(servers).values()) == {"stopped"}
+    assert local.down(servers) == ()
+    assert local.addresses(servers) == found, "the overlay and its addresses outlive the servers"
+    assert local.up(servers) == found
+    check_everywhere(servers, found, "one")
+    check_everywhere(servers, found, "two")
 
 
-def write_everywhere(state: Path, found: local.LocalAddresses, wait_until: Wait) -> None:
-    make_topic(found.kafka, "kept")
-    write_topic(found.kafka, "kept", b"kafka")
+def write_everywhere(state: Path, found: local.LocalAddresses, name: str, wait_until: Wait) -> None:
+    make_topic(found.kafka, name)
+    write_topic(found.kafka, name, b"kafka")
     client = kinesis_client(found)
-    make_stream(client, "kept", wait_until)
-    client.put_record(StreamName="kept", Data=b"kinesis", PartitionKey="k")
-    ask(state, "CREATE TABLE kept AS SELECT 'postgres' AS v")
+    make_stream(client, name, wait_until)
+    client.put_record(StreamName=name, Data=b"kinesis", PartitionKey="k")
+    ask(state, f"CREATE TABLE {name} AS SELECT 'postgres' AS v")
 
 
-def check_everywhere(state: Path, found: local.LocalAddresses) -> None:
-    assert read_topic(found.kafka, "kept", 1) == [b"kafka"]
-    assert read_stream(kinesis_client(found), "kept") == [b"kinesis"]
-    assert ask(state, "SELECT v FROM kept") == [("postgres",)]
+def check_everywhere(state: Path, found: local.LocalAddresses, name: str) -> None:
+    assert read_topic(found.kafka, name, 1) == [b"kafka"]
+    assert read_stream(kinesis_client(found), name) == [b"kinesis"]
+    assert ask(state, f"SELECT v FROM {name}") == [("postgres",)]
 
 
 def test_two_projects_live_side_by_side(tmp_path: Path) -> None:
@@ -352,9 +347,11 @@ def test_a_server_that_does_not_answer_is_started_again(state: Path, monkeypatch
 
 
 def test_a_server_that_cannot_start_shows_its_log(state: Path) -> None:
-    local.up(state, only=["kafka"])
-    local.down(state)
-    meta = state / "local" / "kafka" / "data" / "meta.properties"
+    """The folder of the broker is of another node."""
+    state.mkdir()
+    home = Home(state.resolve(), "kafka", assign_ports(state.resolve(), ("kafka", kafka.CONTROLLER)))
+    kafka.prepare(home, lambda line: None)
+    meta = home.data / "meta.properties"
     meta.write_text(meta.read_text().replace("node.id=1", "node.id=7"))
     with pytest.raises(ExternalError) as caught:
         local.up(state, only=["kafka"])
