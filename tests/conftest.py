@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,20 @@ def local_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
 
     yield running
     down(state)
+
+
+def lend(project: Path, addresses: LocalAddresses) -> None:
+    """Write the overlay that ``ds up`` would write into a project, of the servers that all files share."""
+    from ds_dagster.local.overlay import write_overlay
+    from ds_dagster.local.postgres import password_file
+
+    state = project / ".ds"
+    state.mkdir(exist_ok=True)
+    if addresses.postgres_password_file:
+        secret = password_file(state)
+        secret.parent.mkdir(exist_ok=True)
+        shutil.copy(addresses.postgres_password_file, secret)
+    write_overlay(state, addresses)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow
 import pytest
 from deltalake import write_deltalake
 
-from ds_dagster import local
+from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.orchestration import DsControlResource, DsProject, DsTranslator, build_ds_definitions
 from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
@@ -20,6 +21,7 @@ from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.sources import REPEAT_SECONDS, SOURCES_NAME, SourceWatch, observable
 from ds_dagster.project.load import store_admin
 from ds_dagster.runtime.connecting import resolver
+from tests.conftest import lend
 from tests.orchestration.conftest import key, write_project
 from tests.runtime.fakes import FakeClock
 
@@ -178,20 +180,18 @@ def test_the_health_sensor_reports_them_and_keeps_its_memory(project: DsProject)
 
 
 @pytest.fixture(scope="module")
-def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    text = """CREATE STORE prod_kafka WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
+def streaming(tmp_path_factory: pytest.TempPathFactory, local_servers: Callable[..., LocalAddresses]) -> Path:
+    run = uuid.uuid4().hex[:8]
+    text = f"""CREATE STORE prod_kafka WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
     CREATE STORE n WITH ('type' = KINESIS, 'access_region' = 'us-east-2');
-    CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks', 'value.format' = 'json', 'topic.partitions' = 2,
+    CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks_{run}', 'value.format' = 'json', 'topic.partitions' = 2,
       'topic.replicas' = 1);
-    CREATE STREAM users (id VARCHAR) WITH ('store' = 'n', 'topic' = 'users', 'value.format' = 'json',
+    CREATE STREAM users (id VARCHAR) WITH ('store' = 'n', 'topic' = 'users_{run}', 'value.format' = 'json',
       'topic.shards' = 3);
     CREATE STREAM copied AS SELECT url FROM clicks;"""
     root = write_project(tmp_path_factory.mktemp("streaming"), all=text)
-    try:
-        local.up(root / ".ds", only=["kafka", "kinesis"])
-        yield root
-    finally:
-        local.down(root / ".ds")
+    lend(root, local_servers("kafka", "kinesis"))
+    return root
 
 
 @pytest.mark.servers

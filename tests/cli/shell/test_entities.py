@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from ds_dagster import local
 from ds_dagster.cli.main import run
 from ds_dagster.cli.shell import queries as sql_queries
+from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests.avro_registry import AvroRegistry
+from tests.conftest import lend
 from tests.protobuf_files import proto_file, text_of
 
 pytestmark = pytest.mark.servers
@@ -44,18 +45,17 @@ def registry() -> Iterator[AvroRegistry]:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory, registry: AvroRegistry) -> Iterator[Path]:
+def root(
+    tmp_path_factory: pytest.TempPathFactory, registry: AvroRegistry, local_servers: Callable[..., LocalAddresses]
+) -> Path:
     folder = tmp_path_factory.mktemp("shop")
     (folder / "sql").mkdir()
     (folder / "sql" / "stores.sql").write_text(STORES, encoding="utf-8")
     (folder / "ds.toml").write_text('store = "k"\ndatabase = "shop"\n', encoding="utf-8")
-    try:
-        local.up(folder / ".ds", only=["kafka", "kinesis", "postgres"])
-        with (folder / ".ds" / "local.toml").open("a") as overlay:
-            overlay.write(f'\n[stores.reg]\nuris = "{registry.url}"\n')
-        yield folder
-    finally:
-        local.down(folder / ".ds")
+    lend(folder, local_servers("kafka", "kinesis", "postgres"))
+    with (folder / ".ds" / "local.toml").open("a") as overlay:
+        overlay.write(f'\n[stores.reg]\nuris = "{registry.url}"\n')
+    return folder
 
 
 @pytest.fixture
@@ -196,7 +196,8 @@ def test_a_schema_without_fields_is_left_to_the_samples(sql: Sql, name: str, reg
 
 
 def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:
-    database = sql("LIST ENTITIES IN STORE pg")[0]["rows"][0]["name"]
+    database = "postgres"
+    assert database in [row["name"] for row in sql("LIST ENTITIES IN STORE pg")[0]["rows"]]
     sql(f'CREATE ENTITY {database}."{name}" IN STORE pg')
     project = load_project(root)
     settings = project.catalog.store("pg").properties
