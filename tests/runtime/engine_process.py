@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ds_dagster.errors import DsError
@@ -73,12 +73,12 @@ class WorkingHost:
             self.jvm.communicate()
 
 
-def main() -> int:
-    root = Path(sys.argv[1])
-    seconds = sys.argv[2] if len(sys.argv) > 2 else ""
+def main(arguments: Sequence[str]) -> int:
+    root = Path(arguments[0])
+    seconds = arguments[1] if len(arguments) > 1 else ""
     settings = Settings(root=root, sql=root / "sql", state=root / ".ds")
     return run_engine(settings, make_host=lambda context: WorkingHost(context, seconds))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +22,11 @@ from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import as_schema_4, project, query, until
+from tests.runtime.nursery import Child, Nursery
 
 pytestmark = pytest.mark.servers  # engines are processes: seconds each, not for the fast tier
 PROGRAM = Path(__file__).with_name("engine_process.py")
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Child]
 
 
 @pytest.fixture
@@ -38,22 +38,27 @@ def control(settings: Settings, verdicts: dict[str, str]) -> Iterator[Control]:
     opened.journal.close()
 
 
-@pytest.fixture
-def start(settings: Settings) -> Iterator[Start]:
-    """Start an engine as a child (not detached); all are killed at the end."""
-    children: list[subprocess.Popen[str]] = []
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
 
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(PROGRAM), str(settings.root), *arguments]
-        child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        children.append(child)
-        return child
+
+@pytest.fixture
+def start(settings: Settings, nursery: Nursery) -> Iterator[Start]:
+    """Start an engine that is not detached; all are killed at the end."""
+    children: list[Child] = []
+
+    def run(*arguments: str) -> Child:
+        printed = settings.root / f"engine-{len(children)}.txt"
+        children.append(nursery.start([str(settings.root), *arguments], printed))
+        return children[-1]
 
     yield run
     for child in children:
-        if child.poll() is None:
-            child.kill()
-        child.communicate()
+        child.kill()
+        child.wait()
 
 
 def wait_for(control: Control, state: str) -> None:
@@ -114,7 +119,7 @@ def test_a_second_engine_ends_with_a_clear_condition_and_harms_nothing(
     first = start()
     assert control.wait(["a"], want(control, settings), 20)[0].state == "RUNNING"
     second = start()
-    _, said = second.communicate(timeout=20)
+    said = second.output(timeout=20)
     assert second.returncode == 1
     assert "ENGINE_ALREADY_RUNNING" in said
     assert f"process {first.pid}" in said
@@ -200,7 +205,7 @@ def test_an_engine_whose_state_folder_is_taken_away_ends(control: Control, setti
     child = start()
     wait_for(control, "RUNNING")
     shutil.rmtree(settings.state)
-    _, said = child.communicate(timeout=20)
+    said = child.output(timeout=20)
     assert child.returncode == EXIT_RESTART
     assert "ENGINE_STATE_GONE" in said
 
@@ -209,7 +214,7 @@ def test_an_unusable_journal_keeps_an_engine_from_beginning(settings: Settings, 
     settings.state.mkdir()
     (settings.state / "journal.db").write_bytes(os.urandom(4096))
     child = start()
-    _, said = child.communicate(timeout=20)
+    said = child.output(timeout=20)
     assert child.returncode == 1
     assert "JOURNAL_CORRUPT" in said
 
