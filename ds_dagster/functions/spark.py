@@ -83,7 +83,8 @@ def in_years(f: Functions, time: Column, *, safe: bool = False) -> Column:
     """A DATE or TIMESTAMP of the years 0001 to 9999, which the types of the dialect hold; for other years the row
     fails, or with ``safe`` the value is NULL."""
     fails = f.lit(None) if safe else f.raise_error(f.lit(OUTSIDE_OF_YEARS))
-    held: Column = f.when(f.year(time).between(1, 9999) | time.isNull(), time).otherwise(fails)
+    # Spark's tree repeats the time wherever it stands here, so that casts of casts grow with a power of it
+    held: Column = f.when(f.abs(f.year(time) - 5000) >= 5000, fails).otherwise(time)
     return held
 
 
@@ -95,7 +96,7 @@ def moment(f: Functions, number: Column, per_second: int, *, safe: bool = False,
     is_held = (number >= LEAST_SECOND * per_second) & (number < (LAST_SECOND + 1) * per_second)
     millis = number if per_second == 1000 else _millis(f, number, decimal=decimal)
     time = f.timestamp_millis(millis.cast("bigint"))
-    held: Column = f.when(is_held, time).when(number.isNotNull(), fails)
+    held: Column = f.when(~is_held, fails).otherwise(time)
     return held
 
 
