@@ -301,6 +301,11 @@ def shared_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DS_CACHE")
 
 
+def java_of(code: bytes) -> int:
+    """The version of Java that a class file needs."""
+    return int.from_bytes(code[6:8], "big") - 44
+
+
 def use_compiler(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
     if compiler == "javac" and shutil.which("javac") is None:
         pytest.skip("only a Java runtime here")
@@ -312,30 +317,31 @@ def use_compiler(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
 
 @pytest.mark.servers
 @pytest.mark.usefixtures("shared_cache")
-@pytest.mark.parametrize("compiler", ["javac", "ecj"])
-class TestCompilers:
-    def test_both_compilers_build_a_jar(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
-        use_compiler(monkeypatch, compiler)
-        sources = sources_of(tmp_path, GOOD)
-        first, second = tmp_path / "a" / "x.jar", tmp_path / "b" / "x.jar"
-        jars.build_operator_jar(sources, first)
-        jars.build_operator_jar(sources, second)
-        assert first.read_bytes() == second.read_bytes()
-        assert jars.jar_key(first) == sources.key
-        with zipfile.ZipFile(first) as archive:
-            code = archive.read("demo/Good.class")
-            assert archive.read("META-INF/services/demo.Service") == b"demo.Good\n"
-        assert int.from_bytes(code[6:8], "big") == 61, "class files of Java 17"
+def test_the_same_sources_give_the_same_jar(tmp_path: Path) -> None:
+    sources = sources_of(tmp_path, GOOD)
+    first, second = tmp_path / "a" / "x.jar", tmp_path / "b" / "x.jar"
+    jars.build_operator_jar(sources, first)
+    jars.build_operator_jar(sources, second)
+    assert first.read_bytes() == second.read_bytes()
+    assert jars.jar_key(first) == sources.key
+    with zipfile.ZipFile(first) as archive:
+        code = archive.read("demo/Good.class")
+        assert archive.read("META-INF/services/demo.Service") == b"demo.Good\n"
+    assert java_of(code) == 17
 
-    def test_a_mistake_is_shown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
-        use_compiler(monkeypatch, compiler)
-        sources = sources_of(tmp_path, GOOD.replace("LongType", "NoSuchType"))
-        with pytest.raises(UserError) as caught:
-            jars.build_operator_jar(sources, tmp_path / "x.jar")
-        assert caught.value.condition == "OPERATOR_BUILD_FAILED"
-        assert "Good.java" in caught.value.detail
-        assert "NoSuchType" in caught.value.detail
-        assert not (tmp_path / "x.jar").exists()
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("shared_cache")
+@pytest.mark.parametrize("compiler", ["javac", "ecj"])
+def test_a_mistake_is_shown_by_both_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
+    use_compiler(monkeypatch, compiler)
+    sources = sources_of(tmp_path, GOOD.replace("LongType", "NoSuchType"))
+    with pytest.raises(UserError) as caught:
+        jars.build_operator_jar(sources, tmp_path / "x.jar")
+    assert caught.value.condition == "OPERATOR_BUILD_FAILED"
+    assert "Good.java" in caught.value.detail
+    assert "NoSuchType" in caught.value.detail
+    assert not (tmp_path / "x.jar").exists()
 
 
 @pytest.mark.servers
@@ -343,9 +349,13 @@ class TestCompilers:
 def test_the_other_compiler_builds_the_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The set-up has built them with javac where there is one."""
     use_compiler(monkeypatch, "ecj")
-    jars.build_operator_jar(jars.operator_sources(), tmp_path / "x.jar")
-    with zipfile.ZipFile(tmp_path / "x.jar") as archive:
-        assert any(name.endswith(".class") for name in archive.namelist())
+    sources, jar = jars.operator_sources(), tmp_path / "x.jar"
+    jars.build_operator_jar(sources, jar)
+    assert jars.jar_key(jar) == sources.key
+    with zipfile.ZipFile(jar) as archive:
+        classes = [name for name in archive.namelist() if name.endswith(".class")]
+        assert {java_of(archive.read(name)) for name in classes} == {17}
+        assert any(name.startswith("META-INF/services/") for name in archive.namelist())
 
 
 @pytest.mark.servers
