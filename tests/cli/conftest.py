@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.command_line import ds, project, views
+from tests.command_line import ds, project, session_stays, views
 from tests.questions.upkeep.left_out_records import broker
 
-__all__ = ["broker", "ds", "project", "views"]
+__all__ = ["broker", "ds", "project", "session_stays", "views"]

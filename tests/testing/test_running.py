@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,7 @@ def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(writ
     updated = in_a_process(tmp_path, "test", ".", "--update", "--json")
     report = updated.json
     assert updated.code == 1, updated.err
+    assert not re.search(r"(?m)^(WARNING|Using Spark|Setting )", updated.err), "nothing of the JVM's own"
     assert (report["ok"], report["passed"], report["failed"]) == (False, 1, 1)
     by_file = {case["file"]: case for case in report["cases"]}
     assert by_file["golden.case.yaml"]["written"] == ["golden/c.jsonl"]

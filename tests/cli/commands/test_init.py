@@ -93,12 +93,12 @@ def test_dagster_validates_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_its_test_case_passes(tmp_path: Path) -> None:
-    write_project(tmp_path)
-    command = [str(Path(sys.executable).with_name("ds")), "test", "--project", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not [line for line in done.stderr.splitlines() if not line.startswith("ds: ")], "nothing of the JVM's own"
+@pytest.mark.usefixtures("session_stays")
+def test_its_test_case_passes(ds, tmp_path: Path) -> None:
+    write_project(tmp_path / "new")
+    done = ds("test", "--project", str(tmp_path / "new"))
+    assert done.code == 0, done.out + done.err
+    assert "1 passed, 0 failed" in done.err
 
 
 def test_case_of_the_template_names_its_relations(tmp_path: Path) -> None:
