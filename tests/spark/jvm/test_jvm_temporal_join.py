@@ -230,7 +230,7 @@ def histories(draw: st.DrawFn) -> tuple[list[list[Event]], int]:
     return [events[a:b] for a, b in itertools.pairwise(edges)], bound
 
 
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=histories(), outer=st.booleans(), restart=st.booleans())
 def test_equals_the_model(
     lab: Any, memory: Callable[[], Any], case: tuple[list[list[Event]], int], outer: bool, restart: bool
