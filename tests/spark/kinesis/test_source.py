@@ -19,6 +19,8 @@ from ds_dagster.errors import ExternalError, UserError
 from tests.spark.kinesis import streams
 
 pytestmark = pytest.mark.servers
+PAGES = 11_000
+"""More records of a shard than one answer of Kinesis holds."""
 
 
 def data_of(rows: Any) -> list[bytes]:
@@ -107,18 +109,18 @@ def state_of(batches) -> dict:
 
 
 def test_a_small_buffer_loses_nothing(stream, read_from, tools):
-    stream.put(tools.numbered(25_000, keys=500))
+    stream.put(tools.numbered(PAGES, keys=500))
     batches = read_from(stream, buffer_bytes=1, max_records=1000)
-    batches.until(25_000)
-    assert_exactly(batches.rows, 25_000)
+    batches.until(PAGES)
+    assert_exactly(batches.rows, PAGES)
 
 
-def test_fifty_thousand_records_are_equal(new_stream, read_from, tools):
-    stream = new_stream(4)
-    sent = tools.numbered(50_000, keys=1000)
+def test_shards_of_several_pages_are_equal(new_stream, read_from, tools):
+    stream = new_stream(2)
+    sent = tools.numbered(2 * PAGES, keys=1000)
     stream.put(sent)
     batches = read_from(stream)
-    batches.until(50_000)
+    batches.until(len(sent))
     assert sorted((row[2], row[3]) for row in batches.rows) == sorted(sent)
     assert_order_per_key(batches.rows)
 
