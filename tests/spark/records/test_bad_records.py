@@ -50,8 +50,15 @@ def totals(bench):
     return {row["url"]: (row["n"], row["total"]) for row in bench.folded().values()}
 
 
-@pytest.mark.parametrize("handling", ["IGNORE", "IGNORE_AND_LOG"])
-@pytest.mark.parametrize("sql", [TOTALS, NESTED])
+@pytest.mark.parametrize(
+    ("sql", "handling"),
+    [
+        pytest.param(TOTALS, "IGNORE_AND_LOG", id="totals-logged"),
+        pytest.param(NESTED, "IGNORE", id="nested-ignored"),
+        pytest.param(TOTALS, "IGNORE", id="totals-ignored", marks=pytest.mark.slow),
+        pytest.param(NESTED, "IGNORE_AND_LOG", id="nested-logged", marks=pytest.mark.slow),
+    ],
+)
 def test_a_query_that_failed_on_a_bad_record_skips_it_and_keeps_its_totals(bench, sql, handling):
     job = Job(bench, sql)
     job.restart()
