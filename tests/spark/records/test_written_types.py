@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -90,6 +89,9 @@ SERVERS: Mapping[str, str] = {
 """The same for servers."""
 
 
+Compiled = tuple[LoadedProject, BoundQuery]
+
+
 def plain(value: PropertyValue) -> str:
     return str(value.value)
 
@@ -123,14 +125,20 @@ class Written:
         return compile_texts([("sources", sql), *statements], settings_in(self.folder))
 
     def accepted(self, form: str) -> list[str]:
-        """Columns with which a statement is accepted; the other types are refused with a place and a hint."""
+        """Columns with which a statement is accepted."""
+        return list(self.queries(form))
+
+    def queries(self, form: str) -> dict[str, Compiled]:
+        """The statement with each column by itself, where it is accepted; the other types are refused with a place and
+        a hint."""
         texts = [(column, form.format(name=f"x_{column}", columns=column)) for column in ALL]
         project = self.project(*texts)
         for problem in project.errors:
             assert problem.span is not None and problem.hint, problem.text()
-        return [column for column in ALL if f"x_{column}" in project.queries]
+        names = {column: f"x_{column}" for column in ALL}
+        return {column: (project, project.queries[name]) for column, name in names.items() if name in project.queries}
 
-    def query(self, form: str, columns: Sequence[str]) -> tuple[LoadedProject, BoundQuery]:
+    def query(self, form: str, columns: Sequence[str]) -> Compiled:
         """The statement with these columns."""
         text = form.format(name="written", columns=", ".join(columns))
         project = self.project(("written", text))
@@ -142,9 +150,8 @@ class Written:
         source = self.source
         return PlanCompiler(self.spark, "job", lambda _: source).compile(query.parts[0].root)
 
-    def records(self, form: str, columns: Sequence[str]) -> DataFrame:
+    def records(self, project: LoadedProject, query: BoundQuery) -> DataFrame:
         """The parts of the record that the row becomes, by their names."""
-        project, query = self.query(form, columns)
         store = project.catalog.store(query.sink.store)
         spec = KINDS[store.kind].write_spec(store, query.sink, query.refresh)
         spec = with_schemas(spec, query.sink, lambda _used_by: plain)
@@ -228,6 +235,14 @@ def snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(store, run)
 
 
+def together(frames: Sequence[DataFrame]) -> DataFrame:
+    """All their rows, by halves: Spark walks through a union once more for each frame that is added to it."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return together(frames[:middle]).unionAll(together(frames[middle:]))
+
+
 def shown(frame: DataFrame, column: str) -> DataFrame:
     """A column as text."""
     value = sf.hex(column) if dict(frame.dtypes)[column] == "binary" else sf.col(column).cast("string")
@@ -237,28 +252,26 @@ def shown(frame: DataFrame, column: str) -> DataFrame:
 @pytest.mark.parametrize("name", RECORDS)
 def test_records(written: Written, name: str) -> None:
     columns = written.accepted(RECORDS[name])
-    (record,) = written.records(RECORDS[name], columns).collect()
+    (record,) = written.records(*written.query(RECORDS[name], columns)).collect()
     assert record["key" if "keys" in name else "value"]
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_of_one_column(written: Written, name: str) -> None:
-    columns = written.accepted(PARTS[name])
-    records = [written.records(PARTS[name], [column]) for column in columns]
-    found = reduce(DataFrame.unionAll, records).collect()
+    records = [written.records(*compiled) for compiled in written.queries(PARTS[name]).values()]
+    found = together(records).collect()
     assert found and all(record["key" if "keys" in name else "value"] for record in found)
 
 
 def test_keys_of_one_column_are_read_as_they_are_written(written: Written) -> None:
     form = RECORDS["json keys"].replace("{columns}", "{columns} AS x").replace("BY {columns} AS x", "BY x")
     types = {column: type_ for type_, column in COLUMNS.items()}
-    columns = written.accepted(form)
-    keys = reduce(DataFrame.unionAll, [written.records(form, [column]) for column in columns]).collect()
-    read = [written.deleted(types[column], key["key"]) for column, key in zip(columns, keys, strict=True)]
-    sent = [written.frame(written.query(form, [column])[1]) for column in columns]
+    queries = written.queries(form)
+    keys = together([written.records(*compiled) for compiled in queries.values()]).collect()
+    read = [written.deleted(types[column], key["key"]) for column, key in zip(queries, keys, strict=True)]
+    sent = [written.frame(query) for _, query in queries.values()]
     found, expected = (
-        [row.shown for row in reduce(DataFrame.unionAll, [shown(frame, "x") for frame in frames]).collect()]
-        for frames in (read, sent)
+        [row.shown for row in together([shown(frame, "x") for frame in frames]).collect()] for frames in (read, sent)
     )
     assert found == expected
 
