@@ -214,8 +214,11 @@ def test_temporal_join_meets_the_version_of_its_time(bench):
             {"event_time": dice.randrange(1000), "url": str(n), "userid": dice.choice("abcd")} for n in range(120)
         ]
         for at in range(0, 40, 20):
-            for key, time, region in users[at : at + 20]:
-                bench.send("users", {"userid": key, "region": region, "at": time}, key={"userid": key})
+            versions = [
+                ({"userid": key}, {"userid": key, "region": region, "at": time}, 0, "0")
+                for key, time, region in users[at : at + 20]
+            ]
+            bench.topic("users").send_all(versions)  # a record by itself would be a task of its own
             bench.send("clicks", *clicks[3 * at : 3 * at + 60])
             bench.settle(query)
             if not at:
