@@ -253,6 +253,8 @@ QUESTIONS: dict[str, tuple[str, str, Callable[[], Any]]] = {
 }
 ALWAYS = ("groups", "left", "ranked")
 """What runs with every build: a step of each sort; the others run with the long tests."""
+SHORT = 9
+"""Batches of those: one restart and one crash are among them."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +348,7 @@ MARKED = [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("question", MARKED)
 def test_a_query_forgets_as_the_model_does(question: str, bench: Any) -> None:
-    check(bench, question, SEED, 12)
+    check(bench, question, SEED, SHORT)
 
 
 @pytest.mark.slow
@@ -359,7 +361,7 @@ def test_over_longer_histories(question: str, seed: int, bench: Any) -> None:
 def test_a_large_group_forgets_as_the_model_does(bench: Any) -> None:
     """Of two rows a group is large here: its values are kept in their order, and forgotten there too."""
     with buckets_of(bench.spark, 32):
-        check(bench, "groups", SEED, 12)
+        check(bench, "groups", SEED, SHORT)
 
 
 def test_the_model_without_time_is_a_plain_query() -> None:
