@@ -29,7 +29,7 @@ from ds_dagster.stores.postgres.kind import Postgres
 pytestmark = pytest.mark.servers
 UTC = datetime.timezone.utc
 EVENTS = "CREATE STREAM events (k VARCHAR, n BIGINT) WITH ('topic' = 'events', 'value.format' = 'json');"
-KILLS = 3
+KILLS = 2
 BATCH = 200
 
 

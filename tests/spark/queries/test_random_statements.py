@@ -57,7 +57,7 @@ def planned_applications(bench, seed: int, count: int) -> list[str]:
 
 
 def test_random_statements_are_planned(bench):
-    wrong = planned(bench, 1, 20)
+    wrong = planned(bench, 1, 12)
     assert not wrong, "\n".join(wrong)
 
 
