@@ -73,7 +73,9 @@ def until(done: Callable[[], Any], what: str, seconds: float = WAIT, pause: floa
 
 
 class Tail:
-    """Reads a topic as a read-committed consumer does; each look goes on where the last one ended."""
+    """Reads a topic as a read-committed consumer does; each look goes on where the last one ended. Partitions are
+    assigned for a look only: a consumer that keeps them asks the broker twice a second for ever, and its next question
+    waits half a second for the answer."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -85,24 +87,34 @@ class Tail:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,  # the answer that a partition has no more is as late
             }
         )
         parts = self._consumer.list_topics(topic, 60).topics[topic].partitions
-        self._places = [TopicPartition(topic, part, 0) for part in parts]
-        self._consumer.assign(self._places)
+        self._places = [TopicPartition(topic, part) for part in parts]
         self._positions = dict.fromkeys(parts, 0)
         self._records: list[Record] = []
 
     def records(self) -> list[Record]:
         """Everything that is committed now."""
         ends = {place.partition: self._consumer.get_watermark_offsets(place, timeout=60)[1] for place in self._places}
+        if any(self._positions[partition] < end for partition, end in ends.items()):
+            self._read_to(ends)
+        return list(self._records)
+
+    def _read_to(self, ends: Mapping[int, int]) -> None:
+        from confluent_kafka import TopicPartition
+
         limit = time.monotonic() + 60
+        self._consumer.assign(
+            [TopicPartition(p.topic, p.partition, self._positions[p.partition]) for p in self._places]
+        )
         while any(self._positions[partition] < end for partition, end in ends.items()):
             assert time.monotonic() < limit, f"{self._positions} of {ends}"
             message = self._consumer.poll(1.0)
             if message is not None:
                 self._take(message)
-        return list(self._records)
+        self._consumer.unassign()
 
     def _take(self, message: Any) -> None:
         """The end of a partition is told with the offset behind transaction markers."""
