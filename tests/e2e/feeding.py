@@ -27,7 +27,7 @@ from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.status import FiniteResult, JobStatus
 from ds_dagster.settings import Settings, load_settings
-from tests.engines import SHORT_LIVED
+from tests.engines import short_lived
 
 ROOT = Path(__file__).parents[2]
 WAIT = float(os.environ.get("DS_TEST_WAIT", "300"))
@@ -39,6 +39,12 @@ KINESIS_SECRET = "marked-kinesis-secret-7f3a"
 
 SETTINGS = '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n'
 """Of a project, up to the properties of Spark."""
+FEW_BATCHES = short_lived("1s") + (
+    '"spark.sql.codegen.wholeStage" = "false"\n'
+    '"spark.sql.codegen.factoryMode" = "NO_CODEGEN"\n'
+)  # fmt: skip
+"""More of them. A driver with few rows takes a fifth less processor time if it generates no code; tests of operators
+and functions generate it. Queries that wait for records ask the broker once a second."""
 OF_THEIR_OWN = """
 [stores.unreachable]
 uris = "127.0.0.1:9"
@@ -62,12 +68,12 @@ class Record:
     partition: str = "0"
 
 
-def until(done: Callable[[], Any], what: str, seconds: float = WAIT, pause: float = 0.3) -> Any:
-    """Poll until ``done()`` is true and return it; ``what`` says what did not happen. Most questions ask a server, a
-    journal or a whole topic: a shorter pause takes more processor time than it saves."""
+def until(done: Callable[[], Any], what: str | Callable[[], str], seconds: float = WAIT, pause: float = 0.3) -> Any:
+    """Poll until ``done()`` is true and return it; ``what`` says what did not happen, or looks for it at the end. Most
+    questions ask a server, a journal or a whole topic: a shorter pause takes more processor time than it saves."""
     end = time.monotonic() + seconds
     while not (found := done()):
-        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}"
         time.sleep(pause)
     return found
 
@@ -155,7 +161,7 @@ class House:
         for name, text in extra.items():
             (root / "sql" / name).write_text(text)
         (root / "ds.toml").write_text(
-            'database = "clickstream_db"\nstore = "prod_kafka"\n' + settings + SHORT_LIVED + engine
+            'database = "clickstream_db"\nstore = "prod_kafka"\n' + settings + FEW_BATCHES + engine
         )
         lake = (root / "lake").as_uri()
         (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\nDS_TEST_LAKE={lake}\n")
@@ -202,6 +208,7 @@ class House:
 
     def close(self) -> None:
         """End everything by its pid."""
+        self._producer = None  # it would ask for the broker until this process ends
         try:
             stop_engine(self.settings, 60, kill=True)
         finally:
