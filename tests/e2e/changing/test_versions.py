@@ -52,9 +52,10 @@ READERS: Mapping[str, Callable[[House], list[Row]]] = {
     "question of the server": lambda house: house.query("SELECT word, n FROM counted_table"),
 }
 """Plain clients of the stores, and ``ds query``."""
-IDLE = 19
-"""A reader waits so many times as long as its last read took: five of them leave most of a processor to the engine, and
-the one of the file still looks every 20 ms."""
+IDLE = 39
+"""A reader waits so many times as long as its last read took: six of them leave most of a processor to the engine."""
+LEAST_SECONDS = 0.03
+"""How long a reader waits at least: the one of the file reads in a millisecond."""
 
 
 class Reading:
@@ -76,7 +77,7 @@ class Reading:
     def _read(self, name: str) -> None:
         before: Counter[str] = Counter()
         took, kills = 0.0, self.kills
-        while not self._end.wait(max(0.02, IDLE * took)):
+        while not self._end.wait(max(LEAST_SECONDS, IDLE * took)):
             begin = time.monotonic()
             try:
                 now = counts(READERS[name](self.house))
