@@ -35,13 +35,13 @@ def flow(house: House) -> Iterator[Stream]:
     chance = random.Random(11)
 
     def send(number: int) -> None:
-        house.send("clicks", clicks(chance, 20, 20 * number))
-        if number % 10 == 0:
+        house.send("clicks", clicks(chance, 50, 50 * number))
+        if number % 4 == 0:
             house.put("users", [user(name, number) for name in chance.sample(USERS, 3)], key="userid")
-        if number % 50 == 25:
+        if number % 20 == 10:
             house.put("users", [None], key="userid", keys=[chance.choice(USERS)])
 
-    stream = Stream(send, pause=0.25)
+    stream = Stream(send, pause=0.6)
     with stream:
         yield stream
 
