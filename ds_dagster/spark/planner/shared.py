@@ -18,6 +18,7 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Any, cast
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from ds_dagster.settings import Settings, is_local
@@ -30,9 +31,12 @@ SERVER = "ds_dagster.spark.planner.server"
 PROGRAM = """#!/bin/sh
 [ "$1" = --probe ] && exit 0
 [ "$2" = {runner} ] && exec {python} -I -S {hand_over} {socket} {python} "$@"
-exec {python} "$@"
+{path}exec {python} "$@"
 """
 """What Spark starts as its Python: ``-m MODULE`` for the modules of its workers."""
+INSTALLED = 'PYTHONPATH="${PYTHONPATH#*/python/lib/py4j-*-src.zip:}"\n'
+"""Lets workers import the installed PySpark. Spark puts archives of it first, which hold no byte code: each kind of
+worker compiles for half a second then, and each fork compiles what it imports."""
 PROGRAM_FILE, SOCKET_FILE = "python", "socket"
 BACKLOG = 256
 IMPORT_SECONDS = 60.0
@@ -117,8 +121,9 @@ def _is_ours(folder: Path) -> bool:
 def _write_program(program: Path, address: Path) -> None:
     """Raises OSError where the folder may hold no programs."""
     files = {"python": sys.executable, "hand_over": hand_over.__file__, "socket": str(address)}
-    names = {"runner": hand_over.RUNNER, **files}
-    program.write_text(PROGRAM.format(**{name: quote(value) for name, value in names.items()}), encoding="utf-8")
+    names = {name: quote(value) for name, value in {"runner": hand_over.RUNNER, **files}.items()}
+    path = INSTALLED if Path(str(pyspark.__file__)).is_file() else ""
+    program.write_text(PROGRAM.format(path=path, **names), encoding="utf-8")
     program.chmod(0o700)
     subprocess.run([program, "--probe"], check=True)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pyspark.serializers
 import pytest
 
@@ -205,3 +206,19 @@ def test_a_folder_that_may_hold_no_programs(planner: Planner, monkeypatch: pytes
     monkeypatch.setattr(subprocess, "run", refuse)
     assert planner.program(SOURCE) is None
     assert planner.program(SOURCE) is None
+
+
+def test_workers_import_the_installed_pyspark(planner: Planner) -> None:
+    """Spark puts its archives before the path of who started it."""
+    home, program = Path(pyspark.__file__).parent, planner.program(SOURCE)
+    (py4j,) = (home / "python" / "lib").glob("py4j-*-src.zip")
+    archives = (home / "python" / "lib" / "pyspark.zip", py4j, home / "jars" / "spark-core.jar")
+    path = os.pathsep.join(map(str, (*archives, "/of the project")))
+    say = "import pyspark, py4j, sys; print(pyspark.__file__, py4j.__file__, '/of the project' in sys.path, sep='\\n')"
+    assert program
+    done = subprocess.run(
+        [program, "-c", say], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    ours, theirs, is_kept = done.stdout.splitlines()
+    assert (ours, is_kept) == (pyspark.__file__, "True")
+    assert ".zip" not in theirs
