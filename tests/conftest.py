@@ -8,8 +8,9 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,6 +61,31 @@ def marks_of(expression: str) -> frozenset[str]:
     form = _ONE_OF.fullmatch(expression)
     names = frozenset(form[1].split(" or ")) if form else frozenset()
     return names if names <= NAMED else frozenset()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, files that share the project of the end-to-end tests go to one process: in each process
+    it has servers and an engine of its own, twenty seconds of processor time. The groups of pytest-xdist 3.8 have no
+    effect with pytest 9."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduler: Any = import_module("xdist.scheduler").LoadFileScheduling(config, log)  # without types
+    file_of = scheduler._split_scope
+
+    def scope(nodeid: str) -> str:
+        file = str(file_of(nodeid))
+        return "house" if _shares_house(config.rootpath / file) else file
+
+    scheduler._split_scope = scope
+    return scheduler
+
+
+@cache
+def _shares_house(path: Path) -> bool:
+    """Whether tests of a file ask for the project that ``tests/e2e/conftest.py`` makes for a whole process."""
+    text = path.read_text("utf-8") if _below(path)[:1] == ("e2e",) else ""
+    return "house: House" in text and "def house(" not in text
 
 
 @cache
