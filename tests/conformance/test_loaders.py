@@ -6,76 +6,50 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.errors import DsError
 
 pytestmark = pytest.mark.conformance
 
 
-def test_upserts_and_deletes_by_key(sink: Any, batch: Any) -> None:
+def test_rows_are_upserted_and_deleted_by_key_and_a_replayed_batch_changes_nothing(sink: Any, batch: Any) -> None:
+    """A null key is one group."""
+    begin_empty(sink, batch, "upsert")
     loader = sink.loader()
-    loader.load(batch([("./a", 1), ("./b", 1), ("./c", 1)]), 0)
-    loader.load(batch([("./a", 2)], deleted=["./b", "./never"]), 1)
+    loader.load(batch([("./a", 1), ("./b", 1), ("./c", 1)]), 2)
+    found = sink.read()[0]["at"]
+    assert found == (sink.at if sink.kind != "sqlite" else "2024-01-31 23:59:59.000005"), "with its microseconds"
+    loader.load(batch([("./a", 2)], deleted=["./b", "./never"]), 3)
     assert sink.rows() == [("./a", 2), ("./c", 1)]
+    loader.load(batch([(None, 1), ("./d", 1)]), 4)
+    loader.load(batch([(None, 2)]), 5)
+    assert sink.rows() == [("./a", 2), ("./c", 1), ("./d", 1), (None, 2)]
+    loader.load(batch([], deleted=[None, "./c"]), 6)
+    assert sink.rows() == [("./a", 2), ("./d", 1)], "a batch of deletes only"
 
 
-def test_a_null_key_is_one_group(sink: Any, batch: Any) -> None:
-    loader = sink.loader()
-    loader.load(batch([(None, 1), ("./a", 1)]), 0)
-    loader.load(batch([(None, 2)]), 1)
-    assert sink.rows() == [("./a", 1), (None, 2)]
-    loader.load(batch([], deleted=[None]), 2)
-    assert sink.rows() == [("./a", 1)]
-
-
-def test_appends_keep_every_row(sink: Any, batch: Any) -> None:
+def test_appends_keep_every_row_and_a_replayed_batch_changes_nothing(sink: Any, batch: Any) -> None:
+    begin_empty(sink, batch, "append")
     loader = sink.loader(mode="append")
-    loader.load(batch([("./a", 1), ("./a", 1)], mode="append"), 0)
-    loader.load(batch([("./a", 1)], mode="append"), 1)
+    loader.load(batch([("./a", 1), ("./a", 1)], mode="append"), 2)
     assert sink.rows() == [("./a", 1)] * 3
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_replayed_batch_changes_nothing(sink: Any, batch: Any, mode: str) -> None:
-    loader = sink.loader(mode=mode)
-    first = loader.load(batch([("./a", 1)], mode=mode), 0)
-    again = sink.loader(mode=mode)
-    replayed = again.load(batch([("./a", 99)], mode=mode), 0)
-    assert (first.rows, first.replayed, replayed.rows, replayed.replayed) == (1, False, 0, True)
-    assert sink.rows() == [("./a", 1)]
-    assert again.finish() == 1, "a replayed batch belongs to the run"
-
-
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_an_empty_batch_is_noted(sink: Any, batch: Any, mode: str) -> None:
+def begin_empty(sink: Any, batch: Any, mode: str) -> None:
+    """An empty batch is noted, and one with a row loaded once."""
     loader = sink.loader(mode=mode)
     assert loader.load(batch([], mode=mode), 0).rows == 0
     assert loader.load(batch([("./a", 1)], mode=mode), 0).replayed
     assert sink.rows() == []
-
-
-def test_a_batch_of_deletes_only(sink: Any, batch: Any) -> None:
-    loader = sink.loader()
-    loader.load(batch([("./a", 1)]), 0)
-    loader.load(batch([], deleted=["./a"]), 1)
-    assert sink.rows() == []
-
-
-def test_a_new_version_begins_with_an_empty_table(sink: Any, batch: Any) -> None:
-    sink.loader(version=1).load(batch([("./old", 1), ("./a", 1)]), 0)
-    newer = sink.loader(version=2)
-    assert sink.rows() == [("./a", 1), ("./old", 1)], "readers keep the old rows until there are new ones"
-    newer.load(batch([("./a", 5)]), 0)
-    assert sink.rows() == [("./a", 5)]
-
-
-def test_an_old_version_is_fenced(sink: Any, batch: Any) -> None:
-    old = sink.loader(version=1)
-    old.load(batch([("./a", 1)]), 0)
-    sink.loader(version=2).load(batch([("./a", 2)]), 0)
     with pytest.raises(DsError) as problem:
-        old.load(batch([("./a", 99)]), 1)
-    assert problem.value.condition == "LEDGER_NEWER"
-    assert sink.rows() == [("./a", 2)]
+        sink.loader(mode=mode, tip=CheckpointTip())
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+    first = sink.loader(mode=mode).load(batch([("./a", 1)], mode=mode), 1)
+    again = sink.loader(mode=mode)
+    replayed = again.load(batch([("./a", 99)], mode=mode), 1)
+    assert (first.rows, first.replayed, replayed.rows, replayed.replayed) == (1, False, 0, True)
+    assert sink.rows() == [("./a", 1)]
+    assert again.finish() == 1, "a replayed batch belongs to the run"
 
 
 def test_a_failed_batch_leaves_nothing(sink: Any, batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,26 +68,6 @@ def test_a_failed_batch_leaves_nothing(sink: Any, batch: Any, monkeypatch: pytes
     again = sink.loader()
     assert not again.load(batch([("./a", 2), ("./b", 1)]), 1).replayed
     assert sink.rows() == [("./a", 2), ("./b", 1)]
-
-
-def test_timestamps_keep_their_microseconds(sink: Any, batch: Any) -> None:
-    sink.loader().load(batch([("./a", 1)]), 0)
-    found = sink.read()[0]["at"]
-    assert found == (sink.at if sink.kind != "sqlite" else "2024-01-31 23:59:59.000005")
-
-
-def test_a_full_refresh_shows_only_when_it_is_complete(sink: Any, batch: Any) -> None:
-    if sink.kind == "sqlite":
-        pytest.skip("views are never loaded in full")
-    first = sink.loader(refresh="full", mode="append")
-    first.load(batch([("./a", 1)], mode="append"), 0)
-    assert first.finish() == 1
-    second = sink.loader(version=2, refresh="full", mode="append")
-    second.load(batch([("./b", 1)], mode="append"), 0)
-    second.load(batch([("./c", 1)], mode="append"), 1)
-    assert sink.rows() == [("./a", 1)]
-    assert second.finish() == 2
-    assert sink.rows() == [("./b", 1), ("./c", 1)]
 
 
 HOUR = 3_600_000
