@@ -56,7 +56,7 @@ KINDS = (
     "memory",
     "sqlite",
     "delta",
-    pytest.param("delta_s3", marks=pytest.mark.servers),
+    pytest.param("delta_s3", marks=[pytest.mark.servers, pytest.mark.slow]),  # databricks writes into the same bucket
     pytest.param("databricks", marks=pytest.mark.servers),
     pytest.param("databricks_warehouse", marks=pytest.mark.servers),
     pytest.param(
