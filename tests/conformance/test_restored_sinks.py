@@ -20,6 +20,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import SinkEnd, from_sink
+from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.stores.memory.loader import TABLES
 from tests.conformance.conftest import Sink
 from tests.conformance.test_crashes import SEED, SEEN
@@ -121,6 +122,19 @@ def _tables(run: Callable[[str], Any], tables: list[str]) -> Callable[[], None]:
     return back
 
 
+SNAPSHOT = 3
+"""Batches after which a snapshot of the state is due, instead of Spark's ten."""
+
+
+class Snapshots(Bench):
+    """A bench whose queries write snapshots of their state so often."""
+
+    def prepare(self, name: str, **options: Any) -> PreparedQuery:
+        made = super().prepare(name, **options)
+        made.session.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", str(SNAPSHOT))
+        return made
+
+
 @dataclass
 class Restored:
     """One query into one table, a batch at a time; every run has a loader of its own."""
@@ -183,7 +197,7 @@ class Restored:
 
 @pytest.fixture
 def restored(request: pytest.FixtureRequest, spark: SparkSession, sink: Sink, tmp_path: Path) -> Iterator[Restored]:
-    made = Restored(Bench(spark, tmp_path / "work"), sink, request.param)
+    made = Restored(Snapshots(spark, tmp_path / "work"), sink, request.param)
     made.bench.folder.mkdir()
     made.bench.compile(SQL)
     yield made
@@ -207,18 +221,18 @@ def pair(name: str, sink: str) -> Any:
     ("restored", "sink"), [pair(name, sink) for name in QUERIES for sink in RESTORABLE], indirect=True
 )
 def test_the_checkpoint_follows_a_sink_that_was_restored(restored: Restored, tmp_path: Path) -> None:
-    restored.run(3)
+    restored.run(1)
     back = copied(restored.sink, restored.loader(), tmp_path)
-    restored.run(9)
-    restored.run(3)
+    restored.run(SNAPSHOT)
+    restored.run(1)
     newest = kept_batches(restored.checkpoint).finished
     back()
     assert restored.refused() == "SINK_BEHIND_CHECKPOINT"
     restored.repair()
     restored.forget_nothing()
     restored.run(1)
-    for _ in range(4):
-        restored.run(4)
+    for _ in range(2):
+        restored.run(SNAPSHOT)
     assert newest is not None and kept_batches(restored.checkpoint).finished > newest, "beyond what there was"
 
 
