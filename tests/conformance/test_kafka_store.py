@@ -31,6 +31,7 @@ from ds_dagster.spark.queries.progress import BatchProgress, read_progress
 from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.registry import KINDS
+from tests.conformance.conftest import patient
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
 DEADLINE = 90.0
@@ -101,6 +102,7 @@ class World:
             resolve=self.resolve,
             job_name=query.name,
         )
+        patient(prepared)
         started = face.start(prepared, str(self.folder / name), trigger)
         self.running.append((prepared, started))
         return started

@@ -26,6 +26,7 @@ from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.registry import KINDS
+from tests.conformance.conftest import patient
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
 DEADLINE = 90.0
@@ -93,6 +94,7 @@ class World:
             resolve=self.resolve,
             job_name=query.name,
         )
+        patient(prepared)
         started = face.start(prepared, str(self.folder / query.name), trigger)
         self.running.append((prepared, started))
         return started
