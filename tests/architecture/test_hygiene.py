@@ -94,7 +94,7 @@ SLEEPS: Mapping[str, str] = {
     "tests/spark/conftest.py": "the deadline helper",
     "tests/spark/jvm/conftest.py": "the deadline helper",
     "tests/local/conftest.py": "the deadline helper",
-    "tests/engine/test_spark_engine.py": "the deadline helper",
+    "tests/engine/spark_jobs.py": "the deadline helper",
     "tests/spark/jvm/test_jvm_clock.py": "an idle clock: that nothing happens can only be seen by looking for a while",
     "tests/conformance/test_streaming_sinks.py": "two brokers stamp arrival by one wall clock, which has to move",
 }

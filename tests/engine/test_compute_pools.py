@@ -21,7 +21,7 @@ from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.processes.places import Places
 from tests.command_line import called
 from tests.e2e.feeding import WAIT, Stream, Tail, is_dead, until
-from tests.engine.test_kafka_engine import House
+from tests.engine.kafka_jobs import House
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 HEAVY = "QUERY WITH ('compute_pool' = 'heavy')"

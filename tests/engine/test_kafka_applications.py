@@ -18,8 +18,8 @@ from ds_dagster.local.servers import down
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
 from tests.command_line import called
-from tests.engine.test_kafka_engine import House
-from tests.engine.test_spark_engine import WAIT, deadline
+from tests.engine.kafka_jobs import House
+from tests.engine.spark_jobs import WAIT, deadline
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 KEYS = 7

@@ -15,7 +15,7 @@ from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import load_settings
-from tests.engine.test_spark_engine import WAIT
+from tests.engine.spark_jobs import WAIT
 from tests.engines import SHORT_LIVED
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from ds_dagster.local.servers import down
 from ds_dagster.runtime.engine import stop_engine
-from tests.engine.test_kafka_engine import House
-from tests.engine.test_spark_engine import deadline
+from tests.engine.kafka_jobs import House
+from tests.engine.spark_jobs import deadline
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 SQL = """

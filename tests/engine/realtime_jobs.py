@@ -1,4 +1,4 @@
-"""Queries in real-time mode in the real engine over a real broker: latency, stops, kills, both modes over one
+"""Queries in real-time mode over a real broker, run by test_engine.py: latency, stops, kills, both modes over one
 checkpoint, slots, bad records, health."""
 
 from __future__ import annotations
@@ -7,27 +7,22 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from ds_dagster.local.servers import down
 from ds_dagster.orchestration.health.checks import CHECK_FUNCTIONS, Job
 from ds_dagster.project.load import load_project
-from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
-from tests.engine.test_kafka_engine import House, failed_at
-from tests.engine.test_spark_engine import WAIT, deadline
-from tests.engines import SHORT_LIVED
+from tests.engine.kafka_jobs import House, failed_at
+from tests.engine.spark_jobs import WAIT, deadline
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
 CHECKPOINT_SECONDS = 5
 REALTIME = f"'delivery' = 'at_least_once', 'latency.mode' = 'realtime', 'latency.checkpoint.millis' = {1000 * 5}"
 SOURCE = "'store'='k', 'value.format'='json', 'topic.replicas'=1"
 SQL = f"""
-CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
 CREATE STREAM events (n BIGINT) WITH ({SOURCE}, 'topic'='events', 'topic.partitions'=2);
 CREATE STREAM odd {{mode}} AS SELECT n, CONCAT('n', CAST(n AS VARCHAR)) AS text FROM events WHERE n % 2 = 1;
 CREATE STREAM near (n BIGINT, texts ARRAY<VARCHAR>) WITH ({SOURCE}, 'topic'='near', 'topic.partitions'=1);
@@ -51,14 +46,16 @@ MICRO = ""
 class Realtime(House):
     """The project, in an engine with three slots for tasks that run all the time."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, SQL.format(mode=f"WITH ({REALTIME})"))
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 4\nmemory = "700m"\n[spark]\n' + SHORT_LIVED)
+    def __init__(self, root: Path, sql: str, servers: Sequence[str]) -> None:
+        """``sql``: of other jobs, with the store."""
+        (root / "sql").mkdir()
+        (root / "sql" / "realtime.sql").write_text(SQL.format(mode=f"WITH ({REALTIME})"))
+        super().__init__(root, sql, engine='cores = 4\nmemory = "800m"\n', servers=servers)
         self.sent = 0
 
     def mode(self, written: str) -> None:
         """Change the mode of ``odd``."""
-        (self.root / "sql" / "all.sql").write_text(SQL.format(mode=written))
+        (self.root / "sql" / "realtime.sql").write_text(SQL.format(mode=written))
         self.project = load_project(self.root, settings=self.settings, strict=True)
 
     def more(self, count: int, *, commits: bool = True) -> None:
@@ -109,14 +106,6 @@ class Realtime(House):
         with deadline() as over:
             while self.control.status(name).batches < before + more:
                 over()
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realtime]:
-    made = Realtime(tmp_path_factory.mktemp("project"))
-    yield made
-    stop_engine(made.settings, 60, kill=True)
-    down(made.root / ".ds")
 
 
 @pytest.mark.slow
@@ -171,7 +160,7 @@ def test_a_query_is_healthy_between_two_reports(house: Realtime) -> None:
     """While records come all the time, nothing waits, however old the last checkpoint is."""
     assert house.run("odd").state == "RUNNING"
     house.until_batches("odd", 1)
-    end = time.monotonic() + 3 * CHECKPOINT_SECONDS
+    end = time.monotonic() + 2 * CHECKPOINT_SECONDS
     while time.monotonic() < end:
         house.more(20)
         status = house.control.status("odd")

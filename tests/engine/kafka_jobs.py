@@ -1,5 +1,5 @@
-"""The real engine over a real broker: lag, lost records, topics and brokers that go away under running jobs, a chain of
-queries over a topic of whose sizes the SQL says nothing."""
+"""Jobs over a real broker, run by test_engine.py: lag, lost records, topics and brokers that go away under running
+jobs, a chain of queries over a topic of whose sizes the SQL says nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 import json
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings, load_settings
 from tests.command_line import called
-from tests.engine.test_spark_engine import WAIT, deadline
+from tests.engine.spark_jobs import WAIT, deadline
 from tests.engines import SHORT_LIVED
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
 HOUR = 3_600_000
 SQL = """
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
@@ -68,17 +67,25 @@ TWICE = "from functions.factor import FACTOR\n\n\ndef twice(n):\n    return n * 
 
 
 class House:
-    """One project with a broker and an engine."""
+    """One project with servers and an engine."""
 
-    def __init__(self, root: Path, sql: str = SQL) -> None:
-        (root / "sql").mkdir()
+    def __init__(
+        self,
+        root: Path,
+        sql: str = SQL,
+        *,
+        engine: str = 'cores = 2\nmemory = "600m"\n',
+        servers: Sequence[str] = ("kafka",),
+    ) -> None:
+        (root / "sql").mkdir(exist_ok=True)
         (root / "sql" / "all.sql").write_text(sql)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n[spark]\n' + SHORT_LIVED)
+        (root / "ds.toml").write_text(f'store = "k"\n[engine]\n{engine}[spark]\n{SHORT_LIVED}')
         (root / "functions").mkdir()
         (root / "functions" / "numbers.py").write_text(TWICE)
         (root / "functions" / "factor.py").write_text("FACTOR = 2\n")
         self.root = root
-        self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)
+        self.addresses = up(root / ".ds", only=list(servers))
+        self.bootstrap = str(self.addresses.kafka)
         self.settings: Settings = load_settings(root)
         self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
         self.control = Control.open(self.settings)
@@ -133,14 +140,6 @@ class House:
 
     def ps(self, name: str) -> dict[str, Any]:
         return next(job for job in called(self.root, "ps", "--json").json["jobs"] if job["name"] == name)
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    made = House(tmp_path_factory.mktemp("project"))
-    yield made
-    stop_engine(made.settings, 60, kill=True)
-    down(made.root / ".ds")
 
 
 def test_lag_is_the_age_of_the_oldest_record_that_waits(house: House) -> None:
@@ -344,10 +343,8 @@ def test_rows_that_break_a_rule_are_put_aside_once_and_a_record_that_ends_the_jo
 
 def test_what_was_passed_or_reset_stays_so_when_the_engine_is_killed(house: House) -> None:
     """One kill for both: a start of the engine takes as long as either of them."""
-    pass_two_records(house)
     reset_twice(house)
-    stop_engine(house.settings, 60, kill=True)
-    house.control.ensure_engine(WAIT)
+    pass_two_records(house)
     house.send("poisoned", 6, 8)
     assert sorted(row["n"] for row in house.read("passed", 8)) == list(range(8))
     assert house.control.status("passed").checkpoint_version == 1
@@ -359,8 +356,8 @@ def test_what_was_passed_or_reset_stays_so_when_the_engine_is_killed(house: Hous
 
 
 def pass_two_records(house: House) -> None:
-    """Two records that cannot be read are passed, one of them while there is no engine; no other row is lost or
-    doubled."""
+    """Two records that cannot be read are passed, the second one while there is no engine: the next one goes on behind
+    both. No other row is lost or doubled."""
     assert house.run("passed").state == "RUNNING"
     assert "SKIP_WITHOUT_RECORD" in called(house.root, "skip", "passed", "--partition", "0", "--offset", "3").err
     house.send("poisoned", 0, 3)
@@ -379,7 +376,7 @@ def pass_two_records(house: House) -> None:
     asked = next(moved for moved in house.control.transitions("passed") if moved.kind == "desired")
     assert asked.reason == "skip of record 3 of partition 0 of k.poisoned: ticket 7"
     assert asked.actor.startswith("ds (")
-    stop_engine(house.settings, 60, kill=True)  # no engine: the next one goes on behind the record
+    stop_engine(house.settings, 60, kill=True)
     assert called(house.root, *command, "--no-wait").code == 0
     again = called(house.root, *command, "--json")
     assert (again.code, again.json["outcome"]) == (0, "nothing")

@@ -1,4 +1,5 @@
-"""The real engine: Spark, a Kafka broker and a Postgres server, killed in every way, against a count kept here."""
+"""Jobs over a Kafka broker and a Postgres server, run by test_engine.py: killed in every way, against a count kept
+here."""
 
 from __future__ import annotations
 
@@ -11,31 +12,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ds_dagster.local.servers import down, postgres_password, up
-from ds_dagster.project.load import LoadedProject, load_project
+from ds_dagster.local.servers import postgres_password, up
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.status import JobStatus
-from ds_dagster.settings import Settings, load_settings
-from tests.engines import SHORT_LIVED
+from ds_dagster.settings import Settings
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
 WAIT = 240.0
 ROUNDS = int(os.environ.get("DS_TEST_ROUNDS", "50"))
 """How often the engine is killed in a loop."""
 SECRET = "correct-horse-battery"
 
 SQL = """
-CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
 CREATE STORE later WITH ('type' = KAFKA, 'uris' = '${LATER_BROKERS}');
 CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432/postgres',
   'postgres.username' = 'u', 'postgres.password' = '${PG_PASSWORD}');
@@ -52,21 +50,27 @@ CREATE TABLE killed WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgr
 """
 
 
-class House:
-    """One project with servers and engine; counts what it sends."""
+class Counted:
+    """Counts what it sends to the jobs of a project with an engine.
 
-    def __init__(self, root: Path) -> None:
-        (root / "sql").mkdir()
-        (root / "sql" / "all.sql").write_text(SQL)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "700m"\n[spark]\n' + SHORT_LIVED)
+    Attributes:
+        control, settings: of the project, in the folder ``root``.
+        project: reads it.
+    """
+
+    def __init__(self, root: Path, settings: Settings, control: Control, project: Callable[[], LoadedProject]) -> None:
         self.root = root
         self.addresses = up(root / ".ds", only=["kafka", "postgres"]).json()
         self.bootstrap = self.addresses["kafka"]["bootstrap.servers"]
-        self.settings: Settings = load_settings(root)
-        self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
-        self.control = Control.open(self.settings)
+        self.settings = settings
+        self.control = control
+        self.read = project
         self.sent: Counter[str] = Counter()
         self.next = 0
+
+    @property
+    def project(self) -> LoadedProject:
+        return self.read()
 
     def send(self, count: int) -> None:
         from confluent_kafka import Producer
@@ -176,87 +180,79 @@ class deadline:  # noqa: N801, reads as a word
         time.sleep(0.25)
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    made = House(tmp_path_factory.mktemp("project"))
-    yield made
-    stop_engine(made.settings, 60, kill=True)
-    down(made.root / ".ds")
-
-
 @pytest.mark.slow
-def test_nothing_is_lost_or_doubled_whatever_is_killed(house: House) -> None:
-    started = house.run("desktop", "visits")
+def test_nothing_is_lost_or_doubled_whatever_is_killed(home: Counted) -> None:
+    started = home.run("desktop", "visits")
     assert {status.state for status in started.values()} == {"RUNNING"}, started
-    house.send(3000)
-    house.until_counted()
-    house.send(3000)
-    os.kill(house.pid(), signal.SIGKILL)
+    home.send(3000)
+    home.until_counted()
+    home.send(3000)
+    os.kill(home.pid(), signal.SIGKILL)
     with deadline() as over:
-        while {s.state for s in house.control.statuses(["desktop", "visits"])} != {"UNKNOWN"}:
+        while {s.state for s in home.control.statuses(["desktop", "visits"])} != {"UNKNOWN"}:
             over()
-    house.send(2000)
-    house.recover()
-    house.until_counted()
-    house.send(3000)
-    os.kill(house.jvm(), signal.SIGKILL)
-    house.send(1000)
-    house.recover()
-    house.until_counted()
-    ids = house.committed("desktop")
-    assert sorted(ids) == [number for number in range(house.next) if number % 3]
+    home.send(2000)
+    home.recover()
+    home.until_counted()
+    home.send(3000)
+    os.kill(home.jvm(), signal.SIGKILL)
+    home.send(1000)
+    home.recover()
+    home.until_counted()
+    ids = home.committed("desktop")
+    assert sorted(ids) == [number for number in range(home.next) if number % 3]
 
 
-def killed_while_it_runs(house: House) -> None:
-    os.kill(house.pid(), signal.SIGKILL)
+def killed_while_it_runs(home: Counted) -> None:
+    os.kill(home.pid(), signal.SIGKILL)
 
 
-def killed_with_its_jvm(house: House) -> None:
-    for pid in (house.pid(), house.jvm()):
+def killed_with_its_jvm(home: Counted) -> None:
+    for pid in (home.pid(), home.jvm()):
         os.kill(pid, signal.SIGKILL)
 
 
-def killed_again_while_it_starts(house: House) -> None:
-    first = house.pid()
-    killed_with_its_jvm(house)
+def killed_again_while_it_starts(home: Counted) -> None:
+    first = home.pid()
+    killed_with_its_jvm(home)
     with deadline() as over:
-        while house.control.ensure_engine(0).pid in (None, first):
+        while home.control.ensure_engine(0).pid in (None, first):
             over()
-    os.kill(house.pid(), signal.SIGKILL)
+    os.kill(home.pid(), signal.SIGKILL)
 
 
 KILLS = (killed_while_it_runs, killed_with_its_jvm, killed_again_while_it_starts)
 
 
 @pytest.mark.slow
-def test_apply_never_takes_the_word_of_a_killed_engine(house: House) -> None:
+def test_apply_never_takes_the_word_of_a_killed_engine(home: Counted) -> None:
     """In a loop: when ``ds apply --wait`` says that the queries run, a living engine runs them in incarnations of its
     own, although what the dead one wrote last says RUNNING too."""
     names = ["desktop", "visits"]
-    assert {status.state for status in house.run(*names).values()} == {"RUNNING"}
+    assert {status.state for status in home.run(*names).values()} == {"RUNNING"}
     command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", "apply", *names, "--json"]
     for number in range(ROUNDS):
-        dead = {status.name: status.incarnation for status in house.control.statuses(names)}
-        pid = house.pid()
-        house.send(60)
-        KILLS[number % len(KILLS)](house)
-        more = ["--project", str(house.root), "--timeout", str(WAIT)]
+        dead = {status.name: status.incarnation for status in home.control.statuses(names)}
+        pid = home.pid()
+        home.send(60)
+        KILLS[number % len(KILLS)](home)
+        more = ["--project", str(home.root), "--timeout", str(WAIT)]
         applied = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
         assert applied.returncode == 0, (number, applied.stdout, applied.stderr)
-        after = house.control.statuses(names)
+        after = home.control.statuses(names)
         assert {status.state for status in after} == {"RUNNING"}, (number, after)
         assert not set(dead.values()) & {status.incarnation for status in after}, number
-        assert house.pid() != pid
-    house.until_counted()
-    assert sorted(house.committed("desktop")) == [number for number in range(house.next) if number % 3]
+        assert home.pid() != pid
+    home.until_counted()
+    assert sorted(home.committed("desktop")) == [number for number in range(home.next) if number % 3]
 
 
-def test_status_tells_what_the_query_did(house: House) -> None:
-    status = house.run("desktop")["desktop"]
+def test_status_tells_what_the_query_did(home: Counted) -> None:
+    status = home.run("desktop")["desktop"]
     before = status.rows
-    house.send(900)
+    home.send(900)
     with deadline() as over:
-        while (status := house.control.status("desktop")).rows < before + 900 or status.lag_records:
+        while (status := home.control.status("desktop")).rows < before + 900 or status.lag_records:
             over()
     assert status.rows == before + 900
     assert status.batch is not None
@@ -264,131 +260,131 @@ def test_status_tells_what_the_query_did(house: House) -> None:
     assert status.progressed is not None
 
 
-def test_a_quiet_view_is_emptied_by_the_engine(house: House) -> None:
-    assert {status.state for status in house.run("desktop", "passing").values()} == {"RUNNING"}
-    house.send(30)
+def test_a_quiet_view_is_emptied_by_the_engine(home: Counted) -> None:
+    assert {status.state for status in home.run("desktop", "passing").values()} == {"RUNNING"}
+    home.send(30)
     with deadline() as over:
-        while not house.stored():
+        while not home.stored():
             over()
     with deadline() as over:
-        while house.stored():
+        while home.stored():
             over()
-    house.control.stop(["passing"], requested_by="test")
+    home.control.stop(["passing"], requested_by="test")
 
 
-def test_a_missing_reference_fails_that_job_only_and_needs_no_new_engine(house: House) -> None:
-    engine = house.control.engines()[0].pid
-    profile = house.root / ".ds" / "local.toml"
+def test_a_missing_reference_fails_that_job_only_and_needs_no_new_engine(home: Counted) -> None:
+    engine = home.control.engines()[0].pid
+    profile = home.root / ".ds" / "local.toml"
     overlay = profile.read_text()
     try:
         profile.write_text(overlay.replace("[kinds.kafka]", "[stores.k]"))
-        failed = house.run("elsewhere")["elsewhere"]
+        failed = home.run("elsewhere")["elsewhere"]
     finally:
         profile.write_text(overlay)
     assert (failed.state, failed.condition) == ("FAILED", "ENVIRONMENT_REFERENCE_MISSING")
     assert "LATER_BROKERS" in failed.message
-    assert house.control.status("desktop").state == "RUNNING"
-    (house.root / ".env").write_text(f"LATER_BROKERS={house.bootstrap}\n")
-    assert house.run("elsewhere")["elsewhere"].state == "RUNNING"
-    assert house.control.engines()[0].pid == engine
+    assert home.control.status("desktop").state == "RUNNING"
+    (home.root / ".env").write_text(f"LATER_BROKERS={home.bootstrap}\n")
+    assert home.run("elsewhere")["elsewhere"].state == "RUNNING"
+    assert home.control.engines()[0].pid == engine
 
 
-def test_a_finite_load_loads_what_came_since_the_last_one(house: House) -> None:
-    house.run("desktop")
-    first = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
-    assert (first.state, first.rows) == ("FINISHED", sum(house.sent.values())), first
-    before = sum(house.sent.values())
-    house.send(600)
-    second = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
-    assert (second.state, second.rows) == ("FINISHED", sum(house.sent.values()) - before), second
+def test_a_finite_load_loads_what_came_since_the_last_one(home: Counted) -> None:
+    home.run("desktop")
+    first = home.control.wait_run(home.control.request_run(home.project, "loaded", "test"), WAIT)
+    assert (first.state, first.rows) == ("FINISHED", sum(home.sent.values())), first
+    before = sum(home.sent.values())
+    home.send(600)
+    second = home.control.wait_run(home.control.request_run(home.project, "loaded", "test"), WAIT)
+    assert (second.state, second.rows) == ("FINISHED", sum(home.sent.values()) - before), second
 
 
 @pytest.mark.slow
-def test_a_step_goes_on_where_the_engine_ended(house: House) -> None:
-    house.run("desktop")
-    house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
-    before = sum(house.sent.values())
-    house.send(500)
+def test_a_step_goes_on_where_the_engine_ended(home: Counted) -> None:
+    home.run("desktop")
+    home.control.wait_run(home.control.request_run(home.project, "loaded", "test"), WAIT)
+    before = sum(home.sent.values())
+    home.send(500)
     with deadline() as over:
-        while len(house.committed("desktop")) < sum(house.sent.values()):
+        while len(home.committed("desktop")) < sum(home.sent.values()):
             over()
     program = Path(__file__).with_name("step_process.py")
-    done = subprocess.run([sys.executable, program, house.root, "loaded"], capture_output=True, text=True, timeout=WAIT)
+    done = subprocess.run([sys.executable, program, home.root, "loaded"], capture_output=True, text=True, timeout=WAIT)
     result = json.loads(done.stdout.splitlines()[-1])
-    assert (result["state"], result["rows"]) == ("FINISHED", sum(house.sent.values()) - before), done.stderr[-2000:]
-    assert house.control.transitions("loaded")[0].actor == "step"
-    house.send(100)
-    again = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
+    assert (result["state"], result["rows"]) == ("FINISHED", sum(home.sent.values()) - before), done.stderr[-2000:]
+    assert home.control.transitions("loaded")[0].actor == "step"
+    home.send(100)
+    again = home.control.wait_run(home.control.request_run(home.project, "loaded", "test"), WAIT)
     assert again.state == "FINISHED", again
-    assert again.rows == sum(1 for number in range(house.next - 100, house.next) if number % 3)
+    assert again.rows == sum(1 for number in range(home.next - 100, home.next) if number % 3)
 
 
 @pytest.mark.slow
-def test_a_load_goes_on_where_a_step_was_killed(house: House) -> None:
+def test_a_load_goes_on_where_a_step_was_killed(home: Counted) -> None:
     """Killed hard in its first batch, while the engine lives: nothing else knows of the checkpoint."""
-    house.run("desktop")
-    sent = sum(house.sent.values())
+    home.run("desktop")
+    sent = sum(home.sent.values())
     with deadline() as over:
-        while len(house.committed("desktop")) < sent:
+        while len(home.committed("desktop")) < sent:
             over()
     program = Path(__file__).with_name("step_process.py")
-    step = subprocess.Popen([sys.executable, program, house.root, "killed"], stdout=subprocess.DEVNULL)
+    step = subprocess.Popen([sys.executable, program, home.root, "killed"], stdout=subprocess.DEVNULL)
     try:
         with deadline() as over:
-            while not list((house.root / ".ds" / "checkpoints").glob("*/killed/v1/offsets/0")):
+            while not list((home.root / ".ds" / "checkpoints").glob("*/killed/v1/offsets/0")):
                 over()
     finally:
         step.kill()
         step.wait()
-    with house.control.journal.write() as connection:  # a minute later
+    with home.control.journal.write() as connection:  # a minute later
         (row,) = rows.open_requests(connection, ["killed"]).values()
         rows.save_requests(connection, [replace(row, waiting_since=time.time() - 1)])
-    result = house.control.wait_run(house.control.request_run(house.project, "killed", "test"), WAIT)
+    result = home.control.wait_run(home.control.request_run(home.project, "killed", "test"), WAIT)
     assert result.state == "FINISHED", result
-    assert house.rows_of("killed") == sent
+    assert home.rows_of("killed") == sent
 
 
-def test_stop_ends_the_query_and_restart_goes_on(house: House) -> None:
-    house.run("desktop", "visits")
-    asked = house.control.stop(["visits"], "test")
-    (stopped,) = house.control.wait(["visits"], {"visits": asked[0].generation}, WAIT)
+def test_stop_ends_the_query_and_restart_goes_on(home: Counted) -> None:
+    home.run("desktop", "visits")
+    asked = home.control.stop(["visits"], "test")
+    (stopped,) = home.control.wait(["visits"], {"visits": asked[0].generation}, WAIT)
     assert stopped.state == "STOPPED"
-    house.send(700)
-    assert house.run("visits", action="restart")["visits"].checkpoint_version == stopped.checkpoint_version
-    house.until_counted()
+    home.send(700)
+    assert home.run("visits", action="restart")["visits"].checkpoint_version == stopped.checkpoint_version
+    home.until_counted()
 
 
-def test_a_checkpoint_that_is_gone_is_never_begun_anew_unasked(house: House) -> None:
-    house.run("visits")
-    house.control.wait(["visits"], {"visits": house.control.stop(["visits"])[0].generation}, WAIT)
-    (folder,) = (house.root / ".ds" / "checkpoints").glob("*/visits/v*")
-    shutil.move(folder, house.root / "taken")
-    failed = house.run("visits")["visits"]
+def test_a_checkpoint_that_is_gone_is_never_begun_anew_unasked(home: Counted) -> None:
+    home.run("visits")
+    home.control.wait(["visits"], {"visits": home.control.stop(["visits"])[0].generation}, WAIT)
+    (folder,) = (home.root / ".ds" / "checkpoints").glob("*/visits/v*")
+    shutil.move(folder, home.root / "taken")
+    failed = home.run("visits")["visits"]
     assert (failed.state, failed.condition) == ("FAILED", "CHECKPOINT_MISSING")
-    shutil.move(house.root / "taken", folder)
-    assert house.run("visits")["visits"].state == "RUNNING"
-    house.until_counted()
+    shutil.move(home.root / "taken", folder)
+    assert home.run("visits")["visits"].state == "RUNNING"
+    home.until_counted()
 
 
-def test_a_bad_record_fails_its_job_for_good_and_no_other(house: House) -> None:
+def test_a_bad_record_fails_its_job_for_good_and_no_other(home: Counted) -> None:
     from confluent_kafka import Producer
 
-    house.run("visits", "desktop")
-    producer = Producer({"bootstrap.servers": house.bootstrap})
+    home.run("visits", "desktop")
+    producer = Producer({"bootstrap.servers": home.bootstrap})
     producer.produce("desktop", b'{"id": "' + SECRET.encode() + b'"', key=b"x")
     producer.flush()
     with deadline() as over:
-        while (status := house.control.status("visits")).state != "FAILED":
+        while (status := home.control.status("visits")).state != "FAILED":
             over()
     assert status.condition == "BAD_RECORD"
-    assert house.control.status("desktop").state == "RUNNING"
+    assert home.control.status("desktop").state == "RUNNING"
     assert SECRET not in str(status)
-    assert SECRET not in house.control.log_path("visits").read_text()
+    assert SECRET not in home.control.log_path("visits").read_text()
 
 
-def test_sigterm_ends_everything(house: House) -> None:
-    jvm = house.jvm()
-    assert stop_engine(house.settings, 120)
+def test_sigterm_ends_everything(home: Counted) -> None:
+    jvm = home.jvm()
+    assert stop_engine(home.settings, 120)
     assert not Path(f"/proc/{jvm}").exists()
-    assert house.control.engines()[0].state == "GONE"
-    assert house.control.status("desktop").desired == "RUNNING"
+    assert home.control.engines()[0].state == "GONE"
+    assert home.control.status("desktop").desired == "RUNNING"
