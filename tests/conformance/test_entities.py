@@ -344,5 +344,5 @@ def test_an_entity_is_listed_described_filled_changed_and_dropped(request: pytes
     """One entity of each kind of store for all of them: to make and load it takes most of the time."""
     ground = GROUNDS[kind](request, f"e_{uuid.uuid4().hex[:8]}")
     with closing(ground.operations):
-        for step in STEPS:
-            step(ground)
+        for check in STEPS:
+            check(ground)

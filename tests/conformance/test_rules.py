@@ -32,7 +32,7 @@ def test_what_a_loaded_sink_goes_on_with_and_what_it_refuses(sink: Any, batch: A
     loader.load(batch([("./a", 1), ("./b", 1)]), Tip(0, A))
     loader.load(batch([("./a", 2)]), Tip(1, B))
     loader.close()
-    refusals_change_nothing(sink)
+    check_refusals_change_nothing(sink)
     the_planned_batch_is_skipped_once(sink, batch)
     within_a_run_no_batch_is_skipped_but_the_planned_one(sink, batch)
     a_new_version_begins_with_an_empty_table_and_fences_the_old_one(sink, batch)
@@ -67,7 +67,7 @@ ONE_WRITER = "a shared table is reset"
 """Not of sqlite: a view has one writer."""
 
 
-def refusals_change_nothing(loaded: Any) -> None:
+def check_refusals_change_nothing(loaded: Any) -> None:
     cases = REFUSED if loaded.kind in LOCAL else REPORTED
     begun = {case: REFUSED[case] for case in cases if (loaded.kind, case) != ("sqlite", ONE_WRITER)}
     found = {case: refused(lambda to=to: loaded.loader(**to)) for case, (to, _) in begun.items()}

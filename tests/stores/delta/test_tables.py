@@ -378,7 +378,7 @@ for epoch in range(first, batches):
     result = loader.load(table, Tip(epoch))
     print("loaded" if not result.replayed else "replayed", epoch, flush=True)
 """
-BATCHES, SIZE = 5, 150_000
+BATCHES, SIZE = 6, 30_000
 
 
 def driver(address: LakeAddress, mode: str, first: int) -> subprocess.Popen[str]:
@@ -391,7 +391,7 @@ def until(check: Any, process: subprocess.Popen[str]) -> None:
     while not check():
         assert process.poll() is None, "it ended by itself"
         assert time.monotonic() < end, "the deadline passed"
-        time.sleep(0.0005)
+        time.sleep(0.002)
 
 
 def killed(process: subprocess.Popen[str]) -> None:

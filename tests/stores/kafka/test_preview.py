@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.stores.kafka.admin import KafkaAdmin
-from tests.command_line import Ds, in_a_process
+from tests.command_line import Ds
 
 pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("session_stays")]
 
@@ -84,10 +84,8 @@ def test_what_is_not_a_query_is_refused(ds: Ds) -> None:
     assert ds("preview", "enriched", "--since", "soon").code == 2
 
 
-def test_a_recording_is_a_case_that_passes(ds: Ds, project: Path, tmp_path: Path) -> None:
-    done = in_a_process(
-        project, "record", "enriched", "--since", "9999d", "--mask", "userid", "-o", "tests/enriched.case.yaml"
-    )
+def test_a_recording_is_a_case_that_passes(ds: Ds, tmp_path: Path) -> None:
+    done = ds("record", "enriched", "--since", "9999d", "--mask", "userid", "-o", "tests/enriched.case.yaml")
     assert done.code == 0, done.out + done.err
     text = (tmp_path / "tests" / "enriched.case.yaml").read_text()
     assert "u1" not in text and "nobody" not in text and "masked-" in text
