@@ -34,6 +34,7 @@ from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.s3.loader import FilesLoader
+from tests.conformance.conftest import patient
 from tests.driven import Driven
 from tests.fixtures.lake import s3_bucket
 
@@ -103,6 +104,7 @@ class World:
             resolve=lambda value: str(value.value).lower() if isinstance(value.value, bool) else str(value.value),
             job_name=query.name,
         )
+        patient(prepared)
         started = face.start(prepared, str(self.folder / f"{query.name}-v{version}"), trigger)
         self.running.append((prepared, started))
         return started
@@ -178,20 +180,13 @@ def test_new_files_become_rows_once_over_restarts(world: World) -> None:
     world.send(".b.tmp/x.jsonl", lines(-2))
     assert world.run() is None
     world.send("c.jsonl", lines(*range(150, 200)))
+    if not world.store.address.url.startswith("s3"):  # a file with an old time is read all the same
+        os.utime(world.place("events", "c.jsonl"), (1_600_000_000, 1_600_000_000))
     for _ in range(2):
         assert world.run() is None
     assert world.ids() == Counter(range(200))
     assert len(world.files()) == 2, "a batch is a file, an empty one is none"
-
-
-def test_a_file_with_an_old_time_is_read_all_the_same(local: World) -> None:
-    local.compile(EVENTS.format("json", "") + COPY.format("json", "", "id", ""))
-    local.send("new.jsonl", lines(1))
-    assert local.run() is None
-    local.send("old.jsonl", lines(2))
-    os.utime(local.place("events", "old.jsonl"), (1_600_000_000, 1_600_000_000))
-    assert local.run() is None
-    assert local.ids() == Counter([1, 2])
+    check_a_batch_that_is_done_is_not_written_again(world)
 
 
 def test_a_running_query_sees_files_as_they_come(world: World) -> None:
@@ -222,7 +217,7 @@ class CrashError(RuntimeError):
     """The driver dies."""
 
 
-@pytest.mark.parametrize("step", [*map(slow, ("ledger", "first file")), "second file", "done"])
+@pytest.mark.parametrize("step", [*map(slow, ("ledger", "first file", "done")), "second file"])
 def test_a_driver_that_dies_inside_a_batch(local: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_death_inside_a_batch(local, step, monkeypatch)
 
@@ -264,13 +259,12 @@ def check_death_inside_a_batch(local: World, step: str, monkeypatch: pytest.Monk
     assert sum(content.count(b"\n") for content in local.files().values()) == 6
 
 
-def test_a_batch_that_is_done_is_not_written_again(world: World) -> None:
+def check_a_batch_that_is_done_is_not_written_again(world: World) -> None:
     """Spark has not noted the batch the ledger has: rows that would be other ones now change nothing."""
-    world.compile(EVENTS.format("json", "") + COPY.format("json", "", "id", ""))
-    world.send("a.jsonl", lines(1, 2))
-    assert world.run() is None
-    for path in (world.folder / "copy-v1" / "commits").iterdir():
-        path.unlink()
+    commits = world.folder / "copy-v1" / "commits"
+    newest = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    for path in (commits / str(newest), commits / f".{newest}.crc"):
+        path.unlink(missing_ok=True)
     before = world.files()
     assert world.run() is None
     assert world.files() == before

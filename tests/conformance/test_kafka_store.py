@@ -263,10 +263,10 @@ def test_skipping_under_a_clock_in_bounded_batches(world: World) -> None:
     world.compile(f"{SKIP}, 'max.records.per.batch' = 4", WINDOWS, partitions=1)
     world.send(0, 4, 0)
     world.run()
-    world.send(4, 30, 0)
-    world.cut(0, 21)
+    world.send(4, 18, 0)
+    world.cut(0, 13)
     batches = world.run()
-    assert (batches[-1].lost_records, sum(batch.rows for batch in batches)) == (17, 9)
+    assert (batches[-1].lost_records, sum(batch.rows for batch in batches)) == (9, 5)
     assert max(batch.rows for batch in batches) <= 4
 
 

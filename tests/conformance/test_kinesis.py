@@ -72,6 +72,7 @@ class Stream:
         ends = time.monotonic() + 30
         while self.client.describe_stream(StreamName=self.name)["StreamDescription"]["StreamStatus"] != "ACTIVE":
             assert time.monotonic() < ends
+            time.sleep(0.05)
 
     def recreate(self) -> None:
         before = self.created()
