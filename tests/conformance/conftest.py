@@ -52,6 +52,7 @@ from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
 from tests.fixtures.warehouse import Workspace, workspace
 
+pytest.register_assert_rewrite("tests.stores.kafka.faults")
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
 KINDS = (
     "memory",
@@ -70,6 +71,13 @@ KINDS = (
     pytest.param("postgres", marks=pytest.mark.servers),
     pytest.param("snowflake", marks=pytest.mark.servers),
 )
+
+
+def often(*kinds: str) -> list[Any]:
+    """Every kind of sink as a parameter, with the marks it has there; all but these run with the long tests."""
+    found = [pytest.param(kind) if isinstance(kind, str) else kind for kind in KINDS]
+    rare = {kind.values[0]: [] if kind.values[0] in kinds else [pytest.mark.slow] for kind in found}
+    return [pytest.param(*kind.values, marks=[*kind.marks, *rare[kind.values[0]]]) for kind in found]
 
 
 class CrashError(RuntimeError):

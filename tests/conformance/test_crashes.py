@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.queries import query as face
 from ds_dagster.testing.running import Crashes, CrashingLoader
 from tests.conformance import conftest
-from tests.conformance.conftest import AT, KINDS
+from tests.conformance.conftest import AT, often
 from tests.spark.conftest import Bench
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark]
@@ -46,13 +46,6 @@ crashes memory, too. What a loader does with a batch it has is the same everywhe
 CUT_OFF = ("sqlite", "postgres")
 """Sinks that meet a checkpoint without its end in this tier, the others in the long one: test_rules.py holds the ledger
 of each against checkpoints."""
-
-
-def marked(kind: Any, *, is_rare: Callable[[str], bool] = lambda kind: kind not in OFTEN) -> Any:
-    """A kind of sink as a parameter, with the marks it has there."""
-    found = pytest.param(kind) if isinstance(kind, str) else kind
-    rare = [pytest.mark.slow] if is_rare(found.values[0]) else []
-    return pytest.param(*found.values, marks=[*found.marks, *rare])
 
 
 class Surviving:
@@ -137,7 +130,7 @@ def model(mode: str, sent: list[tuple[int, str | None]]) -> list[tuple[Any, Any]
     return sorted(counts.items(), key=repr)
 
 
-@pytest.mark.parametrize("sink", list(map(marked, KINDS)), indirect=True)
+@pytest.mark.parametrize("sink", often(*OFTEN), indirect=True)
 def test_every_row_is_there_once(crashing: Crashing) -> None:
     """A batch that died behind its write, one that died behind the commit in front of it, and a restart."""
     dice = random.Random(SEED)
@@ -156,9 +149,7 @@ def test_every_row_is_there_once(crashing: Crashing) -> None:
             crashing.start()
 
 
-@pytest.mark.parametrize(
-    "sink", [marked(kind, is_rare=lambda kind: kind not in CUT_OFF) for kind in KINDS], indirect=True
-)
+@pytest.mark.parametrize("sink", often(*CUT_OFF), indirect=True)
 @pytest.mark.parametrize("crashing", ["append"], indirect=True)
 def test_a_checkpoint_that_lost_its_end_never_skips_a_row(crashing: Crashing) -> None:
     """What a machine that loses power leaves, or a copy that was restored: the sink has batches the checkpoint does not

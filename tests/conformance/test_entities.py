@@ -324,6 +324,8 @@ def paths_that_cannot_be_are_refused(ground: Ground) -> None:
         assert condition(lambda: ground.operations.children(deep)) == "ENTITY_PATH_INVALID"
 
 
+LONG = {"delta_s3": pytest.mark.slow}
+"""Kinds of the long tier: Delta in a bucket has the statements of Delta in a folder, and files where Databricks has."""
 STEPS = (
     every_level_leads_to_the_entity,
     describe_tells_columns_and_size,
@@ -339,7 +341,7 @@ STEPS = (
 topic without a record, goes first through what changes nothing."""
 
 
-@pytest.mark.parametrize("kind", GROUNDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=LONG.get(kind, [])) for kind in GROUNDS])
 def test_an_entity_is_listed_described_filled_changed_and_dropped(request: pytest.FixtureRequest, kind: str) -> None:
     """One entity of each kind of store for all of them: to make and load it takes most of the time."""
     ground = GROUNDS[kind](request, f"e_{uuid.uuid4().hex[:8]}")

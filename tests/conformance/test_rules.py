@@ -11,9 +11,11 @@ import pytest
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
+from tests.conformance.conftest import often
 
 pytestmark = pytest.mark.conformance
 A, B, C, D = (letter * 64 for letter in "abcd")
+LOCAL = ("memory", "sqlite", "delta")
 ENDS = ('{"offsets":[{"t":{"0":4}}],"sources":{"s":"it\'s"}}', '{"offsets":[{"t":{"0":5}}],"sources":{}}')
 BEFORE = CheckpointTip(Tip(0, A))
 DONE = CheckpointTip(Tip(0, A), Tip(1, B))
@@ -25,6 +27,7 @@ def refused(step: Callable[[], Any]) -> str:
     return problem.value.condition
 
 
+@pytest.mark.parametrize("sink", often(*LOCAL, "databricks_warehouse", "postgres", "snowflake"), indirect=True)
 def test_what_a_loaded_sink_goes_on_with_and_what_it_refuses(sink: Any, batch: Any) -> None:
     """One sink for all of these rules, each of which begins with what the one before it left: loading it takes most of
     the time."""
@@ -62,7 +65,6 @@ REPORTED = (
 )
 """Refusals for which a sink has to report another fact each: number, digest and version of its batch, and its shape.
 Sinks behind a server meet these alone; what follows from the facts is decided in one place, for all of them."""
-LOCAL = ("memory", "sqlite", "delta")
 ONE_WRITER = "a shared table is reset"
 """Not of sqlite: a view has one writer."""
 

@@ -1,4 +1,5 @@
-"""Every way to log in, through all four clients: Spark's source, our sink, the engine's clock, librdkafka."""
+"""Every way to log in, through all four clients: Spark's source, our sink, the engine's clock, librdkafka; and, first,
+what people get wrong (stores/kafka/faults.py), on the same broker."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ from ds_dagster.stores.kafka.kind import Kafka
 from ds_dagster.stores.registry import KINDS
 from tests.conformance.conftest import patient
 from tests.secured_kafka import LOGIN_NAMES, PASSWORD, POOR, POOR_PASSWORD, SecuredKafka, secured_kafka
+from tests.stores.kafka import faults
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
 DEADLINE = 90.0
@@ -62,6 +64,9 @@ CREATE STREAM out_{id} AS SELECT n FROM events_{id};
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("secured")) as made:
         yield made
+
+
+globals().update({name: found for name, found in vars(faults).items() if name.startswith("test_")})
 
 
 @dataclass

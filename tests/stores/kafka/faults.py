@@ -1,11 +1,14 @@
 # ruff: noqa: E501 - cases stay on one line
-"""What people get wrong about a secured broker, each provoked on a real one: condition, whose fault, what to change."""
+"""What people get wrong about a secured broker, each provoked on a real one: condition, whose fault, what to change.
+
+Run by conformance/test_secured_kafka.py, whose broker it is.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -24,16 +27,7 @@ from tests.secured_kafka import (
     POOR,
     POOR_PASSWORD,
     SecuredKafka,
-    secured_kafka,
 )
-
-pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as made:
-        yield made
 
 
 def admin(properties: Mapping[str, str]):
