@@ -13,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))  # for the helpers in tests.e2e, however pytest was started
 
 from ds_dagster.errors import DsError
-from tests.e2e.feeding import House
+from tests.e2e.feeding import SETTINGS, WITHOUT_CODE, House
 
 MADE: list[House] = []
 """The one of this process, once a test has asked for it."""
@@ -26,7 +26,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     kept = os.environ.get("DS_TEST_HOUSE")
     """A folder that outlives the run, servers and engine with it: for work on these tests."""
     root = Path(kept) if kept else tmp_path_factory.mktemp("house")
-    made = House(root, proofs)
+    made = House(root, proofs, settings=SETTINGS + WITHOUT_CODE)
     MADE.append(made)
     yield made
     if not kept:
