@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/p
 	@echo "installing Python packages (about 600 MB the first time)" >&2
 	@DIST_EXTRA_CONFIG=$(CURDIR)/scripts/wheels.cfg $(BIN)/python -m pip install --disable-pip-version-check --no-compile \
 		--progress-bar on $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib & compiling=$$!; \
+	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|moto|mypyc?)/' $(VENV)/lib & compiling=$$!; \
 		$(BIN)/python scripts/prepare.py; prepared=$$?; wait $$compiling; exit $$prepared
 	@touch $@
 

@@ -95,7 +95,7 @@ def record(progress: Progress, program: Program = DRIVER, *, jars: Sequence[Path
             progress(f"recording the classes that {program.loads} loads, so that it starts faster ({program.takes})")
             _record(target, program)
             _remove_old(target)
-            progress("recorded the classes")
+            progress(f"recorded the classes of {program.loads}")
     return target
 
 

@@ -109,7 +109,7 @@ TRACKS = (
 )
 WITHOUT_JAVA = ("fast", "unit")
 """Tiers that start no engine, no session and no broker, or few of them."""
-PRIORITIES = {"unit": 19, "cases": 5}
+PRIORITIES = {"unit": 19}
 """Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 

@@ -3,6 +3,8 @@ Spark and the broker load, and the programs of the local servers. Later starts n
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from ds_dagster.class_archive import BROKER, record
 from ds_dagster.jars import Progress, operator_jar, resolve
 
@@ -11,7 +13,7 @@ def prepare(progress: Progress, *, servers: bool = True) -> None:
     """Fetch and build everything that is missing.
 
     Args:
-        progress: receives a line per step.
+        progress: receives a line per step, from two threads with ``servers``.
         servers: also fetch the programs of the local servers (Kafka, Kinesis, the stand-in for Snowflake).
 
     Raises:
@@ -19,11 +21,17 @@ def prepare(progress: Progress, *, servers: bool = True) -> None:
     """
     resolve("spark-kafka", progress)
     operator_jar(progress)
-    record(progress)
-    if servers:
-        from ds_dagster.local import snowflake
-        from ds_dagster.local.kinesis import find_node, install
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_prepare_servers, progress) if servers else None
+        record(progress)
+        if beside is not None:
+            beside.result()
 
-        record(progress, BROKER)
-        install(find_node(), progress)
-        snowflake.install(progress)
+
+def _prepare_servers(progress: Progress) -> None:
+    from ds_dagster.local import snowflake
+    from ds_dagster.local.kinesis import find_node, install
+
+    record(progress, BROKER)
+    install(find_node(), progress)
+    snowflake.install(progress)

@@ -70,7 +70,7 @@ class Surviving:
                 prepared, query = self.bench.running[-1]
                 fault = face.failure(prepared, query)
                 assert isinstance(fault, DsError)
-                assert fault.condition == "INJECTED_CRASH", fault.text()
+                assert fault.condition == "INJECTED_CRASH", str(fault)
                 self.died += 1
                 self.start()
 
@@ -195,7 +195,7 @@ class FourSinks(Surviving):
 
     bench: Bench
     sinks: Mapping[str, Any]
-    crashes: Crashes = field(default_factory=lambda: Crashes(sinks=frozenset(FOUR[1:2])))
+    crashes: Crashes = field(default_factory=lambda: Crashes(sinks=FOUR[1:2]))
     died: int = 0
     query: StreamingQuery | None = None
     rows_at_death: dict[str, Any] = field(default_factory=dict)
