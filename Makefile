@@ -20,8 +20,7 @@ setup: $(STAMP) ## make .venv, fetch jars, build the Java operators, record thei
 $(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES) $(CONSTRAINTS)
 	@scripts/venv.sh $(VENV)
 	@echo "installing Python packages (about 600 MB the first time)" >&2
-	@DIST_EXTRA_CONFIG=$(CURDIR)/scripts/wheels.cfg $(BIN)/python -m pip install --disable-pip-version-check --no-compile \
-		--progress-bar on $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
+	@scripts/packages.sh $(VENV) $(addprefix -c ,$(CONSTRAINTS))
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|moto|mypyc?)/' $(VENV)/lib & compiling=$$!; \
 		$(BIN)/python scripts/prepare.py; prepared=$$?; wait $$compiling; exit $$prepared
 	@touch $@
