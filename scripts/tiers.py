@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import IO, NamedTuple
 
 ROOT = Path(__file__).parent.parent
@@ -113,22 +114,26 @@ PRIORITIES = {"unit": 19}
 """Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 
+INSTALLING = Lock()
+
+
 def ensure_browser() -> str:
     """Why the browser tier cannot run, empty when it can; root on Debian gets the browser installed."""
-    if any(map(shutil.which, BROWSERS)):
+    with INSTALLING:
+        if any(map(shutil.which, BROWSERS)):
+            return ""
+        if os.geteuid() != 0 or not shutil.which("apt-get"):
+            return "no Chromium on the path (Debian: apt-get install chromium)"
+        say("installing chromium with apt-get")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (
+            ["apt-get", "update", "-q"],
+            ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"],
+        ):
+            done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+            if done.returncode:
+                return f"`{' '.join(command)}` failed"
         return ""
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        return "no Chromium on the path (Debian: apt-get install chromium)"
-    say("installing chromium with apt-get")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-q"],
-        ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"],
-    ):
-        done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
-        if done.returncode:
-            return f"`{' '.join(command)}` failed"
-    return ""
 
 
 class Result(NamedTuple):
@@ -157,7 +162,9 @@ def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
     free = _available()
     beside = [chosen for track, chosen in tracks if chosen and free > track.room][1:]
     waiting = [name for name in names if not any(name in chosen for chosen in beside)]
-    with ThreadPoolExecutor(len(TRACKS)) as pool, ExitStack() as outputs:
+    with ThreadPoolExecutor(len(TRACKS) + 1) as pool, ExitStack() as outputs:
+        if "browser" in names:
+            pool.submit(ensure_browser)  # before its tier, which waits for the rest of it
         begun: list[tuple[Future[list[Result]], IO[str]]] = []
         for chosen in beside:
             say(f"=== {', '.join(chosen)}: next to the other tiers, the output follows at the end")
