@@ -30,7 +30,7 @@ from ds_dagster.questions.trees import (
     ungrouped,
 )
 from ds_dagster.questions.unions import bound_values, order_position, set_limits, side_of
-from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
+from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef, without_parentheses
 from ds_dagster.sql.lowering import own_span
 
 
@@ -109,7 +109,8 @@ class BoundSelect:
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
-            terms.append(ordered(term, exp.Literal.number(self._output_place(term.this, names, where))))
+            place = self._output_place(without_parentheses(term.this), names, where)
+            terms.append(ordered(term, exp.Literal.number(place)))
         if terms:
             query.set("order", exp.Order(expressions=terms))
         set_limits(query, tree)
@@ -296,7 +297,7 @@ class BoundSelect:
         """ORDER BY term → (unbound tree, bound sort key): an output column by name or position, or any expression."""
         keys: dict[exp.Expression, tuple[exp.Expression, exp.Expression]] = {}
         for term in tree.args["order"].expressions if tree.args.get("order") else ():
-            written = term.this
+            written = without_parentheses(term.this)
             if isinstance(written, exp.Literal) and not written.is_string:
                 key = self._at_position(written, items)
             elif (named := _output_named(written, items)) is not None:

@@ -61,6 +61,8 @@ ANSWERS: list[tuple[str, list[dict[str, Any]]]] = [
         "(SELECT CHAR_LENGTH(t.k) AS n FROM (VALUES ('abc', 1)) t(k, i) EXCEPT SELECT 4) UNION ALL SELECT 0.5",
         [{"n": Decimal("3.0")}, {"n": Decimal("0.5")}],
     ),
+    ("SELECT 1 AS n UNION ALL SELECT 2 ORDER BY ((n)) DESC", [{"n": 2}, {"n": 1}]),
+    ("SELECT -a AS m FROM (VALUES (1), (2)) t(a) ORDER BY (m), (1)", [{"m": -2}, {"m": -1}]),
     ("SELECT (SELECT SUM(n) FROM (VALUES (1), (2)) t(n)) AS s", [{"s": 3}]),
     ("SELECT DISTINCT a + 1 AS b FROM (VALUES (1, 2), (2, 1)) t(a, b) ORDER BY b DESC", [{"b": 3}, {"b": 2}]),
     (
