@@ -21,6 +21,9 @@ from pathlib import Path
 
 from ds_dagster.spark.planner.hand_over import ACCEPTED, LOAD, RUNNER
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a terminal or a service manager sends to all processes at once: the engine ends in order, and the server
+behind it."""
 REQUEST_SECONDS = 5.0
 _CHUNK = 65_536
 _HANGUP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
@@ -31,7 +34,8 @@ def main() -> None:
     """Serve until standard input ends; in a fork, plan until Spark closes the connection."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     folder = Path(listener.getsockname()).parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the engine ends in order
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave no zombies
     load([RUNNER, *sys.argv[2:]])
     environment = serve(listener)
@@ -92,7 +96,7 @@ def receive(connection: socket.socket) -> Environment:
 
 def become(environment: Environment) -> None:
     """Give a fork the environment, signals and standard input of a process that Spark starts."""
-    for number in (signal.SIGINT, signal.SIGCHLD):
+    for number in (*STOPS, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -192,8 +192,10 @@ def test_the_server_ends_with_the_process_that_started_it(planner: Planner) -> N
     program = program_of(planner)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         started(listener, program).close()  # the server has begun to serve
-    process = planner.process
-    assert process is not None and process.stdin is not None
+        process = planner.process
+        assert process is not None and process.stdin is not None
+        process.terminate()  # as a service manager does to all processes at once: the engine still needs its sources
+        started(listener, program).close()
     process.stdin.close()  # as the kernel does when the engine is killed
     assert process.wait(SECONDS) == 0
     assert not Path(program).parent.exists()
