@@ -32,7 +32,7 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
-"""Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.share_steps`."""
+"""Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.plan_with_rules`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,9 +495,10 @@ class Operators:
         """
         self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
 
-    def share_steps(self) -> None:
-        """In sessions made from this one from now on, steps below exchanges with the same marked column run once."""
-        self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
+    def plan_with_rules(self) -> None:
+        """In sessions made from this one from now on, steps below exchanges with the same marked column run once, and
+        tasks do not get the plans below exchanges."""
+        self._jvm.planning.PlanningRules.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
         """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N``, ``after-commit@N``; empty removes it."""

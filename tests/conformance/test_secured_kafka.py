@@ -31,6 +31,7 @@ from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.query import Trigger
+from ds_dagster.spark.session import active
 from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.kafka.kind import Kafka
 from ds_dagster.stores.registry import KINDS
@@ -426,14 +427,9 @@ def no_secret_stands_in_what_is_left(world: World, query: StreamingQuery) -> Non
     prepared, _ = world.running[-1]
     spec = KAFKA.write_spec(world.project.catalog.store("k"), prepared.query.sink, "continuous")  # type: ignore[union-attr]
     shown = prepared.frame._jdf.queryExecution()
-    told = [
-        repr(world.project),
-        repr(prepared),
-        repr(spec),
-        face.explain(prepared),
-        shown.toString(),
-        shown.logical().toString(),
-    ]
+    with active(prepared.session):  # Spark masks options by the settings of the thread's session
+        plans = [shown.toString(), shown.logical().toString()]
+    told = [repr(world.project), repr(prepared), repr(spec), face.explain(prepared), *plans]
     told += [progress.json for progress in query.recentProgress]
     told += [query._jsq.toString(), str(query._jsq.explainInternal(True))]
     told.append(subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout)

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.catalog.reading.skip import SkippedRecord
-from ds_dagster.plan.nodes.application import shares_state
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
@@ -205,8 +204,7 @@ def prepare(
         DsError: from the loader's factory, the resolver or the compiler; failures of Spark are classified.
     """
     is_named = provider is None and not query.is_application
-    if query.is_application and shares_state(query.plan):
-        operators(spark).share_steps()
+    operators(spark).plan_with_rules()
     unnamed = {} if is_named else {EVOLUTION: "false"}
     session = job_session(spark, unnamed, state_store(query.plan))
     with active(session), ExitStack() as undo:

@@ -6,7 +6,7 @@ into an array of one struct, and a generator unpacks it. Conditions and projecti
 own columns. Rows of one partition stay together and in order.
 
 Two stateful steps are never equal: Spark numbers them, and each has its own state. So their exchange carries the name
-of its relation, and our rule ``dsdagster.share.SharedSteps`` replaces all exchanges of a name by the first.
+of its relation, and our rule ``dsdagster.planning.SharedSteps`` replaces all exchanges of a name by the first.
 """
 
 from __future__ import annotations

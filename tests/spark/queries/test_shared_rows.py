@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -96,3 +98,39 @@ def test_state_is_kept_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -
         assert plan.count("ReusedExchange") == 2, plan
     finally:
         running.stop()
+
+
+def test_tasks_do_not_get_the_plans_below_exchanges(spark: SparkSession, tmp_path: Path) -> None:
+    """A step with state sends itself and all steps below it to its tasks."""
+    run, case = made(spark, tmp_path, STATEFUL)
+    (running,) = run.queries
+    running.start()
+    try:
+        run.step_send(case.steps[0])
+        running.catch_up()
+        assert running.failure is None
+        assert running.streaming is not None
+        steps = list(walk(running.streaming._jsq.streamingQuery().lastExecution().executedPlan()))  # type: ignore[attr-defined]
+    finally:
+        running.stop()
+    kept = [below.nodeName() for step, below in steps if step.nodeName() == "DriverPlan"]
+    assert sorted(kept) == sorted(below.nodeName() for _, below in steps if "Exchange" in below.nodeName())
+    assert len(kept) > 3
+    sent = serialized(spark, next(step for step, below in reversed(steps) if below.nodeName() == "DriverPlan"))
+    assert b"dsdagster.planning.DriverPlan" in sent
+    assert b"ShuffleExchangeExec" not in sent
+
+
+def walk(step: Any) -> Iterator[tuple[Any, Any]]:
+    """Steps of a physical plan with each step below, from the top."""
+    below = step.children()
+    for i in range(below.size()):
+        yield step, below.apply(i)
+        yield from walk(below.apply(i))
+
+
+def serialized(spark: SparkSession, step: Any) -> bytes:
+    jvm: Any = spark._jvm
+    buffer = jvm.java.io.ByteArrayOutputStream()
+    jvm.java.io.ObjectOutputStream(buffer).writeObject(step)
+    return bytes(buffer.toByteArray())

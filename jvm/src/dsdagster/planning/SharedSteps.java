@@ -1,19 +1,13 @@
-package dsdagster.share;
+package dsdagster.planning;
 
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.WeakHashMap;
-import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
@@ -28,27 +22,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * their state. The plan is the same in every batch, and so is its first exchange. The columns of a marked exchange do
  * not depend on its readers: different columns fail the batch.
  */
-public final class SharedSteps extends Rule<SparkPlan> {
+final class SharedSteps extends Rule<SparkPlan> {
   static final String MARK = "__shared:";
-  private static final Set<SparkSessionExtensions> KNOWN = Collections.newSetFromMap(new WeakHashMap<>());
-
-  /** From now on sessions that are created from this one share marked steps. */
-  public static synchronized void enable(SparkSession session) {
-    SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
-    if (KNOWN.add(extensions)) {
-      extensions.injectColumnar(any -> new Shares());
-    }
-  }
-
-  /**
-   * Adds the rule to Spark's planning. It is not about columns, but no other extension point is after the numbering.
-   */
-  private static final class Shares extends ColumnarRule {
-    @Override
-    public Rule<SparkPlan> preColumnarTransitions() {
-      return new SharedSteps();
-    }
-  }
 
   @Override
   public SparkPlan apply(SparkPlan plan) {
@@ -101,7 +76,7 @@ public final class SharedSteps extends Rule<SparkPlan> {
     return new ProjectExec(seq(columns), first);
   }
 
-  private static <T> Seq<T> seq(List<T> items) {
+  static <T> Seq<T> seq(List<T> items) {
     return CollectionConverters.asScala(items.iterator()).toSeq();
   }
 }

@@ -1,0 +1,36 @@
+package dsdagster.planning;
+
+import java.util.Collections;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
+import org.apache.spark.sql.execution.SparkPlan;
+
+/**
+ * Our rules over physical plans. They are not about columns, but no other extension point is after Spark has numbered
+ * the stateful steps.
+ */
+public final class PlanningRules extends ColumnarRule {
+  private static final Set<SparkSessionExtensions> KNOWN = Collections.newSetFromMap(new WeakHashMap<>());
+
+  /** From now on sessions that are created from this one plan with these rules. */
+  public static synchronized void enable(SparkSession session) {
+    SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
+    if (KNOWN.add(extensions)) {
+      extensions.injectColumnar(any -> new PlanningRules());
+    }
+  }
+
+  @Override
+  public Rule<SparkPlan> preColumnarTransitions() {
+    return new SharedSteps();
+  }
+
+  @Override
+  public Rule<SparkPlan> postColumnarTransitions() {
+    return new DriverPlans();
+  }
+}
