@@ -427,9 +427,12 @@ def no_secret_stands_in_what_is_left(world: World, query: StreamingQuery) -> Non
     prepared, _ = world.running[-1]
     spec = KAFKA.write_spec(world.project.catalog.store("k"), prepared.query.sink, "continuous")  # type: ignore[union-attr]
     shown = prepared.frame._jdf.queryExecution()
+    sessions: Any = SparkSession._get_j_spark_session_class(world.spark._jvm)
+    sessions.clearActiveSession()  # as in a thread that has made no session
+    explained = face.explain(prepared)
     with active(prepared.session):  # Spark masks options by the settings of the thread's session
         plans = [shown.toString(), shown.logical().toString()]
-    told = [repr(world.project), repr(prepared), repr(spec), face.explain(prepared), *plans]
+    told = [repr(world.project), repr(prepared), repr(spec), explained, *plans]
     told += [progress.json for progress in query.recentProgress]
     told += [query._jsq.toString(), str(query._jsq.explainInternal(True))]
     told.append(subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout)

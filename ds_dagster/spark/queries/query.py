@@ -159,6 +159,8 @@ def progress(query: StreamingQuery) -> BatchProgress | None:
 
 
 def explain(prepared: PreparedQuery) -> str:
-    """Spark's optimized plan of a query; it contains no store options, so no secrets."""
-    analyzed = prepared.frame._jdf.queryExecution().analyzed()
-    return str(prepared.session._jsparkSession.sessionState().optimizer().execute(analyzed).toString())
+    """Spark's optimized plan of a query; options of stores that may be secrets are masked, by the settings of the
+    thread's session."""
+    with active(prepared.session):
+        analyzed = prepared.frame._jdf.queryExecution().analyzed()
+        return str(prepared.session._jsparkSession.sessionState().optimizer().execute(analyzed).toString())
