@@ -104,13 +104,12 @@ class Track(NamedTuple):
 TRACKS = (
     # two of them at a time made local servers drop connections: on two cores they compete for all of the processors
     Track(("spark", "conformance", "e2e", "browser"), 0),
-    # cases compute and wait for nobody, in one process; unit tests fill what the others leave until the end
-    Track(("cases",), ROOM),
-    Track(("unit",), ROOM + (2 << 30)),
+    # cases compute and wait for nobody, in one process
+    Track(("cases", "unit"), ROOM),
 )
 WITHOUT_JAVA = ("fast", "unit")
 """Tiers that start no engine, no session and no broker, or few of them."""
-PRIORITIES = {"unit": 19}
+PRIORITIES = {"cases": 3, "unit": 19}
 """Tiers that run at another priority than 0 next to others; 19 is the lowest."""
 
 
