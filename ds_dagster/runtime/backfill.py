@@ -15,7 +15,7 @@ from ds_dagster.catalog.ranges import Replaced, ReplacesRanges, TimeRange
 from ds_dagster.catalog.reading.extent import TellsExtents
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.errors import error
-from ds_dagster.plan.checks.recomputable import closed_windows
+from ds_dagster.plan.checks.recomputable import closed_windows, reach_millis
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
@@ -67,6 +67,7 @@ class Backfill:
         lateness: seconds, see ``offsets_to_read``; None if unknown.
         rate: records per second; None: as fast as possible.
         has_history: also records from before the query began are read.
+        has_late: windows count records that came after they closed, which the query has left out.
         session: the caller's Spark session; None: a new one.
     """
 
@@ -78,6 +79,7 @@ class Backfill:
     lateness: int | None = None
     rate: int | None = None
     has_history: bool = True
+    has_late: bool = False
     session: SparkSession | None = None
 
     def planned(self) -> PlannedRange:
@@ -92,7 +94,7 @@ class Backfill:
         (scan,) = self.query.scans
         loaded = self._loaded(scan)
         begin = round(self.span.begin.timestamp() * 1000)
-        late = None if self.lateness is None else self.lateness * 1000
+        late = self._late()
         since = None if late is None else max(0, begin - late)
         with closing(store_admin(self.project, scan.relation.store, self._resolve(scan.relation.store))) as admin:
             facts, operations = admin.describe(scan.relation.entity), admin.operations()
@@ -150,14 +152,28 @@ class Backfill:
             left = began + records / self.rate - self.control.clock.monotonic()
             self.control.clock.sleep(max(0.0, left))
 
+    def _late(self) -> int | None:
+        """Milliseconds between a record's time and the range that it may be a part of; None if unknown."""
+        if self.has_late and closed_windows(self.query) is None:
+            raise self._refused("it has no windows that leave out late records")
+        reach = reach_millis(self.query, self.span.column)
+        if self.lateness is None:
+            return None
+        if reach is None:
+            raise self._refused("a session may have begun at any time before its end: leave --lateness out")
+        return self.lateness * 1000 + reach
+
     def _closed(self, scan: Scan, tip: Tip, *, is_stamped: bool) -> int:
         """Watermark of a batch of the query, epoch milliseconds.
 
         Raises:
             UserError: BACKFILL_REFUSED: unknown, or windows may lack records that came late.
         """
-        if not is_stamped or scan.time.column is not None:
-            raise self._refused("its windows lack records that came late; only times that the broker sets are in order")
+        if not self.has_late and not (is_stamped and scan.time.column is None):
+            raise self._refused(
+                "its windows lack records that came late, and only times that the broker sets are in order; "
+                "--late-rows (late_rows in Dagster) counts these records, too"
+            )
         if self.rate is not None:
             raise self._refused("its windows are computed from all records at once, so --rate has no effect")
         place = self._place

@@ -131,13 +131,13 @@ def test_a_store_that_cannot_exchange_ranges_is_refused(partitioned: Bench) -> N
 
 
 @pytest.fixture
-def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TimeRange, int | None, int | None]]:
+def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TimeRange, int | None, int | None, bool]]:
     """The ranges that are computed again; nothing is."""
-    spans: list[tuple[TimeRange, int | None, int | None]] = []
+    spans: list[tuple[TimeRange, int | None, int | None, bool]] = []
 
     def carried_out(backfill: Backfill, planned: PlannedRange) -> Replaced:
         assert planned.whole.records == 30
-        spans.append((backfill.span, backfill.lateness, backfill.rate))
+        spans.append((backfill.span, backfill.lateness, backfill.rate, backfill.has_late))
         return Replaced(4, 5)
 
     monkeypatch.setattr(Backfill, "planned", lambda _: PlannedRange(Slice({"0": (10, 40)}), Tip(3, "d")))
@@ -149,7 +149,7 @@ def day(number: int) -> datetime:
     return datetime(2026, 5, number, tzinfo=timezone.utc)
 
 
-Ranges = list[tuple[TimeRange, int | None, int | None]]
+Ranges = list[tuple[TimeRange, int | None, int | None, bool]]
 
 
 def test_a_run_of_a_partition_loads_and_computes_its_range_again(partitioned: Bench, ranges: Ranges) -> None:
@@ -157,9 +157,9 @@ def test_a_run_of_a_partition_loads_and_computes_its_range_again(partitioned: Be
     result = job.execute_in_process(
         asset_selection=[key("loaded")],
         partition_key="2026-05-03",
-        run_config={"ops": {"load_shop_public_loaded": {"config": {"rate": 50}}}},
+        run_config={"ops": {"load_shop_public_loaded": {"config": {"rate": 50, "late_rows": True}}}},
     )
-    assert ranges == [(TimeRange("at", day(3), day(4)), 3600, 50)]
+    assert ranges == [(TimeRange("at", day(3), day(4)), 3600, 50, True)]
     (event,) = result.get_asset_materialization_events()
     materialization = event.step_materialization_data.materialization
     assert materialization.partition == "2026-05-03"
@@ -172,7 +172,7 @@ def test_a_backfill_of_several_partitions_is_one_range(partitioned: Bench, range
     job = partitioned.definitions().resolve_implicit_global_asset_job_def()
     tags = {"dagster/asset_partition_range_start": "2026-05-03", "dagster/asset_partition_range_end": "2026-05-09"}
     result = job.execute_in_process(asset_selection=[key("loaded")], tags=tags)
-    assert ranges == [(TimeRange("at", day(3), day(10)), 3600, None)]
+    assert ranges == [(TimeRange("at", day(3), day(10)), 3600, None, False)]
     events = result.get_asset_materialization_events()
     partitions = [event.step_materialization_data.materialization.partition for event in events]
     assert partitions == [f"2026-05-0{number}" for number in range(3, 10)]
@@ -212,7 +212,7 @@ def test_a_translator_has_windows_of_another_zone(partitioned: Bench, ranges: Ra
 
     job = partitioned.definitions(Mine()).resolve_implicit_global_asset_job_def()
     job.execute_in_process(asset_selection=[key("loaded")], partition_key="2026-05-03")
-    ((span, _, _),) = ranges
+    ((span, *_),) = ranges
     assert span.begin == datetime(2026, 5, 2, 22, tzinfo=timezone.utc)
 
 

@@ -8,8 +8,6 @@ from ds_dagster.plan.nodes.node import Bounds
 from ds_dagster.plan.nodes.window import Window
 from ds_dagster.plan.query import BoundQuery
 
-ALIGNED = ("TUMBLE", "HOP", "CUMULATE")
-"""Windows whose bounds depend on the time of a record only."""
 IN_ANY_ORDER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 """Aggregates whose value does not depend on the order of the rows."""
 
@@ -17,13 +15,29 @@ IN_ANY_ORDER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 def closed_windows(query: BoundQuery) -> Bounds | None:
     """The columns with the bounds of the windows, if each row of a query is an aggregate of one closed window, whose
     value depends on the records of that window only; else None."""
-    stateful, windows = [node for node in query.plan.walk() if node.is_stateful], query.root.input.windows
+    windows = query.root.input.windows
+    return windows[0] if windows and _window(query) is not None else None
+
+
+def reach_millis(query: BoundQuery, column: str) -> int | None:
+    """How far before a value of a table's column the records of its row may be in event time, milliseconds: 0 for a
+    row of one record; None if any record may be among them, as for sessions by their end."""
+    window, bounds = _window(query), closed_windows(query)
+    if window is None or bounds is None:
+        return 0
+    is_session, is_start = window.function == "SESSION", column == bounds.start
+    if is_start:  # a session that begins in time has no record in the gap before
+        return window.size_millis if is_session else 0
+    return None if is_session else window.size_millis
+
+
+def _window(query: BoundQuery) -> Window | None:
+    stateful = [node for node in query.plan.walk() if node.is_stateful]
     aggregate = stateful[0] if len(stateful) == 1 else None
     if not isinstance(aggregate, Aggregate) or not aggregate.is_final:
         return None
-    is_aligned = isinstance(aggregate.window, Window) and aggregate.window.function in ALIGNED
     in_any_order = all(call.function in IN_ANY_ORDER and call.order is None for call in aggregate.calls)
-    return windows[0] if windows and is_aligned and in_any_order else None
+    return aggregate.window if isinstance(aggregate.window, Window) and in_any_order else None
 
 
 def why_not_recomputed(query: BoundQuery) -> str:

@@ -261,6 +261,71 @@ def test_whole_windows_are_as_the_stream_has_them(house: House) -> None:
     assert set(before) <= set(after) <= set(wanted_windows(house, 1, at_least=2)), "loads go on"
 
 
+MINUTE = 60_000
+FIRST = BEGIN // MINUTE * MINUTE
+PACED = {"pacing_windows": False, "pacing_sessions": True}
+"""Table of windows over the column of a stream → whether they are sessions."""
+
+
+@pytest.mark.slow  # four commands start Spark
+def test_windows_get_the_records_that_came_too_late(house: House) -> None:
+    """TUMBLE and SESSION over a time that producers set: a range has all records, the rest of the table lacks the late
+    ones as before."""
+    house.recover()
+    load_paced(house)  # makes the topic
+    chance = random.Random(21)
+
+    def paced(minutes: list[int]) -> list[dict[str, Any]]:
+        times = [FIRST + minute * MINUTE + chance.randrange(MINUTE) for minute in minutes]
+        return [{"at": at, "id": next(NUMBERS), "word": chance.choice("ab")} for at in times]
+
+    in_time = paced([minute for minute in range(30) for _ in range(2)])
+    late = paced([chance.randrange(20) for _ in range(12)])
+    ahead = [{"at": FIRST + 60 * MINUTE, "id": next(NUMBERS), "word": "a"}]
+    house.send("pacing", in_time)
+    load_paced(house)
+    house.send("pacing", [*late, *ahead])
+    load_paced(house)
+    begin = moment(FIRST + 8 * MINUTE)
+    for table, is_session in PACED.items():
+        had, wanted = paced_windows(in_time, is_session), paced_windows([*in_time, *late], is_session)
+        assert table_windows(house, table) == had != wanted
+        span = ("--from", begin.isoformat())
+        code, _, said = called_json(house.root, "backfill", table, *span)
+        assert code == 1 and "--late-rows (late_rows in Dagster) counts" in said
+        code, _, said = called_json(house.root, "backfill", table, *span, "--late-rows")
+        assert code == 0, said
+        repaired = [row for row in wanted if row[0] >= begin]
+        assert table_windows(house, table) == sorted([row for row in had if row[0] < begin] + repaired)
+
+
+def load_paced(house: House) -> None:
+    for table in PACED:
+        house.load(table)
+
+
+def table_windows(house: House, table: str) -> list[tuple[Any, ...]]:
+    rows = house.table(f"SELECT window_start, window_end, word, n, ids FROM {table}")
+    bounds = ("window_start", "window_end")
+    return sorted((*(row[b].astimezone(timezone.utc) for b in bounds), row["word"], row["n"], row["ids"]) for row in rows)
+
+
+def paced_windows(rows: list[dict[str, Any]], is_session: bool) -> list[tuple[Any, ...]]:
+    """Windows of a minute, or sessions that end after a minute, by word."""
+    groups: list[tuple[int, int, list[dict[str, Any]]]] = []
+    for row in sorted(rows, key=lambda row: (row["word"], row["at"])):
+        start = row["at"] if is_session else row["at"] // MINUTE * MINUTE
+        begun, end, members = groups[-1] if groups else (0, 0, [{"word": ""}])
+        if members[0]["word"] == row["word"] and (row["at"] < end if is_session else start == begun):
+            groups[-1] = (begun, row["at"] + MINUTE if is_session else end, [*members, row])
+        else:
+            groups.append((start, start + MINUTE, [row]))
+    return sorted(
+        (moment(begun), moment(end), members[0]["word"], len(members), sum(row["id"] for row in members))
+        for begun, end, members in groups
+    )
+
+
 def closed_windows(house: House) -> list[tuple[Any, ...]]:
     rows = house.table("SELECT window_start, word, n, ids FROM ticking_windows")
     return sorted((row["window_start"].astimezone(timezone.utc), row["word"], row["n"], row["ids"]) for row in rows)

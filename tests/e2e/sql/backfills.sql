@@ -31,6 +31,16 @@ CREATE TABLE ticking_lake WITH ('store'='lake', 'refresh.mode'='incremental') AS
   SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids
   FROM HOP(ticking, SIZE 2 SECONDS, ADVANCE BY 1 SECOND) GROUP BY window_start, window_end, word;
 
+-- Windows by a time that producers set: records come too late for them.
+CREATE STREAM pacing (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='pacing',
+  'value.format'='json', 'timestamp'='at', 'topic.partitions'=1, 'topic.replicas'=1);
+CREATE TABLE pacing_windows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids FROM TUMBLE(pacing, SIZE 1 MINUTE)
+  GROUP BY window_start, window_end, word;
+CREATE TABLE pacing_sessions WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT window_start, window_end, word, COUNT(*) AS n, SUM(id) AS ids FROM SESSION(pacing, GAP 1 MINUTE)
+  GROUP BY window_start, window_end, word;
+
 -- No other test reads this topic: it gets another partition.
 CREATE STREAM drifting (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_kafka', 'topic'='drifting',
   'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);

@@ -12,7 +12,7 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.reading.extent import Extent
 from ds_dagster.errors import DsError
-from ds_dagster.plan.checks.recomputable import closed_windows, why_not_recomputed
+from ds_dagster.plan.checks.recomputable import closed_windows, reach_millis, why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.deciding.backfilling import (
@@ -60,7 +60,6 @@ CREATE TABLE windows_of_windows WITH ('store' = 'pg') AS SELECT window_start, wi
    GROUP BY window_start, window_end, id) w GROUP BY window_start, window_end;
 """
 REFUSED = {
-    "sessions": "updated by key",
     "first_of_windows": "updated by key",
     "growing": "updated by key",
     "windows_of_windows": "updated by key",
@@ -111,6 +110,14 @@ def test_the_range_of_windows_is_of_their_bounds(queries: dict[str, BoundQuery])
         "newest is not one of the bounds of its windows (begun, ended)"
         in refusal(lambda: range_column(query, "newest")).message
     )
+
+
+def test_records_of_a_window_may_be_older_than_its_bound(queries: dict[str, BoundQuery]) -> None:
+    assert why_not_recomputed(queries["sessions"]) == ""
+    reaches = [("plain", "at", 0), ("windows", "begun", 0), ("windows", "ended", 60_000)]
+    reaches += [("sessions", "window_start", 60_000), ("sessions", "window_end", None)]
+    for name, column, reach in reaches:
+        assert reach_millis(queries[name], column) == reach, (name, column)
 
 
 WHOLE = {"0": Extent(0, 10, 90, 1000), "1": Extent(0, 0, 0)}
