@@ -317,6 +317,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "`ds reset` starts a new checkpoint version",
     ),
     Condition(
+        "CHECKPOINT_OTHER_GROUPS",
+        "user",
+        "the groups in the checkpoint have another state than the query",
+        "`ds reset` starts a new checkpoint version",
+    ),
+    Condition(
         "CHECKPOINT_UNREADABLE",
         "external",
         "the checkpoint cannot be read or written",

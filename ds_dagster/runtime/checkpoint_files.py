@@ -82,6 +82,28 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     exchange(place, folder)
 
 
+def grown_folder(place: Path) -> Path:
+    """The path ``…-growing`` where a checkpoint is prepared whose groups get more results."""
+    return place.with_name(f"{place.name}-growing")
+
+
+def exchange_grown(place: Path) -> Path:
+    """:func:`exchange` with :func:`grown_folder`, which is complete. It is called ``…-grown`` before, so that
+    :func:`finish_growth` never takes one that is not complete."""
+    folder = _complete(place)
+    shutil.rmtree(folder, ignore_errors=True)
+    grown_folder(place).rename(folder)
+    return exchange(place, folder)
+
+
+def finish_growth(place: Path) -> None:
+    """Finish an :func:`exchange_grown` that was killed when ``place`` was gone."""
+    folder = _complete(place)
+    if folder.is_dir() and not place.exists():
+        folder.rename(place)
+        force_names(place.parent)
+
+
 def new_folder(place: Path) -> Path:
     """The path ``…-new`` where a checkpoint is prepared before :func:`exchange`; what was there is deleted."""
     folder = place.with_name(f"{place.name}-new")
@@ -98,6 +120,10 @@ def exchange(place: Path, folder: Path) -> Path:
     folder.rename(place)
     force_names(place.parent)
     return replaced
+
+
+def _complete(place: Path) -> Path:
+    return place.with_name(f"{place.name}-grown")
 
 
 def _partitions(place: Path) -> str:

@@ -28,6 +28,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 )
 """Folder of a checkpoint → names of its files that belong to one batch."""
 HEADER_LINES = 2
+CHECKSUM = ".crc"
 UNFINISHED = ".tmp"
 """Part of the names of files that Spark is still writing; it renames them when they are complete."""
 
@@ -102,6 +103,22 @@ def copy_batches(place: Path, folder: Path, finished: int, planned: int) -> None
     os.sync()
 
 
+def copy_without_state(place: Path, folder: Path) -> None:
+    """Copy a checkpoint with its logs and without the content of its state stores. What was in the target is deleted.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+
+    def stores(path: str, names: list[str]) -> Collection[str]:
+        """Folders of the partitions of an operator, and files that are still being written."""
+        is_operator = Path(path).parent == place / STATE
+        return [name for name in names if UNFINISHED in name or (is_operator and name.isdecimal())]
+
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(place, folder, ignore=stores)
+
+
 def _numbers(folder: Path) -> set[int]:
     return {int(path.name) for path in (folder.iterdir() if folder.is_dir() else ()) if path.name.isdecimal()}
 
@@ -124,10 +141,11 @@ def _offset(text: str) -> object:
 
 
 def _states(folder: Path) -> set[int]:
-    """Batches after which every state store has a version."""
+    """Batches after which every state store has a version. An empty file only stands for a version, see
+    ``dsdagster.checkpoint.GrownState``."""
     stores: dict[Path, set[int]] = {}
     for path in folder.rglob("*") if folder.is_dir() else ():
         match = STATE_FILE.fullmatch(path.name)
-        if match:
+        if match and not path.name.endswith(CHECKSUM) and path.stat().st_size:
             stores.setdefault(path.parent, set()).add(int(match[1]) - 1)
     return set.intersection(*stores.values()) if stores else set()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ds_dagster.errors import error
 from ds_dagster.names import file_name
+from ds_dagster.runtime.checkpoint_files import finish_growth
 from ds_dagster.runtime.deciding.identity import Identity
 
 _VERSION = re.compile(r"v(\d+)(-replaced-\d+)?")
@@ -43,7 +44,7 @@ class Checkpoints:
         return self.root / self.identity.folder / file_name(name) / f"v{version}"
 
     def verify(self, name: str, version: int, *, started: bool, progressed: bool) -> Path:
-        """The folder to start from.
+        """The folder to start from. An exchange of the folder that was killed is finished first.
 
         Args:
             name, version: of the job.
@@ -55,6 +56,7 @@ class Checkpoints:
                 no folder.
         """
         path = self.path(name, version)
+        finish_growth(path)
         exists = path.is_dir() and any(path.iterdir())
         if exists and not started:
             raise error("CHECKPOINT_UNKNOWN", name=name, path=str(path))

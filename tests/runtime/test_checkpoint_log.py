@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.runtime.checkpoint_log import first_offsets, kept_batches, rewind_checkpoint
+from ds_dagster.runtime.checkpoint_files import grown_folder
+from ds_dagster.runtime.checkpoint_log import copy_without_state, first_offsets, kept_batches, rewind_checkpoint
+from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
+from ds_dagster.runtime.deciding.identity import Identity
 
 HEADS = {"v1": '{"t":{"0":%d}}\n-', "v2": 'ümlaut_a:{"t":{"0":%d}}\nb:-'}
 ENDS = {"v1": '[{"t":{"0":%d}},null]', "v2": '{"b":null,"ümlaut_a":{"t":{"0":%d}}}'}
@@ -48,7 +51,8 @@ def test_it_has_the_batches_of_its_logs_and_their_state(place: Path) -> None:
     assert {n: tip.offsets for n, tip in kept.batches.items()} == {n: digest(place, n) for n in range(3, 9)}
     assert kept.states == {3, 4, 5, 6, 7}
     (place / STORES[2] / "6.changelog").unlink()
-    assert kept_batches(place).states == {3, 4, 6, 7}
+    (place / STORES[0] / "5.delta").write_text("")
+    assert kept_batches(place).states == {3, 6, 7}, "an empty file has no state"
 
 
 def test_what_is_gone_keeps_nothing(tmp_path: Path) -> None:
@@ -78,6 +82,27 @@ def test_files_of_later_batches_are_left_out(place: Path, following: int | None)
     whole = place.with_name("v1-replaced-1")
     assert {str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()} == before
     assert not place.with_name("v1-new").exists()
+
+
+def test_a_copy_without_state_has_everything_else(place: Path) -> None:
+    folder = grown_folder(place)
+    (folder / "state" / "0" / "0").mkdir(parents=True)
+    (place / "commits" / ".8.a.tmp").write_text("")
+    copy_without_state(place, folder)
+    names = [{path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()} for top in (place, folder)]
+    assert names[1] == {name for name in names[0] if not name.startswith(STORES) and not name.endswith(".tmp")}
+    assert "state/0/_metadata/v2/0" in names[1]
+
+
+def test_an_exchange_that_was_killed_is_finished_before_a_start(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, Identity("j", ""))
+    place = checkpoints.path("a", 1)
+    for folder, text in ((place, "old"), (grown_folder(place), "partly"), (place.with_name("v1-grown"), "new")):
+        folder.mkdir(parents=True)
+        (folder / "metadata").write_text(text)
+    assert (checkpoints.verify("a", 1, started=True, progressed=True) / "metadata").read_text() == "old"
+    place.rename(place.with_name("v1-replaced-1"))
+    assert (checkpoints.verify("a", 1, started=True, progressed=True) / "metadata").read_text() == "new"
 
 
 def test_the_first_offsets_are_known_with_and_without_names(tmp_path: Path) -> None:

@@ -1,0 +1,221 @@
+package dsdagster.checkpoint;
+
+import dsdagster.OperatorFault;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqBase;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata$;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
+import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaCompatibilityChecker;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaCompatibilityChecker$;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The groups of a checkpoint with more results than the checkpoint has: each group gets the added results as they are
+ * before the first row.
+ *
+ * <p>Rule, of Spark 4.2: the state of an aggregate is operator 0, store "default", a row of all buffers per group; a
+ * snapshot of one version needs no file of earlier versions; the schema of the state is a file of its own.
+ */
+public final class GrownState {
+  private static final String STATE = "state";
+  private static final String FAMILY = "default";
+  private static final long OPERATOR = 0;
+  private static final int SCHEMA_VERSION = 2;
+
+  private final SparkSession session;
+  private final Configuration hadoop;
+  private final StructType keys;
+  private final StructType before;
+  private final GroupBuffers buffers;
+  private final String from;
+
+  private GrownState(SparkSession session, GroupBuffers buffers, StateStoreColFamilySchema held, String from) {
+    this.session = session;
+    this.hadoop = session.sessionState().newHadoopConf();
+    this.buffers = buffers;
+    this.keys = held.keySchema();
+    this.before = held.valueSchema();
+    this.from = from;
+  }
+
+  /** The state of a checkpoint, null if it has none or has all results of the query. */
+  private static GrownState of(Dataset<Row> rows, String mode, String checkpoint) {
+    SparkSession session = (SparkSession) rows.sparkSession();
+    StateStoreColFamilySchema held = schema(checkpoint, session.sessionState().newHadoopConf());
+    if (held == null) {
+      return null;
+    }
+    GroupBuffers buffers = GroupBuffers.of(session, rows, mode);
+    buffers.checkHolds(held.keySchema(), held.valueSchema());
+    return buffers.size() == held.valueSchema().size() ? null : new GrownState(session, buffers, held, checkpoint);
+  }
+
+  /** Whether the query computes results that the state of its checkpoint has no place for. */
+  public static boolean isNeeded(Dataset<Row> rows, String mode, String checkpoint) {
+    return of(rows, mode, checkpoint) != null;
+  }
+
+  /**
+   * Writes the state with the added results.
+   *
+   * @param checkpoint whose state is read
+   * @param target another checkpoint, with logs and without state
+   * @param batch last finished batch, whose state is read and written
+   * @return number of groups
+   */
+  public static long write(Dataset<Row> rows, String mode, String checkpoint, String target, long batch) {
+    GrownState state = of(rows, mode, checkpoint);
+    if (state == null) {
+      throw new OperatorFault("INTERNAL", "the state of " + checkpoint + " needs no more results");
+    }
+    state.session.sessionState().streamingQueryManager().stateStoreCoordinator(); // stores report to it
+    SQLConf settings = state.settings(batch);
+    StateStoreConf conf = new StateStoreConf(settings, Map$.MODULE$.empty());
+    long groups = 0;
+    for (int part : state.parts()) {
+      groups += state.copy(part, target, conf, batch + 1);
+    }
+    state.writeSchema(target);
+    return groups;
+  }
+
+  /** Settings of the state store, as the batch had them. */
+  private SQLConf settings(long batch) {
+    SQLConf settings = session.sessionState().conf().clone();
+    OffsetSeqLog log = new OffsetSeqLog(session, new Path(from, "offsets").toString(), true);
+    OffsetSeqBase entry = log.get(batch).get();
+    OffsetSeqMetadata$.MODULE$.setSessionConf(entry.metadataOpt().get(), settings);
+    return settings;
+  }
+
+  private List<Integer> parts() {
+    List<Integer> parts = new ArrayList<>();
+    Path folder = new Path(new Path(from, STATE), Long.toString(OPERATOR));
+    try {
+      FileSystem files = folder.getFileSystem(hadoop);
+      for (FileStatus found : files.listStatus(folder)) {
+        String name = found.getPath().getName();
+        if (found.isDirectory() && name.chars().allMatch(Character::isDigit)) {
+          parts.add(Integer.parseInt(name));
+        }
+      }
+    } catch (IOException failure) {
+      throw BatchLog.unreadable("the state of " + from + " cannot be listed", failure);
+    }
+    return parts;
+  }
+
+  private long copy(int part, String target, StateStoreConf conf, long version) {
+    StateStoreProvider read = provider(from, part, before, conf);
+    StateStoreProvider written = provider(target, part, buffers.values(), conf);
+    boolean isHeap = written instanceof HDFSBackedStateStoreProvider;
+    try {
+      ReadStateStore old = read.getReadStore(version, Option.empty());
+      StateStore grown = written.getStore(isHeap ? 0 : version - 1, Option.empty(), !isHeap, !isHeap);
+      UnsafeProjection row = buffers.grownFrom(before);
+      long groups = 0;
+      try (StateStoreIterator<UnsafeRowPair> pairs = old.iterator(FAMILY)) {
+        while (pairs.hasNext()) {
+          UnsafeRowPair pair = pairs.next();
+          grown.put(pair.key(), row.apply(pair.value()), FAMILY);
+          groups++;
+        }
+      }
+      grown.commit();
+      old.release();
+      if (isHeap) {
+        asSnapshot(target, part, version, conf.minVersionsToRetain());
+      }
+      return groups;
+    } finally {
+      read.close();
+      written.close();
+    }
+  }
+
+  /**
+   * Makes the first delta of a store on the heap the snapshot of a version: both are lists of all rows. Empty files stand
+   * for earlier versions, since Spark looks for the oldest version to keep by its name.
+   */
+  private void asSnapshot(String target, int part, long version, int kept) {
+    Path folder = new Path(new Path(new Path(target, STATE), Long.toString(OPERATOR)), Integer.toString(part));
+    try {
+      FileSystem files = folder.getFileSystem(hadoop);
+      Path delta = new Path(folder, "1.delta");
+      if (!files.rename(delta, new Path(folder, version + ".snapshot"))) {
+        throw new IOException(delta + " cannot be renamed");
+      }
+      for (long earlier = Math.max(1, version - kept); earlier < version; earlier++) {
+        files.create(new Path(folder, earlier + ".delta")).close();
+      }
+    } catch (IOException failure) {
+      throw BatchLog.unreadable("the state of " + target + " cannot be written", failure);
+    }
+  }
+
+  private StateStoreProvider provider(String checkpoint, int part, StructType values, StateStoreConf conf) {
+    return StateStoreProvider.createAndInit(
+        id(checkpoint, part), keys, values, new NoPrefixKeyStateEncoderSpec(keys), false, conf, hadoop, false, Option.empty());
+  }
+
+  private void writeSchema(String target) {
+    StateStoreColFamilySchema schema =
+        new StateStoreColFamilySchema(FAMILY, (short) 0, keys, (short) 0, buffers.values(), Option.empty(), Option.empty());
+    StatefulOperatorStateInfo info =
+        new StatefulOperatorStateInfo(
+            new Path(target, STATE).toString(), UUID.randomUUID(), OPERATOR, 0, 1, Option.empty(), Option.empty());
+    StateSchemaCompatibilityChecker$ checker = StateSchemaCompatibilityChecker$.MODULE$;
+    checker.validateAndMaybeEvolveStateSchema(
+        info,
+        hadoop,
+        (scala.collection.immutable.List<StateStoreColFamilySchema>) (Object)
+            CollectionConverters.asScala(List.of(schema)).toList(),
+        session.sessionState(),
+        SCHEMA_VERSION,
+        checker.validateAndMaybeEvolveStateSchema$default$6(),
+        FAMILY,
+        checker.validateAndMaybeEvolveStateSchema$default$8(),
+        Option.empty(),
+        false);
+  }
+
+  private static StateStoreColFamilySchema schema(String checkpoint, Configuration hadoop) {
+    StateSchemaCompatibilityChecker checker =
+        new StateSchemaCompatibilityChecker(
+            id(checkpoint, 0), hadoop, StateSchemaCompatibilityChecker$.MODULE$.$lessinit$greater$default$3(), Option.empty(), false);
+    scala.collection.immutable.List<StateStoreColFamilySchema> schemas = checker.readSchemaFile();
+    return schemas.isEmpty() ? null : schemas.head();
+  }
+
+  private static StateStoreProviderId id(String checkpoint, int part) {
+    String place = new Path(checkpoint, STATE).toString();
+    return new StateStoreProviderId(new StateStoreId(place, OPERATOR, part, FAMILY), UUID.randomUUID());
+  }
+}
