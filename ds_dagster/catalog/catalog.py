@@ -34,6 +34,11 @@ class Catalog:
     pools: Mapping[str, ComputePool | None] | None = field(default_factory=lambda: MappingProxyType({}))
     """None in the slice of a job, which does not carry them."""
 
+    @property
+    def store_kinds(self) -> Mapping[str, str]:
+        """Kinds of the stores, by folded name."""
+        return {store.name: store.kind for store in self.stores.values()}
+
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""
         definition = self.stores.get(name.lower())

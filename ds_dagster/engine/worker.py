@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from ds_dagster import jars
 from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
+from ds_dagster.engine.growth import add_missing_results
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.shape_watch import ShapeWatch
 from ds_dagster.engine.slots import reserve
@@ -291,6 +292,8 @@ class SparkHost:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         empty(self._session.result(), definition, str(path))
+        if definition.order.spec.grows:
+            add_missing_results(job.prepared, path)
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         if job.shapes:

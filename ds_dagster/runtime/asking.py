@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -89,7 +90,9 @@ def answer_of(
         spec = over_checkpoint(project, query, request.made_by)[0]
     else:
         is_fresh = job is None or request.action == "reset"
-        spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job)
+        grows = request.action == "restart" and "partial" in request.allow and bool(change.partial)
+        change = replace(change, verdict="keeps_checkpoint") if grows else change
+        spec = job_spec(project, query) if job is None or is_fresh else spec_going_on(project, query, job, grows=grows)
     answer = desired.answer(Asked(request.action, request.by, now, spec, request.begins), change, job, status)
     if answer.row is not None:
         if job is not None and request.action != "reset":

@@ -21,16 +21,24 @@ UP: tuple[JobState, ...] = ("RUNNING", "STARTING")
 """States of a job that runs, or is being started."""
 
 Action = Literal["ensure", "restart", "stop", "reset"]
-Consent = Literal["duplicates", "from_now", "empty", "restored"]
-"""Effects of a reset that need a permission. ``duplicates``: rows are written that a sink already has; ``from_now``:
+Consent = Literal["duplicates", "from_now", "empty", "restored", "partial"]
+"""Effects that need a permission. Of a restart: ``partial``: results that the definition adds count only the rows since
+the change, in groups that exist. Of a reset: ``duplicates``: rows are written that a sink already has; ``from_now``:
 sources are read from their end at the start of the job, so earlier records are in no result; ``empty``: the records of
 the job's own topics are deleted first; ``restored``: the new checkpoint was made from a savepoint."""
 RESTORED: Consent = "restored"
 
 
-def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = False) -> tuple[Consent, ...]:
+def consents(
+    *, duplicates: bool = False, from_now: bool = False, empty: bool = False, partial: bool = False
+) -> tuple[Consent, ...]:
     """The consents whose flags are set."""
-    flags: dict[Consent, bool] = {"duplicates": duplicates, "from_now": from_now, "empty": empty}
+    flags: dict[Consent, bool] = {
+        "duplicates": duplicates,
+        "from_now": from_now,
+        "empty": empty,
+        "partial": partial,
+    }
     return tuple(name for name, is_given in flags.items() if is_given)
 
 
@@ -179,6 +187,8 @@ class Change:
         readers: names of the queries downstream of ``doubles``.
         beside: if the verdict needs a new checkpoint: whether a version can be built next to the serving one.
         way: with ``beside``: the commands that build the version, or let the staged one take over, for people.
+        partial: if the verdict needs a new checkpoint only because of added results: these results, as they are
+            written. A restart with the consent ``partial`` keeps the checkpoint.
         renamed_from: if the verdict is about a change of name: the former name.
         written_by: another job that makes the relation of the query; while that job runs, the query is not started.
     """
@@ -192,6 +202,7 @@ class Change:
     readers: tuple[str, ...] = ()
     beside: bool = False
     way: str = ""
+    partial: tuple[str, ...] = ()
     renamed_from: str = ""
     written_by: str = ""
 

@@ -234,8 +234,8 @@ class _Assembly:
         if name in jobs or any(member.query.name == name for member in self.bound if _application(member.node) != name):
             raise error("QUERY_NAME_TAKEN", span=statement.name.span, name=name)
         spans = {member.query.name: member.node.span for member in bound}
-        store_kinds = {store.name: store.kind for store in self.catalog.stores.values()}
-        return together(statement, [part for member in bound for part in member.query.parts], spans, store_kinds)
+        parts = [part for member in bound for part in member.query.parts]
+        return together(statement, parts, spans, self.catalog.store_kinds)
 
     def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
         """Refuse each query of an application that cannot be one job."""

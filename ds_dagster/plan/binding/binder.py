@@ -289,7 +289,7 @@ class _Binder:
         self.findings.collect(lambda: self._check_pool(settings, execution))
         if self.findings.failed:
             return None
-        store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
+        store_kinds = self.world.catalog.store_kinds
         part = Part(
             name=choices.name or default_name(self.target, self.world.settings),
             statement=self.statement,

@@ -1,8 +1,8 @@
 """A query that shows other results of an aggregate than its checkpoint holds. The state stays as it is: results that
 are no longer shown are still computed, and the order in the state is not the order of the columns.
 
-An aggregate that the state has no place for needs a new checkpoint: for old groups it would count only rows after the
-change.
+An aggregate that the state has no place for needs a new checkpoint, or a permission: for old groups it counts only rows
+after the change, see :mod:`ds_dagster.plan.identity.grown`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
     Returns:
         None if the checkpoint does not hold all results of the new definition, or the plans differ elsewhere.
     """
-    before, after = _only_groups(old), _only_groups(new)
+    before, after = only_groups(old), only_groups(new)
     if before is None or after is None or type(before) is not type(after) or not has_order_of_plan(old):
         return None
     scans = {scan.source_name: scan for scan in new.scans}
@@ -50,20 +50,20 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
     if node.state_shape(SCOPE) != before.state_shape(SCOPE):
         return None
     part = new.parts[0]
-    root = part.root.with_inputs(lambda below: _replaced(below, after, node))
+    root = part.root.with_inputs(lambda below: replaced(below, after, node))
     bound = replace(part, root=root, state_signature=old.state_signature, earlier_signatures=())
     return replace(new, parts=(bound,), state_signature=old.state_signature, earlier_signatures=())
 
 
 def hides_results(query: BoundQuery) -> bool:
     """Whether the query computes results only for the state."""
-    groups = _only_groups(query)
+    groups = only_groups(query)
     return groups is not None and any(call.name == HIDDEN.format(i) for i, call in enumerate(groups.calls))
 
 
 def adds_results(old: BoundQuery, new: BoundQuery) -> bool:
     """Whether the new definition has all results of the old groups, and more results of the same groups."""
-    before, after = _only_groups(old), _only_groups(new)
+    before, after = only_groups(old), only_groups(new)
     if before is None or after is None or len(before.group) != len(after.group):
         return False
     left = [call.as_written() for call in after.calls]
@@ -74,7 +74,7 @@ def adds_results(old: BoundQuery, new: BoundQuery) -> bool:
     return bool(left)
 
 
-def _only_groups(query: BoundQuery) -> Groups | None:
+def only_groups(query: BoundQuery) -> Groups | None:
     """The aggregate of a query without another stateful step, else None."""
     stateful = [node for node in query.plan.walk() if node.is_stateful]
     if query.is_application or len(stateful) != 1 or not isinstance(stateful[0], Aggregate | DeltaAggregate):
@@ -112,7 +112,7 @@ def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
     left = list(rows.calls)
     pairs: dict[str, AggregateCall] = {}
     for call in after.calls:
-        match = next((held for held in left if held.as_written() == call.as_written() and _is_like(held, call)), None)
+        match = next((held for held in left if held.as_written() == call.as_written() and is_like(held, call)), None)
         if match is None:
             return None
         left.remove(match)
@@ -120,7 +120,7 @@ def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
     return pairs
 
 
-def _is_like(held: AggregateCall, call: AggregateCall) -> bool:
+def is_like(held: AggregateCall, call: AggregateCall) -> bool:
     """Whether two calls may be the same; their conditions and orders are compared later, with the shapes."""
     same = (held.function, held.distinct, held.type) == (call.function, call.distinct, call.type)
     return same and (held.filter is None, held.order is None) == (call.filter is None, call.order is None)
@@ -145,8 +145,9 @@ def _shown_as(rows: Groups, after: Groups, pairs: Mapping[str, AggregateCall]) -
     return replace(rows, group=group, calls=calls)
 
 
-def _replaced(node: Node, old: Node, new: Node) -> Node:
-    return new if node is old else node.with_inputs(lambda below: _replaced(below, old, new))
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """The plan with a node replaced, and nothing else changed."""
+    return new if node is old else node.with_inputs(lambda below: replaced(below, old, new))
 
 
 def _others(query: BoundQuery, groups: Groups) -> StateParts:

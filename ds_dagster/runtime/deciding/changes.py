@@ -10,6 +10,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.compatibility import verdict
+from ds_dagster.plan.identity.grown import added_results, grown_state
 from ds_dagster.plan.identity.held import over_state_of
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.identity.source_names import kept_names
@@ -86,6 +87,24 @@ def changes_of(project: LoadedProject, queries: Iterable[BoundQuery], jobs: Mapp
     return tuple(_change(project, query, jobs) for query in queries)
 
 
+def _with_partial(change: Change, project: LoadedProject, query: BoundQuery, job: JobRow | None) -> Change:
+    """The change; if it needs a new checkpoint only because of added results, with these results: the present
+    checkpoint can have them for the rows since the change."""
+    if job is None or change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
+        return change
+    stored = JobSpec.from_json(job.spec)
+    old = _defined(stored, project.settings)
+    if old is None or not added_results(old, query):
+        return change
+    spec, bound = over_checkpoint(project, query, stored, grows=True)
+    if spec.state_signature == stored.state_signature:
+        return change
+    grown = grown_state(old, bound, project.catalog.store_kinds)
+    if grown is None or verdict(grown, bound).verdict != "keeps_checkpoint":
+        return change
+    return replace(change, partial=added_results(old, bound))
+
+
 def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
     renaming = renaming_of(project, query, jobs)
     if renaming is not None:
@@ -93,6 +112,7 @@ def _change(project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow
     job = jobs.get(query.name)
     bound = query if job is None else going_on(project, query, job)
     change = with_doubles(_moving(compare(job, bound, project.settings), job, query), project, query, jobs)
+    change = _with_partial(change, project, query, job)
     runs = job is not None and job.desired == "RUNNING"
     return change if runs else _of_idle(project, query, change, jobs)
 
@@ -133,16 +153,25 @@ def going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> BoundQue
     return over_checkpoint(project, query, JobSpec.from_json(job.spec))[1]
 
 
-def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow) -> JobSpec:
+def spec_going_on(project: LoadedProject, query: BoundQuery, job: JobRow, *, grows: bool = False) -> JobSpec:
     """The spec of a query that continues with a job's checkpoint: sources of renamed relations keep their names in the
-    checkpoint, and groups keep their results, in whatever order the query shows them."""
-    return over_checkpoint(project, query, JobSpec.from_json(job.spec))[0]
+    checkpoint, and groups keep their results, in whatever order the query shows them. ``grows``: the groups get the
+    results that they do not have."""
+    return over_checkpoint(project, query, JobSpec.from_json(job.spec), grows=grows)[0]
 
 
-def over_checkpoint(project: LoadedProject, query: BoundQuery, stored: JobSpec) -> tuple[JobSpec, BoundQuery]:
-    """Spec and plan of a query that continues with a checkpoint, see :func:`spec_going_on`. ``stored``: the definition
-    that made the checkpoint."""
-    spec = job_spec(project, query)
+def over_checkpoint(
+    project: LoadedProject, query: BoundQuery, stored: JobSpec, *, grows: bool = False
+) -> tuple[JobSpec, BoundQuery]:
+    """Spec and plan of a query that continues with a checkpoint, see :func:`spec_going_on`.
+
+    Args:
+        project: of the query.
+        query: today's definition.
+        stored: the definition that made the checkpoint.
+        grows: the groups of the checkpoint get the results that they do not have.
+    """
+    spec = replace(job_spec(project, query), grows=stored.grows)
     is_ordered = stored.ordered_state or (stored.fingerprint == query.fingerprint and shows_in_order(query))
     if is_ordered and not stored.source_names and query.keeps_state_of(stored.state_signature):
         return spec, query
@@ -153,11 +182,15 @@ def over_checkpoint(project: LoadedProject, query: BoundQuery, stored: JobSpec) 
         spec = replace(spec, source_names=tuple(sorted(names.items())))
         query = recompiled(spec, project.settings)[1]
     if old is not None and old.state_signature != query.state_signature:
-        bound = over_state_of(old, query)
+        grown = grown_state(old, query, project.catalog.store_kinds) if grows else None
+        bound = over_state_of(grown or old, query)
         if bound is not None:
-            state = stored.state_slice or stored.slice
             names = {**dict(stored.source_names), **names}
-            spec, query = replace(spec, state_slice=state, source_names=tuple(sorted(names.items()))), bound
+            spec = replace(spec, source_names=tuple(sorted(names.items())), grows=spec.grows or grown is not None)
+        if bound is not None and bound.state_signature != query.state_signature:
+            added = stored.state_added if grown is None else (*stored.state_added, spec.slice)
+            state = stored.state_slice or stored.slice
+            spec, query = replace(spec, state_slice=state, state_added=added), bound
     return replace(spec, state_signature=query.state_signature), query
 
 
@@ -200,6 +233,7 @@ def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[C
     Raises:
         UserError: RESET_WOULD_DOUBLE, RESET_NOT_FROM_NOW, RESET_NOT_EMPTY.
     """
+    allow = set(allow) - {"partial"}
     if RESTORED in allow:  # the restore has compared the checkpoint with the sinks
         return
     if "from_now" in allow:
@@ -282,7 +316,11 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQ
     project, query = _compiled(spec.slice, spec, settings)
     if not spec.state_slice:
         return project, query
-    bound = over_state_of(_compiled(spec.state_slice, spec, settings)[1], query)
+    state: BoundQuery | None = _compiled(spec.state_slice, spec, settings)[1]
+    for statements in spec.state_added:
+        later, added = _compiled(statements, spec, settings)
+        state = None if state is None else grown_state(state, added, later.catalog.store_kinds)
+    bound = None if state is None else over_state_of(state, query)
     if bound is None:
         detail = "it no longer fits the groups of its checkpoint"
         raise error("SLICE_INVALID", span=query.sink.span, name=spec.name, detail=detail)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.runtime.deciding.permissions import needed
+from ds_dagster.runtime.deciding.permissions import needed, partial_text
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.status import RESTORED, Action, Change, Consent, DesiredState
@@ -38,7 +38,7 @@ _HINT_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An action, its requester, and the permitted effects of a reset on the sinks. ``made_by``: definition that made
+    """An action, its requester, and its permitted effects on the results. ``made_by``: definition that made
     the checkpoint with which a reset begins; None: the reset begins without a checkpoint."""
 
     action: Action
@@ -49,7 +49,7 @@ class Request:
     @property
     def begins(self) -> str:
         """See ``schema.JOBS``."""
-        return ",".join(sorted(set(self.allow) - {"duplicates"})) if self.action == "reset" else ""
+        return ",".join(sorted(set(self.allow) - {"duplicates", "partial"})) if self.action == "reset" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +220,8 @@ def _refusal(change: Change) -> Answer:
     hint = HINTS["beside" if is_beside else way].format(name=change.name, way=change.way)
     if change.doubles and not is_beside:
         hint += CONSENT.format(sinks=", ".join(change.doubles))
+    if change.partial:
+        hint += f"; {partial_text(change)}"
     hint += f"; `ds apply --allow {','.join(needed(change))}` applies all such changes"
     return Answer("nothing", refused=change.rule, hint=hint)
 

@@ -4,7 +4,7 @@ JSON, no secrets."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -19,6 +19,9 @@ from ds_dagster.version import __version__
 SPEC_VERSION = 1
 _TEXTS = ("name", "relation", "fingerprint", "state_signature", "package_version", "refresh")
 """Fields of a spec that lists of jobs need; read from specs of any version."""
+
+_LATER = ("pool", "state_added", "grows")
+"""Fields that earlier versions of the package do not know; written only if they have a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ class JobSpec:
         source_names: (qualified relation, name of its source in the checkpoint), see ``Settings.source_names``.
         state_slice: statements of the definition whose groups the checkpoint has, if the query shows other results of
             these groups, see ``plan.identity.held``; empty: ``slice``.
+        state_added: statements of later definitions, in their order, each of which added results to the state of
+            ``state_slice``, see ``plan.identity.grown``.
+        grows: a definition has added results to the groups of its checkpoint, so the engine looks for missing ones when
+            it starts the query.
         ordered_state: see ``Settings.ordered_state``; specs of earlier versions of the package do not have it.
         in_turn: all versions of the query write the same place, each from where the version before it stopped.
         pool: compute pool whose engine runs it; empty: the project's own engine. Not part of the fingerprint.
@@ -60,6 +67,8 @@ class JobSpec:
     writers: tuple[tuple[str, str, str], ...] = ()
     source_names: tuple[tuple[str, str], ...] = ()
     state_slice: tuple[SliceStatement, ...] = ()
+    state_added: tuple[tuple[SliceStatement, ...], ...] = ()
+    grows: bool = False
     ordered_state: bool = False
     in_turn: bool = False
     pool: str = ""
@@ -94,8 +103,9 @@ class JobSpec:
         self.check_readable()
         values = asdict(self)
         del values["unread"]
-        if not self.pool:
-            del values["pool"]  # earlier versions of the package read specs of projects without pools
+        for name in _LATER:
+            if not values[name]:
+                del values[name]
         return json.dumps({"version": SPEC_VERSION, **values}, sort_keys=True, ensure_ascii=False)
 
     @classmethod
@@ -108,11 +118,9 @@ class JobSpec:
             return cls(**texts, slice=(), unread=(f"version {version}",))
         unread = [*_pop_unknown(values, cls)]
         for name in ("slice", "state_slice"):
-            statements: list[dict[str, Any]] = [dict(statement) for statement in values.get(name, ())]
-            unread += [
-                f"{name}.{field}" for field in sorted({f for s in statements for f in _pop_unknown(s, SliceStatement)})
-            ]
-            values[name] = tuple(SliceStatement(**statement) for statement in statements)
+            values[name] = _statements(name, values.get(name, ()), unread)
+        added = [_statements("state_added", each, unread) for each in values.get("state_added", ())]
+        values["state_added"] = tuple(added)
         values.setdefault("ordered_state", bool(values["state_slice"]))
         for key in ("stores", "upstream"):
             values[key] = tuple(values.get(key, ()))
@@ -124,6 +132,13 @@ class JobSpec:
     def writers_of(self, relation: Relation) -> str:
         """Names of the other jobs that create the entity of a relation, separated by ``, ``; empty without any."""
         return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
+
+
+def _statements(name: str, rows: Iterable[Mapping[str, Any]], unread: list[str]) -> tuple[SliceStatement, ...]:
+    """Stored statements of a field; the names of their unknown fields go to ``unread``."""
+    statements = [dict(row) for row in rows]
+    unread += [f"{name}.{field}" for field in sorted({f for s in statements for f in _pop_unknown(s, SliceStatement)})]
+    return tuple(SliceStatement(**statement) for statement in statements)
 
 
 def _pop_unknown(values: dict[str, Any], record: type[JobSpec | SliceStatement]) -> list[str]:

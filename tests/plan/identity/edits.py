@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -33,7 +33,8 @@ class Definition:
 
 @dataclass(frozen=True)
 class Edit:
-    """``keys``: of a result that is folded."""
+    """``keys``: of a result that is folded. ``partial``: column → result that counts since the edit if the state is
+    kept all the same; ``back_partial``: of the reverse edit."""
 
     title: str
     before: Definition
@@ -41,6 +42,8 @@ class Edit:
     verdict: str
     back: str
     keys: tuple[str, ...] = ()
+    partial: Mapping[str, str] = field(default_factory=dict)
+    back_partial: Mapping[str, str] = field(default_factory=dict)
 
 
 def edits() -> Iterator[Edit]:
@@ -58,6 +61,8 @@ def edits() -> Iterator[Edit]:
                 row["verdict"],
                 row.get("back", row["verdict"]),
                 tuple(row.get("keys", family.get("keys", ()))),
+                row.get("partial", {}),
+                row.get("back_partial", {}),
             )
 
 

@@ -19,11 +19,11 @@ WORDS = {
 }
 
 
-def word(old: LoadedProject, new: LoadedProject) -> str:
-    """The verdict on a job that runs the old definition."""
+def word(old: LoadedProject, new: LoadedProject) -> tuple[str, tuple[str, ...]]:
+    """The verdict on a job that runs the old definition, and the results that may be partial."""
     job = job_row(job_spec(old, old.queries["s"]))
     (change,) = changes_of(new, [new.queries["s"]], {"s": job})
-    return WORDS[change.verdict]
+    return WORDS[change.verdict], change.partial
 
 
 @pytest.mark.sweep
@@ -32,7 +32,8 @@ def test_verdicts_are_those_of_the_table_both_ways(tmp_path: Path) -> None:
     for edit in edits():
         before, after = compiled(edit.before.sql, tmp_path), compiled(edit.after.sql, tmp_path)
         pair = (word(before, after), word(after, before))
-        if pair != (edit.verdict, edit.back):
+        partial = [tuple(calls.values()) for calls in (edit.partial, edit.back_partial)]
+        if pair != ((edit.verdict, partial[0]), (edit.back, partial[1])):
             wrong.append((edit.title, pair))
     assert not wrong
 
