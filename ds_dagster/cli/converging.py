@@ -26,7 +26,7 @@ HALTED = ("STOPPED", "FINISHED", "ABSENT")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The request for one query, and the permissions for a reset of it."""
+    """The request for one query, and the permissions for its effects."""
 
     name: str
     action: Action

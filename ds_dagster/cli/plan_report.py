@@ -12,6 +12,7 @@ from types import MappingProxyType
 import click
 
 from ds_dagster.cli.output import has_colours, table
+from ds_dagster.runtime.deciding.permissions import partial_text
 from ds_dagster.runtime.planning.effort import Effort
 from ds_dagster.runtime.planning.planned import PlannedChange
 
@@ -20,8 +21,9 @@ _COLOUR_OF: Mapping[str, str] = MappingProxyType({"+": "green", "-": "red", "@":
 
 
 def plan_json(lines: Sequence[PlannedChange]) -> list[dict[str, object]]:
-    """``[{name, relation, verdict, rule, hint, doubles, readers, beside, way, state, waits, because, sql, columns,
-    creates, downstream, renamed_from, reads_again, staged, effort}]``; ``effort``: see ``runtime.planning.effort``."""
+    """``[{name, relation, verdict, rule, hint, doubles, readers, beside, way, partial, state, waits, because, sql,
+    columns, creates, downstream, renamed_from, reads_again, staged, effort}]``; ``effort``: see
+    ``runtime.planning.effort``."""
     rows = ({**asdict(line.change), **asdict(line)} for line in lines)
     return [{name: value for name, value in row.items() if name != "change"} for row in rows]
 
@@ -108,6 +110,8 @@ def _doubles(line: PlannedChange) -> str | None:
 def _effects(line: PlannedChange) -> Iterator[str]:
     if line.change.hint:
         yield f"to do: {line.change.hint}"
+    if line.change.partial:
+        yield f"or: {partial_text(line.change)}"
     if line.reads_again:
         yield f"reads again: {', '.join(line.reads_again)}"
     if line.effort is not None:

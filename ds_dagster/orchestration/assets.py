@@ -15,7 +15,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, interruption_of
-from ds_dagster.orchestration.launch import ComparedVersion, Launch, LaunchedRelation, ResetConfig
+from ds_dagster.orchestration.launch import ActionConfig, ComparedVersion, Launch, LaunchedRelation
 from ds_dagster.orchestration.loads import PLAIN_OPS, OpOptions, build_load, load_name
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset, refused_name
@@ -33,7 +33,7 @@ MAX_RUNTIME = {"dagster/max_runtime": "900"}
 StreamEvents = Iterator[dg.MaterializeResult[Any] | dg.Output[None] | dg.AssetObservation]
 
 
-class DsRunConfig(ResetConfig):
+class DsRunConfig(ActionConfig):
     """What a materialization does. Shift-click *Materialize* to choose.
 
     ``ensure`` starts queries that do not run and adopts those that run; ``restart`` stops and starts with the same
@@ -41,7 +41,9 @@ class DsRunConfig(ResetConfig):
     that serves, records the difference of their rows, and waits until the new version takes over; it is ``ensure`` for
     all others; ``stop`` stops until the next materialization. A new version that ``ds promote`` would refuse without
     ``--yes`` stays staged, and fails the run, without ``allow_differences``. A reset that would write rows a sink
-    already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``. ``cancel_on_termination``: by
+    already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``. ``allow_partial``: a restart may
+    keep the state although results of an aggregate are added, see
+    :class:`~ds_dagster.orchestration.launch.ActionConfig`. ``cancel_on_termination``: by
     default (null) a terminated run withdraws requests that have not led to a running query; true also stops the queries
     it has started; false leaves every request.
     ``start_timeout_seconds``: how long to wait for the queries; null takes the value of the resource ``ds_control``.

@@ -9,18 +9,18 @@ from pydantic import Field
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.launch import DOWN_STATES, RESTING_STATES, UP_STATES, ResetConfig, launch_failure
+from ds_dagster.orchestration.launch import DOWN_STATES, RESTING_STATES, UP_STATES, ActionConfig, launch_failure
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import JobStatus
 
 
-class DsControlConfig(ResetConfig):
+class DsControlConfig(ActionConfig):
     """What to do, and with which queries; give either ``queries`` or ``all``.
 
     ``queries``: names as in ``ds ps``. ``all``: every query that should be running (orphans can only be stopped, since
-    they have no definition to start from). ``allow_duplicates``, ``from_now``, ``empty``: see
-    :class:`~ds_dagster.orchestration.launch.ResetConfig`.
+    they have no definition to start from). ``allow_duplicates``, ``from_now``, ``empty``,
+    ``allow_partial``: see :class:`~ds_dagster.orchestration.launch.ActionConfig`.
     """
 
     action: Literal["stop", "restart", "reset"]

@@ -297,3 +297,17 @@ class ResetConfig(dg.Config):
     def consents(self) -> tuple[Consent, ...]:
         """For ``Control.ensure``."""
         return consents(duplicates=self.allow_duplicates, from_now=self.from_now, empty=self.empty)
+
+
+class ActionConfig(ResetConfig):
+    """What a reset or a restart may do.
+
+    ``allow_partial``: a restart may keep the state although results of an aggregate are added; in groups that exist
+    they count only the rows since the change.
+    """
+
+    allow_partial: bool = False
+
+    def consents(self) -> tuple[Consent, ...]:
+        """For ``Control.ensure``."""
+        return (*super().consents(), *consents(partial=self.allow_partial))

@@ -8,6 +8,9 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
+from ds_dagster.orchestration.assets import DsRunConfig
+from ds_dagster.orchestration.control_job import DsControlConfig
+from ds_dagster.orchestration.loads import DsLoadConfig
 from tests.orchestration.conftest import Bench, checks, failure_text, key, materialized, write_project
 
 
@@ -106,6 +109,13 @@ def test_run_config_actions(bench: Bench, action: str, state: str, version: int)
     assert (status.state, status.checkpoint_version) == (state, version)
     assert status.generation == before + 1
     assert bench.control.status("counts").generation == 1, "only what was selected"
+
+
+def test_partial_results_have_a_switch_where_a_query_can_be_restarted() -> None:
+    for config in (DsRunConfig(allow_partial=True, empty=True), DsControlConfig(action="restart", allow_partial=True)):
+        assert config.consents()[-1:] == ("partial",)
+    assert DsRunConfig(empty=True).consents() == ("empty",)
+    assert "allow_partial" not in DsLoadConfig.model_fields
 
 
 def test_a_reset_that_doubles_rows_needs_its_consent_in_the_config(bench: Bench) -> None:

@@ -213,12 +213,19 @@ def _act(
 
 @click.command("restart")
 @click.argument("queries", nargs=-1)
+@click.option(
+    "--allow",
+    type=click.Choice(["partial"]),
+    help="partial: keep the state although results are added; in groups that exist they count only rows from now on.",
+)
 @click.option("--wait/--no-wait", default=True, show_default=True)
 @project_option
 @json_option
-def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+def restart_command(
+    queries: tuple[str, ...], allow: str | None, wait: bool, project: Path | None, as_json: bool
+) -> int:
     """Stop and start QUERIES with today's definition; the checkpoint is kept, or the change is refused."""
-    return _act("restart", queries, wait, project, as_json)
+    return _act("restart", queries, wait, project, as_json, consents(partial=allow is not None))
 
 
 @click.command("reset")

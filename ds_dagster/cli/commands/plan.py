@@ -114,7 +114,9 @@ class Permissions(click.ParamType[frozenset[Permission]]):
     metavar="LIST",
     help="Permitted changes of running queries, separated by commas: restart (continue with the new definition), "
     "new-version (build it next to the running query, then let it take over), differences (it takes over even if its "
-    "columns, types, key or number of rows differ as in `ds promote --yes`), reset (start over), duplicates and loss "
+    "columns, types, key or number of rows differ as in `ds promote --yes`), partial (with restart: keep the state "
+    "although results of an aggregate are added; in groups that exist they count only rows since the change), reset "
+    "(start over), duplicates and loss "
     "(of a reset; loss also of a new version), prune.",
 )
 @project_option

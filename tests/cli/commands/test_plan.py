@@ -18,8 +18,10 @@ from ds_dagster.cli import plan_online
 from ds_dagster.errors import error
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.journal import bump_revision
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.planning.planned import planned_changes
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import JobStatus
@@ -71,6 +73,7 @@ def test_each_change_says_what_it_touches(applied: Path, ds: Ds) -> None:
     ]
     assert found["a"]["downstream"] == ["c"]
     assert found["counts"]["columns"] == ["most: added, BIGINT"]
+    assert {name: line["partial"] for name, line in found.items()} == {"a": [], "counts": ["MAX(n)"], "c": [], "b": []}
     assert found["c"]["creates"] == ["k.c"]
     assert found["c"]["renamed_from"] == "b"
     assert found["b"]["state"] == "ABSENT" and found["c"]["state"] is None
@@ -83,6 +86,7 @@ def test_people_read_the_same(applied: Path, ds: Ds) -> None:
     assert "    -CREATE STREAM a AS SELECT n FROM s WHERE n > 1;" in shown
     assert "  column most: added, BIGINT" in shown
     assert "  downstream: c" in shown
+    assert "  or: `ds restart counts --allow partial` keeps the state; in groups that exist, MAX(n) is then" in shown
     markdown = ds("plan", "--markdown").out
     assert markdown.startswith("**Streaming SQL**: 4 of 4 queries need an action.\n")
     assert "| a | keeps checkpoint |" in markdown
@@ -191,6 +195,28 @@ def test_apply_changes_what_it_may(applied: Path, ds: Ds, monkeypatch: pytest.Mo
     }  # fmt: skip
     assert {line["verdict"] for line in lines(ds).values()} == {"unchanged"}
     assert ds("apply", "--allow", "everything").code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("apply", "--allow", "restart,partial"), ("restart", "counts", "--allow", "partial")]
+)
+def test_partial_results_keep_the_checkpoint(
+    applied: Path, ds: Ds, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(Control, "ensure_engines", lambda self, names, wait=0.0: None)
+    settings = load_project(applied).settings
+    with Control.open(settings).journal.write() as connection:
+        rows.save_statuses(
+            connection, [StatusRow("counts", "RUNNING", batch=3, generation=1, checkpoint_version=1)], writer="engine"
+        )
+    refused = ds("restart", "counts", "--no-wait")
+    assert refused.code == 1 and "`ds restart counts --allow partial` keeps the state" in refused.err
+    assert ds(*words, "--no-wait").code == 0
+    with Control.open(settings).journal.read() as connection:
+        job = rows.jobs(connection)["counts"]
+    assert (job.generation, job.checkpoint_version, job.begins) == (2, 1, "")
+    assert JobSpec.from_json(job.spec).grows
+    assert lines(ds, "counts")["counts"]["verdict"] == "unchanged"
 
 
 def test_jobs_of_a_later_version_are_planned_and_refused_alone(
