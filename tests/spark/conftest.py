@@ -32,6 +32,7 @@ from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
+from ds_dagster.engine.growth import add_missing_results
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
@@ -318,8 +319,13 @@ class Bench:
         for row in batch.collect():
             self.records.append({name: _read(value) for name, value in row.asDict().items()} | {"epoch": epoch})
 
-    def start(self, name: str, trigger: Trigger = "continuous", **options: Any) -> StreamingQuery:
+    def start(
+        self, name: str, trigger: Trigger = "continuous", *, grows: bool = False, **options: Any
+    ) -> StreamingQuery:
+        """``grows``: groups of the checkpoint get results that they lack, as the engine does before a start."""
         prepared = self.prepare(name, **options)
+        if grows:
+            add_missing_results(prepared, self.folder / "checkpoints" / name)
         query = face.start(prepared, f"{self.disk}{self.folder}/checkpoints/{name}", trigger)
         self.running.append((prepared, query))
         return query

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -69,6 +70,8 @@ SHORT = (
     "Joins of changelogs: an expression",
 )
 """Edits of each run: one per way in which a query keeps its state."""
+SHORT_PARTIAL = ("Groups: an aggregate added", "Windows: an aggregate added")
+NOTHING: Mapping[str, str] = MappingProxyType({})
 NEWEST = "CREATE VIEW {0} AS SELECT * FROM {0}_all QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
 VERSIONS = """CREATE VIEW {0}_versions AS
 SELECT *, ts AS since, lead(ts, 1, 9000000000000000) OVER (PARTITION BY k ORDER BY ts) AS til FROM {0}_all"""
@@ -79,15 +82,16 @@ def records(topic: str, phase: int) -> Iterator[dict[str, Any]]:
         yield dict(zip(COLUMNS[topic], (*values, seconds * 1000), strict=True))
 
 
-def batch(definition: Definition, phases: int) -> list[dict[str, Any]]:
-    """What the definition makes of the records of the first phases, as DuckDB computes it."""
+def batch(definition: Definition, phases: int, since: int = 0) -> list[dict[str, Any]]:
+    """What the definition makes of the records of the first phases, as DuckDB computes it; without those before
+    ``since``."""
     with duckdb.connect() as connection:
         for topic, columns in COLUMNS.items():
             table = f"{topic}_all" if topic in KEYED else topic
             types = {"ts": "BIGINT", "k": "INTEGER", "n": "INTEGER"}
             declared = ", ".join(f"{name} {types.get(name, 'VARCHAR')}" for name in columns)
             connection.execute(f"CREATE TABLE {table} ({declared})")
-            for phase in range(phases):
+            for phase in range(since, phases):
                 for row in records(topic, phase):
                     connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", list(row.values()))
         for topic in KEYED:
@@ -113,12 +117,29 @@ def appended(history: tuple[Definition, ...]) -> Counter[str]:
     return total
 
 
-def folded(history: tuple[Definition, ...], keys: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, Any]]:
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+def by_key(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> Rows:
+    return {tuple(row[key] for key in keys): row for row in rows}
+
+
+def mixed(definition: Definition, phases: int, keys: tuple[str, ...], partial: Mapping[str, str]) -> Rows:
+    """Rows of the definition whose partial results are those of the records since phase 1."""
+    rows = by_key(batch(definition, phases), keys)
+    late = by_key(batch(definition, phases, 1), keys) if partial else {}
+    for key, row in rows.items():
+        for column, call in partial.items():
+            row[column] = late[key][column] if key in late else 0 if call.startswith("COUNT") else None
+    return rows
+
+
+def folded(history: tuple[Definition, ...], keys: tuple[str, ...], partial: Mapping[str, str] = NOTHING) -> Rows:
     """The row of a key is that of the last phase whose records changed it; the model shows rows that a filter leaves
-    out as missing."""
-    state: dict[tuple[Any, ...], dict[str, Any]] = {}
+    out as missing. ``partial``: results that the definition of phase 1 has added."""
+    state: Rows = {}
     for phase, definition in enumerate(history):
-        rows = [{tuple(row[key] for key in keys): row for row in batch(definition, n)} for n in (phase + 1, phase)]
+        rows = [mixed(definition, n, keys, partial if phase == 1 else NOTHING) for n in (phase + 1, phase)]
         topics = set(re.findall(r"\b(?:FROM|JOIN) (\w)\b", definition.model))
         touched = {(row["k"],) for topic in topics for row in records(topic, phase)} if keys == ("k",) else set()
         now, before = rows
@@ -147,20 +168,22 @@ def send(bench: Any, phase: int) -> None:
         bench.topic(topic).send_all(sent)  # a record by itself would be a task of its own
 
 
-def run(bench: Any, history: tuple[Definition, ...], *, is_ordered: bool = True) -> None:
+def run(bench: Any, history: tuple[Definition, ...], *, is_ordered: bool = True, grows: bool = False) -> None:
     """One definition after the other on one checkpoint, each with the records of its phase. A definition goes on as
-    its job spec says. ``is_ordered``: False begins with a checkpoint as earlier versions of the package made it."""
+    its job spec says. ``is_ordered``: False begins with a checkpoint as earlier versions of the package made it;
+    ``grows``: the second definition adds results to the state."""
     spec = None
     for phase, definition in enumerate(history):
         project = bench.compile(definition.sql)
         if spec is not None:
-            spec = JobSpec.from_json(spec_going_on(project, project.queries["s"], job_row(spec)).to_json())
+            job, is_wide = job_row(spec), grows and phase == 1
+            spec = JobSpec.from_json(spec_going_on(project, project.queries["s"], job, grows=is_wide).to_json())
             bench.project = replace(project, queries={"s": recompiled(spec, project.settings)[1]})
         elif not is_ordered:
             spec = replace(job_spec(project, project.queries["s"]), ordered_state=False)
             bench.project = replace(project, queries={"s": recompiled(spec, project.settings)[1]})
         spec = spec or job_spec(project, project.queries["s"])
-        query = bench.start("s")
+        query = bench.start("s", grows=spec.grows)
         send(bench, phase)
         bench.settle(query)
         if bench.running[-1][0].clock:
@@ -184,6 +207,23 @@ def test_rows_are_those_of_the_model(bench, edit: Edit) -> None:
     run(bench, history)
     expected: Any = folded(history, edit.keys) if edit.keys else appended(history)
     assert rows_of(bench, edit.keys) == expected
+
+
+def partial_cases() -> Iterator[Any]:
+    """Edits in the directions in which they add results."""
+    for edit in edits():
+        back = replace(edit, before=edit.after, after=edit.before, partial=edit.back_partial)
+        for name, shown in (("", edit), (", back", back)):
+            if shown.partial:
+                title = edit.title + name
+                yield pytest.param(shown, id=title, marks=[] if title in SHORT_PARTIAL else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("edit", list(partial_cases()))
+def test_added_results_count_the_rows_since_the_change(bench, edit: Edit) -> None:
+    history = (edit.before, edit.after, edit.before)
+    run(bench, history, grows=True)
+    assert rows_of(bench, edit.keys) == folded(history, edit.keys, edit.partial)
 
 
 UPGRADED = {
