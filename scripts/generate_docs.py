@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -555,11 +556,13 @@ def edits_page() -> str:
 verdict that `ds plan` shows. The edit replaces the text in the second column by that in the third, in the query above
 the table or in the declaration of its source. Each edit is tested in both directions; where the verdict of the reverse
 edit differs, it is named. Edits that change nothing or keep the checkpoint are stopped and started, both ways, and
-their rows are compared with a batch query; after the others the query starts over, and is compared as well.""",
+their rows are compared with a batch query, and so are partial results; after the other edits the query starts over,
+and is compared as well.""",
         """*Unchanged*: nothing to do. *Keeps*: `ds restart` goes on with the state; rows from then on follow the new
 definition, rows that are written stay, and rows that the old definition left out stay left out. *New version*:
 `ds stage` where the relation [has versions](../how-to/change-a-query.md), else `ds reset`. *Loses*: the same, but
-earlier records are not read again.""",
+earlier records are not read again. *Or partial*: `ds restart --allow partial` keeps the state; in groups that exist,
+the added results then count only the rows since the edit.""",
         *parts,
     )
 
@@ -568,9 +571,15 @@ EDITS = Path(__file__).parent.parent / "tests" / "fixtures" / "edits.yaml"
 EDIT_COLUMNS = ("Edit", "Before", "After", "Verdict")
 
 
-def verdict_text(row: Mapping[str, str]) -> str:
+def verdict_text(row: Mapping[str, Any]) -> str:
     """The verdict, with that of the reverse edit where it differs."""
-    return row["verdict"] + (f"; back: {row['back']}" if "back" in row else "")
+    text, back = _verdict_word(row, "verdict", "partial"), _verdict_word(row, "back", "back_partial")
+    return f"{text}; back: {back}" if back and back != text else text
+
+
+def _verdict_word(row: Mapping[str, Any], verdict: str, partial: str) -> str:
+    word = row.get(verdict, row["verdict"] if partial in row else "")
+    return f"{word}, or partial" if partial in row else str(word)
 
 
 JOIN_WORDS: Mapping[str, str] = {
