@@ -26,7 +26,7 @@ def checkpoint(place: Path, entries: dict[int, str], finished: int, *, has_state
     for number, text in entries.items():
         files = {f"offsets/{number}": text}
         files |= {f"commits/{number}": "v1\n{}"} if number <= finished else {}
-        files |= {f"state/0/0/{number + 1}.delta": ""} if has_state and number <= finished else {}
+        files |= {f"state/0/0/{number + 1}.delta": "rows"} if has_state and number <= finished else {}
         for name, content in files.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(content)
