@@ -7,7 +7,6 @@ was killed before repeats this; the former checkpoint stays as ``…-replaced-N`
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from contextlib import ExitStack
@@ -20,35 +19,38 @@ from ds_dagster.spark.queries.grown_state import add_results, lacks_results
 from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.query import close
 
-_LOG = logging.getLogger(__name__)
 
-
-def add_missing_results(query: PreparedQuery, place: Path) -> None:
+def add_missing_results(query: PreparedQuery, place: Path) -> int | None:
     """Add results to the groups of a checkpoint that lack them; if that fails, the query is closed. Idempotent.
 
     Args:
         query: the query that is about to start.
         place: its checkpoint, which no query uses; may be missing.
 
+    Returns:
+        The number of groups that lacked results; None if none did.
+
     Raises:
         DsError: CHECKPOINT_OTHER_GROUPS, CHECKPOINT_UNREADABLE; failures of Spark are classified.
         OSError: a file cannot be copied.
     """
+    groups = None
     with ExitStack() as undo:
         undo.callback(close, query)
         batch = checkpoint_tip(query.session, str(place)).committed
         if batch is None:
             shutil.rmtree(place / STATE, ignore_errors=True)  # left by a batch that has not finished
         elif lacks_results(query, str(place)):
-            _exchange_state(query, place, batch.batch)
+            groups = _exchange_state(query, place, batch.batch)
         undo.pop_all()
+    return groups
 
 
-def _exchange_state(query: PreparedQuery, place: Path, batch: int) -> None:
-    """Put a checkpoint with more results in the place of one that ends at a batch."""
+def _exchange_state(query: PreparedQuery, place: Path, batch: int) -> int:
+    """Put a checkpoint with more results in the place of one that ends at a batch; returns the number of groups."""
     folder = grown_folder(place)
     copy_without_state(place, folder)
     groups = add_results(query, str(place), str(folder), batch)
     os.sync()
     exchange_grown(place)
-    _LOG.info("%s: %d groups have got more results", query.job_name, groups)
+    return groups

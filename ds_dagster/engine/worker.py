@@ -292,8 +292,10 @@ class SparkHost:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         empty(self._session.result(), definition, str(path))
-        if definition.order.spec.grows:
-            add_missing_results(job.prepared, path)
+        groups = add_missing_results(job.prepared, path) if definition.order.spec.grows else None
+        if groups is not None:
+            text = f"results are added to {groups} groups, and are computed from the rows since now"
+            self.context.log.line(job.order.name, "INFO", text)
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         if job.shapes:

@@ -63,6 +63,7 @@ def test_a_changelog_gets_a_result_and_keeps_its_counts(house: House, write: Cal
     house.recover()
     (status,) = house.control.wait([NAME], {NAME: asked[0].generation}, WAIT)
     assert status.state == "RUNNING" and status.checkpoint_version == 1, status
+    assert house.control.log_path(NAME).read_text().count("results are added to 5 groups") == 1
     sizes = {word: [i for i in range(20) if "abx"[i % 3] == word] for word in "abx"}
     for word, values in sizes.items():
         before = expected.get(word, {"n": 0})["n"]
