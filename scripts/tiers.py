@@ -157,7 +157,7 @@ def prepare(names: Sequence[str]) -> None:
 def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
     """The tracks, next to each other as far as there is memory for them; the output of all but one follows at the
     end."""
-    tracks = [(track, [name for name in names if name in track.tiers]) for track in TRACKS]
+    tracks = [(track, [name for name in track.tiers if name in names]) for track in TRACKS]
     free = _available()
     beside = [chosen for track, chosen in tracks if chosen and free > track.room][1:]
     waiting = [name for name in names if not any(name in chosen for chosen in beside)]
