@@ -307,7 +307,9 @@ def load_paced(house: House) -> None:
 def table_windows(house: House, table: str) -> list[tuple[Any, ...]]:
     rows = house.table(f"SELECT window_start, window_end, word, n, ids FROM {table}")
     bounds = ("window_start", "window_end")
-    return sorted((*(row[b].astimezone(timezone.utc) for b in bounds), row["word"], row["n"], row["ids"]) for row in rows)
+    return sorted(
+        (*(row[b].astimezone(timezone.utc) for b in bounds), row["word"], row["n"], row["ids"]) for row in rows
+    )
 
 
 def paced_windows(rows: list[dict[str, Any]], is_session: bool) -> list[tuple[Any, ...]]:
