@@ -34,7 +34,7 @@ class DsLoadConfig(ResetConfig):
     new checkpoint.
     ``allow_duplicates``, ``empty``: a reset may write rows that the table already has, or that its row logs have.
     ``catch_up_seconds``: how long to wait until the queries it reads from have processed all present input.
-    ``late_rows``: for a run of partitions, windows count the records that came after they closed.
+    ``with_late_rows``: for a run of partitions, windows count the records that came after they closed.
     ``rate``: for a run of partitions, the most records per second to read again; null for no limit.
     ``timeout_seconds``: how long to wait for the end of the load; after that, the load continues in the engine.
     ``cancel_on_termination``: a terminated run ends its load; false lets the load continue in the engine. A load in
@@ -44,7 +44,7 @@ class DsLoadConfig(ResetConfig):
     action: Literal["ensure", "reset"] = "ensure"
     cancel_on_termination: bool = True
     catch_up_seconds: int = 60
-    late_rows: bool = False
+    with_late_rows: bool = False
     rate: int | None = None
     timeout_seconds: int = 3600
 
@@ -151,7 +151,7 @@ def _backfill(run: _LoadRun, props: RelationProps) -> Backfill:
         control=run.control,
         requested_by=run.requested_by,
         rate=run.config.rate,
-        has_late=run.config.late_rows,
+        has_late=run.config.with_late_rows,
         session=_session(run) if query.execution == "step" else None,
     )
 

@@ -172,7 +172,7 @@ class Backfill:
         if not self.has_late and not (is_stamped and scan.time.column is None):
             raise self._refused(
                 "its windows lack records that came late, and only times that the broker sets are in order; "
-                "--late-rows (late_rows in Dagster) counts these records, too"
+                "--with-late-rows (with_late_rows in Dagster) counts these records, too"
             )
         if self.rate is not None:
             raise self._refused("its windows are computed from all records at once, so --rate has no effect")

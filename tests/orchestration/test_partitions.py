@@ -157,7 +157,7 @@ def test_a_run_of_a_partition_loads_and_computes_its_range_again(partitioned: Be
     result = job.execute_in_process(
         asset_selection=[key("loaded")],
         partition_key="2026-05-03",
-        run_config={"ops": {"load_shop_public_loaded": {"config": {"rate": 50, "late_rows": True}}}},
+        run_config={"ops": {"load_shop_public_loaded": {"config": {"rate": 50, "with_late_rows": True}}}},
     )
     assert ranges == [(TimeRange("at", day(3), day(4)), 3600, 50, True)]
     (event,) = result.get_asset_materialization_events()

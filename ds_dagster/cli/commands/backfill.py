@@ -28,7 +28,7 @@ from ds_dagster.runtime.deciding.backfilling import range_column
 @click.option("--lateness", type=Duration(), help="Greatest difference between a record's time and the column's: 1h.")
 @click.option("--rate", type=click.IntRange(min=1), help="Most records per second.")
 @click.option("--own-records", is_flag=True, help="Leave out records from before the query began.")
-@click.option("--late-rows", is_flag=True, help="Count records that came after their window closed.")
+@click.option("--with-late-rows", is_flag=True, help="Count records that came after their window closed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read.")
 @project_option
 @json_option
@@ -40,7 +40,7 @@ def backfill_command(
     lateness: int | None,
     rate: int | None,
     own_records: bool,
-    late_rows: bool,
+    with_late_rows: bool,
     dry_run: bool,
     project: Path | None,
     as_json: bool,
@@ -55,8 +55,8 @@ def backfill_command(
     row of them is missing where the query began. With --own-records only records that the query itself has read
     count, which repairs its rows.
 
-    Windows over times that the broker does not set lack the records that came after they closed. With --late-rows the
-    new rows count these records, too.
+    Windows over times that the broker does not set lack the records that came after they closed. With
+    --with-late-rows the new rows count these records, too.
     """
     settings = settings_of(project, quiet=as_json)
     loaded, control = load_project(settings.root, settings=settings), Control.open(settings)
@@ -70,7 +70,7 @@ def backfill_command(
     if begin >= until:
         raise click.UsageError("--from is not before --to")
     span, by = TimeRange(range_column(query, column), begin, until), f"ds ({getpass.getuser()})"
-    backfill = Backfill(loaded, control, query, span, by, lateness, rate, not own_records, late_rows)
+    backfill = Backfill(loaded, control, query, span, by, lateness, rate, not own_records, with_late_rows)
     planned = backfill.planned()
     if not as_json:
         note(str(planned))

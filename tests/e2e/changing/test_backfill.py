@@ -292,8 +292,8 @@ def test_windows_get_the_records_that_came_too_late(house: House) -> None:
         assert table_windows(house, table) == had != wanted
         span = ("--from", begin.isoformat())
         code, _, said = called_json(house.root, "backfill", table, *span)
-        assert code == 1 and "--late-rows (late_rows in Dagster) counts" in said
-        code, _, said = called_json(house.root, "backfill", table, *span, "--late-rows")
+        assert code == 1 and "--with-late-rows (with_late_rows in Dagster) counts" in said
+        code, _, said = called_json(house.root, "backfill", table, *span, "--with-late-rows")
         assert code == 0, said
         repaired = [row for row in wanted if row[0] >= begin]
         assert table_windows(house, table) == sorted([row for row in had if row[0] < begin] + repaired)
