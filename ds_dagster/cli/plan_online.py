@@ -15,6 +15,7 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.io_spec import RegistrySpec, open_loader
 from ds_dagster.catalog.reading.changed_tables import TellsTables, shape_of
 from ds_dagster.catalog.reading.extent import FindsOffsets, TellsExtents, check_offsets, from_offsets
+from ds_dagster.catalog.reading.volume import TellsVolume
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.catalog.shapes import ComparesShape
@@ -25,7 +26,7 @@ from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.runtime.checkpoint_files import SOURCES, TARGETS
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, reread, seconds_of
+from ds_dagster.runtime.planning.effort import Effort, Reread, entity_drift, reread, reread_of_volume, seconds_of
 from ds_dagster.runtime.planning.planned import PlannedChange
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import JobStatus
@@ -84,15 +85,15 @@ class OnlinePlan:
         """Records of a source that are read again. ``is_new``: the query was never started; then a missing entity gives
         no entry, since the start creates it or reports it."""
         relation, reading = scan.relation, scan.reading
-        with self._admin(relation.store) as admin:
+        with self._admin(relation.store) as admin, closing(admin.operations()) as operations:
             if is_new and admin.describe(relation.entity) is None:
                 return ()
-            operations = admin.operations()
             offsets, shown = reading.starting_offsets, _shown(relation)
             if offsets and isinstance(operations, FindsOffsets):
                 check_offsets(shown, operations, relation.entity, offsets, reading.data_loss)
             if not isinstance(operations, TellsExtents):
-                return ()
+                volume = operations.volume(relation) if isinstance(operations, TellsVolume) else None
+                return (reread_of_volume(shown, reading.starting_position, volume),)
             extents = operations.extents(relation.entity, reading.starting_timestamp)
             extents = from_offsets(shown, extents, offsets, reading.data_loss)
             retention = operations.retention_millis(relation.entity)

@@ -13,7 +13,7 @@ import click
 
 from ds_dagster.cli.output import has_colours, table
 from ds_dagster.runtime.deciding.permissions import partial_text
-from ds_dagster.runtime.planning.effort import Effort
+from ds_dagster.runtime.planning.effort import Effort, Reread
 from ds_dagster.runtime.planning.planned import PlannedChange
 
 HEADERS = ("query", "verdict", "because", "reset")
@@ -76,7 +76,7 @@ def _found(line: PlannedChange) -> bool:
 
 def _effort(effort: Effort) -> Iterator[str]:
     for read in effort.reads:
-        text = f"reads {read.records:,} records of {read.entity}, about {read.bytes / 1e6:,.1f} MB"
+        text = _amount(read)
         text += f"; records before {_moment(read.oldest)} are gone" if read.is_cut and read.oldest is not None else ""
         text += f"; retention may remove the oldest in {_span(read.expires)}" if read.expires is not None else ""
         yield text
@@ -84,6 +84,13 @@ def _effort(effort: Effort) -> Iterator[str]:
         yield f"takes about {_span(effort.seconds)} at the rate of its fastest batch"
     yield from (f"drifted: {text}" for text in effort.drift)
     yield from (f"unknown: {text}" for text in effort.unknown)
+
+
+def _amount(read: Reread) -> str:
+    about = "" if read.bytes is None else f", about {read.bytes / 1e6:,.1f} MB"
+    if read.records is None:
+        return f"reads {read.entity}{about}; its store does not count the records"
+    return f"reads {read.records:,} records of {read.entity}{about}"
 
 
 def _span(seconds: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.reading.volume import Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,10 @@ class Reread:
     Attributes:
         entity: ``store.entity``.
         position: starting position.
-        records: number of records from the position on, including markers of transactions.
-        bytes: estimated size of these records, from the size of the first record of each partition.
+        records: number of records from the position on, including markers of transactions; of tables the server's
+            estimate; None where the store does not count them.
+        bytes: estimated size of these records, of a topic from the size of the first record of each partition; of
+            tables with indexes, of files as they are stored; None where the store does not say.
         oldest: time of the first of these records, epoch seconds; None without records.
         is_cut: earlier records are gone.
         expires: seconds until retention may remove the oldest record; None if never, or unknown.
@@ -25,8 +28,8 @@ class Reread:
 
     entity: str
     position: str
-    records: int
-    bytes: int
+    records: int | None
+    bytes: int | None
     oldest: float | None = None
     is_cut: bool = False
     expires: float | None = None
@@ -77,9 +80,18 @@ def reread(
     )
 
 
+def reread_of_volume(entity: str, position: str, volume: Volume | None) -> Reread:
+    """The effort for one source whose records have no numbers. ``volume``: None where the store estimates none."""
+    if position == "latest":
+        return Reread(entity, position, 0, 0)
+    return Reread(entity, position, *((None, None) if volume is None else (volume.records, volume.bytes)))
+
+
 def seconds_of(reads: Sequence[Reread], rows_per_second: float | None) -> float | None:
-    """Seconds that reading all of them takes; None without reads, or without a rate."""
-    return sum(read.records for read in reads) / rows_per_second if reads and rows_per_second else None
+    """Seconds that reading all of them takes; None without reads, without a rate, or if records are not counted."""
+    counts = [read.records for read in reads if read.records is not None]
+    is_known = bool(reads) and len(counts) == len(reads)
+    return sum(counts) / rows_per_second if is_known and rows_per_second else None
 
 
 def entity_drift(entity: str, plan: EntityPlan, facts: EntityFacts | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityColumn, EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.reading.volume import Volume
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import VARCHAR, ArrayType, DataType
 from ds_dagster.errors import error
@@ -104,6 +105,15 @@ class PostgresEntities(TableOperations):
         schema, _, name = table.partition(".")
         described = self.describe((self.path_of(relation)[0], schema, name))
         return () if described is None else described.columns
+
+    def volume(self, relation: Relation) -> Volume | None:
+        """Rows and bytes of the tables whose changes a relation reads, as the server estimates them: a query begins
+        with a copy of these tables. Bytes include indexes."""
+        paths = [(self.path_of(relation)[0], *table.split(".", 1)) for table in self.tables_read(relation)]
+        tables = [table for table in map(self.describe, paths) if table is not None]
+        if not tables:
+            return None
+        return Volume(sum(table.facts.size or 0 for table in tables), sum(table.bytes or 0 for table in tables))
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Databases, the schemas of one, or the tables and views of a schema."""

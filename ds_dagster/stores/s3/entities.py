@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.reading.volume import Volume
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
 from ds_dagster.files.layout import SUFFIXES, is_hidden
@@ -43,6 +44,11 @@ class FilesEntities:
     def path_of(self, relation: Relation) -> EntityPath:
         """The folder's parts."""
         return tuple(relation.entity.split("/"))
+
+    def volume(self, relation: Relation) -> Volume | None:
+        """Bytes of the files below a relation's folder; rows are not counted without reading them."""
+        folder = self.describe(self.path_of(relation))
+        return None if folder is None else Volume(None, folder.bytes or 0)
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Folders; a folder that has files, or folders of columns (``region=EU``), is an entity, others are levels."""

@@ -6,7 +6,8 @@ import pytest
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.reading.extent import Extent
-from ds_dagster.runtime.planning.effort import Reread, entity_drift, reread, seconds_of
+from ds_dagster.catalog.reading.volume import Volume
+from ds_dagster.runtime.planning.effort import Reread, entity_drift, reread, reread_of_volume, seconds_of
 
 EXTENTS = {
     "0": Extent(10, 10, 110, 50_000, 20),
@@ -29,6 +30,14 @@ def test_time_needs_a_rate() -> None:
     reads = [reread("k.t", "earliest", EXTENTS, None, 0.0)] * 2
     assert seconds_of(reads, 26.0) == 10.0
     assert seconds_of(reads, None) is None and seconds_of(reads, 0.0) is None and seconds_of([], 5.0) is None
+
+
+def test_sources_without_numbers() -> None:
+    rows, files = reread_of_volume("pg.s.t", "earliest", Volume(12, 900)), reread_of_volume("f.a", "", Volume(None, 7))
+    assert (rows.records, rows.bytes, seconds_of([rows], 6.0)) == (12, 900, 2.0)
+    assert (files.records, files.bytes, seconds_of([rows, files], 6.0)) == (None, 7, None)
+    assert reread_of_volume("k.s", "earliest", None) == Reread("k.s", "earliest", None, None)
+    assert reread_of_volume("k.s", "latest", None) == Reread("k.s", "latest", 0, 0)
 
 
 PLAN = EntityPlan("t", {"p": 2, "r": 1}, {"cleanup.policy": "delete", "x": "1"}, stated=frozenset({"p"}))

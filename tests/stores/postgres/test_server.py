@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -38,6 +39,8 @@ from ds_dagster.datatypes import (
     decimal as decimal_type,
 )
 from ds_dagster.errors import DsError
+from ds_dagster.project.load import compile_texts
+from ds_dagster.settings import Settings
 from ds_dagster.stores.postgres.admin import PostgresAdmin
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.postgres.entities import PostgresEntities
@@ -245,6 +248,23 @@ def test_a_broken_connection_is_opened_again(address: PostgresAddress, schema: s
     loader.close()
     cursor.execute(f"SELECT count(*) FROM {schema}.t")
     assert cursor.fetchone() == (2,)
+
+
+def test_what_a_source_of_changes_copies_first(address: PostgresAddress, schema: str, cursor: Any) -> None:
+    read = f"'postgresql.cdc.table.list' = '{schema}.t,{schema}.u,{schema}.none'"
+    text = f"""CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:5432/d', 'postgres.username' = 'u');
+      CREATE STREAM t (after BYTES) WITH ('store' = 'pg', 'value.format' = 'json', {read});"""
+    root = Path("/nowhere")
+    project = compile_texts([("t.sql", text)], Settings(root=root, sql=root, state=root / ".ds", store="pg"))
+    (relation,) = project.catalog.relations.values()
+    with closing(PostgresEntities(address)) as operations:
+        assert operations.volume(relation) is None, "no table is there"
+        for table, rows in (("t", 300), ("u", 20)):
+            cursor.execute(f"CREATE TABLE {schema}.{table} AS SELECT g AS id FROM generate_series(1, {rows}) g")
+        cursor.execute(f"ANALYZE {schema}.t, {schema}.u")
+        volume = operations.volume(relation)
+    assert volume is not None
+    assert volume.records == 320 and 320 * 8 < volume.bytes < 200_000
 
 
 def test_admin(postgres_settings: Mapping[str, str], address: PostgresAddress, schema: str) -> None:

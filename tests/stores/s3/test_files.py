@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow
 import pytest
@@ -19,6 +20,8 @@ from pyarrow import parquet
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import NewRecord
+from ds_dagster.catalog.reading.volume import Volume
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.errors import DsError
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
@@ -322,6 +325,9 @@ def test_entity_statements(admin: S3Admin) -> None:
         described = operations.describe(("web", "clicks"))
         assert described is not None
         assert (described.facts.settings["files"], described.bytes) == ("1", 11)
+        clicks, nothing = (cast(Relation, SimpleNamespace(entity=name)) for name in ("web/clicks", "web/none"))
+        assert operations.volume(clicks) == Volume(None, 11), "rows are counted by reading them only"
+        assert operations.volume(nothing) is None
         (record,) = operations.sample(("web/clicks",), 5)
         assert (record.partition, record.value) == (name, b'{"id":1.5}')
         operations.drop(("web", "clicks"))
