@@ -162,6 +162,6 @@ final class GroupBuffers {
       StructField field = values.apply(index);
       row.add(index < held.size() ? new BoundReference(index, field.dataType(), field.nullable()) : initial.get(index));
     }
-    return UnsafeProjection.create(CollectionConverters.asScala(row).toSeq());
+    return UnsafeProjection.create(CollectionConverters.asScala(row.iterator()).toSeq());
   }
 }

@@ -196,7 +196,7 @@ public final class GrownState {
         info,
         hadoop,
         (scala.collection.immutable.List<StateStoreColFamilySchema>) (Object)
-            CollectionConverters.asScala(List.of(schema)).toList(),
+            CollectionConverters.asScala(List.of(schema).iterator()).toList(),
         session.sessionState(),
         SCHEMA_VERSION,
         checker.validateAndMaybeEvolveStateSchema$default$6(),
