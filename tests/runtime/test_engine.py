@@ -20,6 +20,9 @@ from ds_dagster.runtime.journals import schema
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.locks import FileLock
+from ds_dagster.runtime.processes.places import Places
+from ds_dagster.runtime.status import EngineState, EngineStatus
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import as_schema_4, project, query, until
 from tests.runtime.nursery import Child, Nursery
@@ -264,6 +267,23 @@ def test_an_engine_that_dies_while_starting_is_reported_with_its_words(settings:
         control.ensure_engine(20)
     assert raised.value.condition == "ENGINE_START_FAILED"
     assert raised.value.params["code"] == 3
+
+
+def test_the_end_of_an_earlier_engine_is_not_that_of_a_start_by_another_process(settings: Settings) -> None:
+    launcher = LocalLauncher(settings, SystemClock(), [sys.executable, "-c", "import time; time.sleep(600)"])
+    seen: list[EngineState] = ["GONE", "GONE", "RUNNING"]
+    status = launcher.ensure(lambda: EngineStatus("", seen.pop(0)), 20)
+    assert status.state == "RUNNING" and launcher._child is not None
+    launcher._child.kill()
+    launcher._child.wait(20)
+    other = FileLock(Places.of(settings).start_lock)
+    assert other.acquire({"pid": 1})
+    try:
+        seen += ["GONE", "GONE", "STARTING", "RUNNING"]
+        status = launcher.ensure(lambda: EngineStatus("", seen.pop(0)), 20)
+    finally:
+        other.release()
+    assert status.state == "RUNNING"
 
 
 def test_the_external_launcher_says_that_nobody_answers(settings: Settings, start: Start) -> None:

@@ -57,6 +57,7 @@ class LocalLauncher:
         while (status := watch()).state == "STOPPING" and self.clock.monotonic() < end:
             self.clock.sleep(0.25)
         if status.state == "GONE":
+            self._child = None  # an earlier engine: its end says nothing of this start, which may be another process's
             status = self._start(watch)
         end = self.clock.monotonic() + seconds
         while status.state in ("GONE", "STARTING") and self.clock.monotonic() < end:
