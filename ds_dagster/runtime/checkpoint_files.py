@@ -98,17 +98,19 @@ def exchange_grown(place: Path) -> Path:
 
 def finish_growth(place: Path) -> None:
     """Finish an :func:`exchange_grown` that was killed when ``place`` was gone."""
-    folder = _complete(place)
-    if folder.is_dir() and not place.exists():
-        folder.rename(place)
-        force_names(place.parent)
+    _finish(place, _complete(place))
 
 
 def new_folder(place: Path) -> Path:
     """The path ``…-new`` where a checkpoint is prepared before :func:`exchange`; what was there is deleted."""
-    folder = place.with_name(f"{place.name}-new")
+    folder = _new(place)
     shutil.rmtree(folder, ignore_errors=True)
     return folder
+
+
+def finish_exchange(place: Path) -> None:
+    """Finish an :func:`exchange` with a complete :func:`new_folder` that was killed between its two renames."""
+    _finish(place, _new(place))
 
 
 def exchange(place: Path, folder: Path) -> Path:
@@ -120,6 +122,17 @@ def exchange(place: Path, folder: Path) -> Path:
     folder.rename(place)
     force_names(place.parent)
     return replaced
+
+
+def _finish(place: Path, folder: Path) -> None:
+    """Move a prepared folder to ``place`` if that is gone."""
+    if folder.is_dir() and not place.exists():
+        folder.rename(place)
+        force_names(place.parent)
+
+
+def _new(place: Path) -> Path:
+    return place.with_name(f"{place.name}-new")
 
 
 def _complete(place: Path) -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.durable import write_whole
 from ds_dagster.errors import error
-from ds_dagster.runtime.checkpoint_files import OFFSETS, VOID, entry_of, unusable
+from ds_dagster.runtime.checkpoint_files import OFFSETS, VOID, entry_of, finish_exchange, unusable
 from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
 
@@ -127,7 +127,7 @@ def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_s
     Raises:
         UserError: STREAM_NOT_HANDED_OVER. ExternalError: CHECKPOINT_UNREADABLE. OSError: a file cannot be written.
     """
-    _finish_exchange(place)
+    finish_exchange(place)
     log = kept_batches(place)
     if last is None and log.finished is None:
         return None
@@ -173,14 +173,6 @@ def _newest_up_to(end: BatchEnd, place: Path, log: CheckpointLog, has_state: boo
     finished = [number for number in log.batches if log.finished is not None and number <= log.finished]
     usable = [number for number in finished if number in log.states or not has_state]
     return next((number for number in sorted(usable, reverse=True) if BatchEnd.of(place, number).is_up_to(end)), None)
-
-
-def _finish_exchange(place: Path) -> None:
-    """Finish an :func:`exchange` that was killed between its two renames: ``place`` is missing, ``…-new`` is
-    complete."""
-    folder = place.with_name(f"{place.name}-new")
-    if folder.is_dir() and not place.exists():
-        folder.rename(place)
 
 
 def _named(line: str) -> tuple[str, str]:
