@@ -12,7 +12,7 @@ from dataclasses import replace
 from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.identity.fingerprint import state_signature
-from ds_dagster.plan.identity.held import SCOPE, Groups, is_like, only_groups, over_state_of, replaced
+from ds_dagster.plan.identity.held import SCOPE, Groups, only_groups, over_state_of, paired, replaced
 from ds_dagster.plan.identity.state_order import has_order_of_plan
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.node import Named, Names, Node
@@ -75,13 +75,7 @@ def _may_grow(old: BoundQuery, new: BoundQuery) -> bool:
 
 def _added(before: Groups, after: Groups) -> Iterator[AggregateCall]:
     """Calls of the new groups without a partner in the old ones."""
-    left = list(before.calls)
-    for call in after.calls:
-        match = next((held for held in left if held.as_written() == call.as_written() and is_like(held, call)), None)
-        if match is None:
-            yield call
-        else:
-            left.remove(match)
+    return (call for call, held in paired(before, after) if held is None)
 
 
 def _holds(groups: Aggregate, before: Aggregate) -> bool:

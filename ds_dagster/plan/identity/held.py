@@ -7,7 +7,7 @@ after the change, see :mod:`ds_dagster.plan.identity.grown`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -107,20 +107,27 @@ def _over_columns(scan: Scan, node: Scan) -> Scan:
 
 
 def _pairs(rows: Groups, after: Groups) -> Mapping[str, AggregateCall] | None:
-    """Name of a result of the new definition → its call in the state; None if one is missing. Equal calls are paired in
-    their order."""
-    left = list(rows.calls)
+    """Name of a result of the new definition → its call in the state; None if one is missing."""
     pairs: dict[str, AggregateCall] = {}
-    for call in after.calls:
-        match = next((held for held in left if held.as_written() == call.as_written() and is_like(held, call)), None)
-        if match is None:
+    for call, held in paired(rows, after):
+        if held is None:
             return None
-        left.remove(match)
-        pairs[call.name] = match
+        pairs[call.name] = held
     return pairs
 
 
-def is_like(held: AggregateCall, call: AggregateCall) -> bool:
+def paired(rows: Groups, after: Groups) -> Iterator[tuple[AggregateCall, AggregateCall | None]]:
+    """Each call of the new groups with its call in the old ones, None if they have none. Equal calls are paired in
+    their order."""
+    left = list(rows.calls)
+    for call in after.calls:
+        match = next((held for held in left if held.as_written() == call.as_written() and _is_like(held, call)), None)
+        if match is not None:
+            left.remove(match)
+        yield call, match
+
+
+def _is_like(held: AggregateCall, call: AggregateCall) -> bool:
     """Whether two calls may be the same; their conditions and orders are compared later, with the shapes."""
     same = (held.function, held.distinct, held.type) == (call.function, call.distinct, call.type)
     return same and (held.filter is None, held.order is None) == (call.filter is None, call.order is None)
