@@ -86,9 +86,3 @@ def readings(root: Node) -> dict[str, int]:
 
     visit(root)
     return counts
-
-
-def shares_state(root: Node) -> bool:
-    """Whether a part of the plan that is read more than once has a step that does not treat rows one by one."""
-    counts = readings(root)
-    return any(counts.get(node.shared_name, 0) > 1 and not node.is_plain for node in root.walk())
