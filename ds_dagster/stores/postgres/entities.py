@@ -102,15 +102,18 @@ class PostgresEntities(TableOperations):
 
     def columns_of(self, relation: Relation, table: str) -> Sequence[EntityColumn]:
         """The present columns of one of :meth:`tables_read`; empty if the table does not exist."""
-        schema, _, name = table.partition(".")
-        described = self.describe((self.path_of(relation)[0], schema, name))
+        described = self._table_read(relation, table)
         return () if described is None else described.columns
+
+    def _table_read(self, relation: Relation, table: str) -> EntityDescription | None:
+        schema, _, name = table.partition(".")
+        return self.describe((self.path_of(relation)[0], schema, name))
 
     def volume(self, relation: Relation) -> Volume | None:
         """Rows and bytes of the tables whose changes a relation reads, as the server estimates them: a query begins
         with a copy of these tables. Bytes include indexes."""
-        paths = [(self.path_of(relation)[0], *table.split(".", 1)) for table in self.tables_read(relation)]
-        tables = [table for table in map(self.describe, paths) if table is not None]
+        described = (self._table_read(relation, table) for table in self.tables_read(relation))
+        tables = [table for table in described if table is not None]
         if not tables:
             return None
         return Volume(sum(table.facts.size or 0 for table in tables), sum(table.bytes or 0 for table in tables))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.testing.case import Case
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.format import load_case
 from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.runner import CaseRun
+from ds_dagster.testing.running import RunningQuery
 from ds_dagster.testing.session import shared_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.cases]
@@ -62,8 +65,10 @@ def made(spark: SparkSession, folder: Path, queries: str) -> tuple[CaseRun, Case
     return CaseRun(spark, case, compile_case(case, folder).project, folder, Golden(False)), case
 
 
-def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
-    run, case = made(spark, tmp_path, QUERIES)
+@contextmanager
+def ran(spark: SparkSession, folder: Path, queries: str) -> Iterator[tuple[RunningQuery, StreamingQuery]]:
+    """A case with these queries that has read its records, and Spark's query; stopped behind the block."""
+    run, case = made(spark, folder, queries)
     (running,) = run.queries
     running.start()
     try:
@@ -71,48 +76,35 @@ def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path
         running.catch_up()
         assert running.failure is None
         assert running.streaming is not None
-        read = [progress.numInputRows for progress in running.streaming.recentProgress]
-        sources = {len(progress.sources) for progress in running.streaming.recentProgress}
-        assert (sum(read), sources) == (READ, {1})
-        plan = running.streaming._jsq.explainInternal(False)  # type: ignore[attr-defined]
-        assert plan.count("ReusedExchange") == 2, plan
-        assert [len(topic.records) for topic in running.topics.values()] == [ROWS, ROWS - 2, 1]
+        yield running, running.streaming
     finally:
         running.stop()
+
+
+def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    with ran(spark, tmp_path, QUERIES) as (running, query):
+        read = [progress.numInputRows for progress in query.recentProgress]
+        sources = {len(progress.sources) for progress in query.recentProgress}
+        assert (sum(read), sources) == (READ, {1})
+        plan = query._jsq.explainInternal(False)  # type: ignore[attr-defined]
+        assert plan.count("ReusedExchange") == 2, plan
+        assert [len(topic.records) for topic in running.topics.values()] == [ROWS, ROWS - 2, 1]
 
 
 def test_state_is_kept_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
-    run, case = made(spark, tmp_path, STATEFUL)
-    (running,) = run.queries
-    running.start()
-    try:
-        run.step_send(case.steps[0])
-        running.catch_up()
-        assert running.failure is None
-        assert running.streaming is not None
-        last = next(p for p in reversed(running.streaming.recentProgress) if p.numInputRows)
+    with ran(spark, tmp_path, STATEFUL) as (_, query):
+        last = next(p for p in reversed(query.recentProgress) if p.numInputRows)
         names = [operator.operatorName for operator in last.stateOperators]
-        assert sum(p.numInputRows for p in running.streaming.recentProgress) == READ
+        assert sum(p.numInputRows for p in query.recentProgress) == READ
         assert sorted(operator.numRowsTotal for operator in last.stateOperators) == [0, 0, 1, 1], names
-        plan = running.streaming._jsq.explainInternal(False)  # type: ignore[attr-defined]
+        plan = query._jsq.explainInternal(False)  # type: ignore[attr-defined]
         assert plan.count("ReusedExchange") == 2, plan
-    finally:
-        running.stop()
 
 
 def test_tasks_do_not_get_the_plans_below_exchanges(spark: SparkSession, tmp_path: Path) -> None:
     """A step with state sends itself and all steps below it to its tasks."""
-    run, case = made(spark, tmp_path, STATEFUL)
-    (running,) = run.queries
-    running.start()
-    try:
-        run.step_send(case.steps[0])
-        running.catch_up()
-        assert running.failure is None
-        assert running.streaming is not None
-        steps = list(walk(running.streaming._jsq.streamingQuery().lastExecution().executedPlan()))  # type: ignore[attr-defined]
-    finally:
-        running.stop()
+    with ran(spark, tmp_path, STATEFUL) as (_, query):
+        steps = list(walk(query._jsq.streamingQuery().lastExecution().executedPlan()))  # type: ignore[attr-defined]
     kept = [below.nodeName() for step, below in steps if step.nodeName() == "DriverPlan"]
     assert sorted(kept) == sorted(below.nodeName() for _, below in steps if "Exchange" in below.nodeName())
     assert len(kept) > 3
