@@ -1,8 +1,9 @@
 """What a batch costs when one key has what a few batches bring and when it has a million rows: the same batches of 100
-and of 5,000 rows at the begin (the peer) and at the end. A ratio of 1.0 is flat; below 0.8 a batch costs what is kept.
+and of 5,000 rows over a new checkpoint (the peer) and over a filled one, in turns. A ratio of 1.0 is flat; below 0.8 a
+batch costs what is kept.
 
-All rows have one key and stay kept: sources allow an hour of lateness, frames reach an hour back. In between the state
-is filled in batches of 50,000.
+All rows have one key and stay kept: sources allow an hour of lateness, frames reach an hour back. The state is filled in
+batches of 50,000 first.
 """
 
 from __future__ import annotations
@@ -105,18 +106,18 @@ def _measured(bench: Bench, name: str, sql: str, rows: int, size: Size) -> list[
     warm, counted = size.of(WARM, 2), size.of(COUNTED, 3)
     kept = size.rows(KEPT, 20_000)
     few = Amount(warm, counted, rows, partitions=1)
-    _phase(bench, query, checkpoint.with_suffix(".warm"), few)
-    early = _phase(bench, query, checkpoint, few)
     filling = min(FILLING, kept // 4)
-    batches = max(1, (kept - rows * (warm + counted)) // filling)
-    _phase(bench, query, checkpoint, Amount(1, batches, filling, partitions=1))
-    late = _phase(bench, query, checkpoint, few)
+    _phase(bench, query, checkpoint, Amount(1, max(1, kept // filling), filling, partitions=1))
     name = f"{name}: one key, batches of {rows:,}"
-    say(f"{name}: {early.millis:,.0f} ms ({early.cpu:,.0f} of CPU) with few rows, "
-        f"{late.millis:,.0f} ms ({late.cpu:,.0f}) with {kept:,}")  # fmt: skip
     times, cpu = Pairs(name, "ms", False), Pairs(f"{name}: CPU", "ms", False)
-    times.add(late.millis, early.millis)
-    cpu.add(late.cpu, early.cpu)
+    _phase(bench, query, bench.checkpoint(), few)
+    for _ in range(size.runs):
+        early = _phase(bench, query, bench.checkpoint(), few)
+        late = _phase(bench, query, checkpoint, few)
+        say(f"{name}: {early.millis:,.0f} ms ({early.cpu:,.0f} of CPU) with few rows, "
+            f"{late.millis:,.0f} ms ({late.cpu:,.0f}) with {kept:,}")  # fmt: skip
+        times.add(late.millis, early.millis)
+        cpu.add(late.cpu, early.cpu)
     return results((times, cpu))
 
 

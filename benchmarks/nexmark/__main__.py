@@ -47,6 +47,7 @@ class Line:
     cpu_s: float | None = None
     peak_mb: int | None = None
     peer_rows_per_s: int | None = None
+    peer_cpu_s: float | None = None
 
 
 def main() -> int:
@@ -112,8 +113,11 @@ def _line(name: str, small: Dataset, large: Dataset | None, *, with_peer: bool) 
     say(f"{name}: {'equal' if line.equal else 'NOT EQUAL'}, {line.rows_per_s or 0:,} rows/s")
     if large is None or not with_peer:
         return line
-    seconds = peers.seconds(name, large)
-    return line if seconds is None else replace(line, peer_rows_per_s=round(read / seconds))
+    took = peers.run(name, large)
+    if took is None:
+        return line
+    say(f"{name} on PyFlink: {read / took.seconds:,.0f} rows/s, {took.cpu_s:,.1f} CPU s")
+    return replace(line, peer_rows_per_s=round(read / took.seconds), peer_cpu_s=round(took.cpu_s, 1))
 
 
 def _argument(dataset: Dataset) -> str:
@@ -127,9 +131,9 @@ def _write(found: Sequence[Line], path: Path) -> None:
 
 def _show(found: Sequence[Line]) -> None:
     """A table for people."""
-    lines = [("query", "rows", "equal", "rows/s", "CPU s", "peak MB", "peer rows/s")]
+    lines = [("query", "rows", "equal", "rows/s", "CPU s", "peak MB", "peer rows/s", "peer CPU s")]
     lines += [(line.query, *map(_cell, _cells(line))) for line in found]
-    widths = [max(len(line[column]) for line in lines) for column in range(7)]
+    widths = [max(len(line[column]) for line in lines) for column in range(8)]
     for line in lines:
         print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
     equal, refused = sum(bool(line.equal) for line in found), sum(bool(line.refused) for line in found)
@@ -137,7 +141,8 @@ def _show(found: Sequence[Line]) -> None:
 
 
 def _cells(line: Line) -> tuple[object, ...]:
-    return line.rows, line.refused or line.equal, line.rows_per_s, line.cpu_s, line.peak_mb, line.peer_rows_per_s
+    ours = (line.rows, line.refused or line.equal, line.rows_per_s, line.cpu_s, line.peak_mb)
+    return *ours, line.peer_rows_per_s, line.peer_cpu_s
 
 
 def _cell(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,8 +33,16 @@ def why_not() -> str:
     return ""
 
 
-def seconds(query: str, dataset: Dataset, limit: float = 1800.0) -> float | None:
-    """How long PyFlink takes over the same events; None when it cannot, the reason goes to standard error.
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What a query took on PyFlink: seconds, and CPU seconds of its JVM."""
+
+    seconds: float
+    cpu_s: float
+
+
+def run(query: str, dataset: Dataset, limit: float = 1800.0) -> Took | None:
+    """Run a query on PyFlink over the same events; None when it cannot, the reason goes to standard error.
 
     Args:
         query: ``q0`` to ``q22``.
@@ -57,4 +66,4 @@ def seconds(query: str, dataset: Dataset, limit: float = 1800.0) -> float | None
         problem = [line for line in done.stderr.splitlines() if "Exception" in line] or done.stderr.splitlines()[-1:]
         say(f"{query} on PyFlink: {' '.join(problem)[:300]}")
         return None
-    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
+    return Took(**json.loads(done.stdout.strip().splitlines()[-1]))
