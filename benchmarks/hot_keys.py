@@ -2,8 +2,8 @@
 and of 5,000 rows over a new checkpoint (the peer) and over a filled one, in turns. A ratio of 1.0 is flat; below 0.8 a
 batch costs what is kept.
 
-All rows have one key and stay kept: sources allow an hour of lateness, frames reach an hour back. The state is filled in
-batches of 50,000 first.
+All rows have one key and stay kept: sources allow an hour of lateness, frames reach an hour back. The state is filled
+in batches of 50,000 first.
 """
 
 from __future__ import annotations
