@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 from ds_dagster.orchestration.health.checks import CHECK_FUNCTIONS, Job
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.processes import locks
+from tests.command_line import called
 from tests.engine.kafka_jobs import House, failed_at
 from tests.engine.spark_jobs import WAIT, deadline
 
@@ -29,7 +31,8 @@ CREATE STREAM near (n BIGINT, texts ARRAY<VARCHAR>) WITH ({SOURCE}, 'topic'='nea
 CREATE STREAM parts WITH ({REALTIME}) AS SELECT x.n, CAST(t.text AS INTEGER) AS k FROM near x
   WITH ('source.deserialization.error.handling' = 'IGNORE') CROSS JOIN UNNEST(x.texts) AS t(text)
   QUERY WITH ('row.error.handling' = 'IGNORE');
-CREATE STREAM strict WITH ({REALTIME}) AS SELECT n FROM near;
+CREATE STREAM exact (n BIGINT) WITH ({SOURCE}, 'topic'='exact', 'topic.partitions'=1);
+CREATE STREAM strict WITH ({REALTIME}) AS SELECT n FROM exact;
 CREATE STREAM small (n BIGINT, CONSTRAINT few CHECK (n < 10) ON VIOLATION DROP)
   WITH ({SOURCE}, {REALTIME}, 'topic'='small', 'topic.partitions'=1);
 INSERT INTO small SELECT n FROM near WITH ('source.deserialization.error.handling' = 'IGNORE')
@@ -213,12 +216,16 @@ def test_rows_that_violate_a_constraint_are_counted_and_dropped(house: Realtime)
     house.stop("few")
 
 
-def test_a_bad_record_ends_a_strict_query(house: Realtime) -> None:
+def test_a_bad_record_ends_a_strict_query_and_is_passed(house: Realtime) -> None:
     house.run("strict")
-    house.produce("near", b"no record")
+    house.produce("exact", b"no record", b'{"n": 77}')
     status, command = failed_at(house, "strict")
     assert status.condition == "BAD_RECORD", status
-    assert command
+    assert called(house.root, *command, "--no-wait").code == 0
+    with deadline() as over:
+        while house.found("strict") != [77]:
+            over()
+    house.stop("strict")
 
 
 def test_a_changelog_passes_with_its_deletes(house: Realtime) -> None:
@@ -241,3 +248,36 @@ def test_tasks_that_do_not_fit_are_refused_before_they_start(house: Realtime) ->
         "is kept for batches)"
     )
     assert "cores = 10" in status.hint
+
+
+@pytest.mark.slow
+def test_it_is_saved_restored_and_reset(house: Realtime, tmp_path: Path) -> None:
+    """A lost checkpoint comes back from a savepoint that was taken while the query ran; its sink has no ledger, so rows
+    since then are written again, by consent."""
+    assert house.run("odd", "restart").state == "RUNNING"
+    house.more(40)
+    house.until_all()
+    house.until_batches("odd", 1)
+    place = (str(tmp_path), "--json")
+    assert called(house.root, "savepoint", "odd", "--name", "s0", "--to", *place).code == 0
+    house.more(40)
+    house.until_all()
+    house.stop("odd")
+    version = house.control.status("odd").checkpoint_version
+    (checkpoint,) = (house.root / ".ds" / "checkpoints").glob(f"*/odd/v{version}")
+    shutil.move(checkpoint, tmp_path / "lost")
+    house.more(40)
+    refused = called(house.root, "restore", "odd", "s0", "--from", *place)
+    assert "k.odd keeps no ledger" in refused.json["diagnostics"][0]["message"]
+    restored = called(house.root, "restore", "odd", "s0", "--allow", "duplicates", "--from", *place)
+    assert (restored.code, restored.json["how"], restored.json["state"]) == (0, "again", "RUNNING"), restored
+    house.until_all()
+    assert "RESET_WOULD_DOUBLE" in called(house.root, "reset", "odd").err
+    counted = len(house.found("odd"))
+    assert called(house.root, "reset", "odd", "--from", "now").code == 0
+    house.more(10)
+    house.until_all()
+    assert len(house.found("odd")) == counted + 5
+    assert called(house.root, "reset", "odd", "--empty").code == 0
+    assert len(house.until_all()) == house.sent // 2
+    house.stop("odd")
