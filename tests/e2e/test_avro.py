@@ -47,13 +47,13 @@ SECOND = FIRST.replace('"int"', '"long"').replace("]}", ', {"name": "note", "typ
 class Shop:
     """A project of one job on a broker, with a registry, producers and a consumer of Confluent's."""
 
-    def __init__(self, root: Path, sql: str = SQL) -> None:
+    def __init__(self, root: Path, sql: str = SQL, *, cores: int = 2) -> None:
         self.registry = AvroRegistry(login=("tests", SECRET))
         self.registry.start()
         self.root, self.state = root, root / ".ds"
         (root / "sql").mkdir()
         (root / "sql" / "shop.sql").write_text(sql)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n[spark]\n' + SHORT_LIVED)
+        (root / "ds.toml").write_text(f'store = "k"\n[engine]\ncores = {cores}\nmemory = "1g"\n[spark]\n{SHORT_LIVED}')
         (root / ".env").write_text(f"REGISTRY_PASSWORD={SECRET}\n")
         self.bootstrap = up(self.state, only=["kafka"]).kafka
         with (self.state / "local.toml").open("a") as overlay:
