@@ -9,13 +9,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec
-from ds_dagster.catalog.properties.latency import realtime_millis
+from ds_dagster.catalog.properties.latency import KEPT_SLOTS, realtime_millis
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.errors import error
 from ds_dagster.plan.query import BoundQuery
 
-KEPT = 1
-"""Slots that are kept for batches of other queries, which would stand still without one."""
 _LOCK = threading.Lock()
 """Several jobs start at the same time."""
 
@@ -53,8 +51,8 @@ def reserve(
     with _LOCK:
         live = [other for other in jobs if other is not job and other.phase in ("starting", "running")]
         slots, taken = slots_of(spark), sum(other.tasks for other in live)
-        free = max(0, slots - KEPT - taken)
+        free = max(0, slots - KEPT_SLOTS - taken)
         if tasks > free:
-            wanted = taken + tasks + KEPT
+            wanted = taken + tasks + KEPT_SLOTS
             raise error("REALTIME_SLOTS", name=job.order.name, tasks=tasks, free=free, slots=slots, wanted=wanted)
         job.tasks = tasks

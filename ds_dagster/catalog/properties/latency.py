@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 MODE = "latency.mode"
 CHECKPOINT = "latency.checkpoint.millis"
 DEFAULT_CHECKPOINT_MILLIS = 10_000
+KEPT_SLOTS = 1
+"""Task slots of an engine that queries in real-time mode leave to the batches of others, which would stand still
+without one."""
 _PLACES: tuple[Place, ...] = ("relation", "sink")
 
 LATENCY: tuple[PropertySpec, ...] = (

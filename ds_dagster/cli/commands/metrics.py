@@ -119,6 +119,7 @@ def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
         "pod_mb": sizing.pod_megabytes,
         "disk_bytes": round(sizing.disk),
         "partitions": sizing.partitions,
+        "slots": sizing.slots,
         "batch_seconds": round(sizing.batch_seconds, 3),
         "least_batch_seconds": round(sizing.least_batch_seconds, 3),
         "queries": [_query_json(query) for query in sizing.queries],
@@ -174,9 +175,10 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
         ("memory", f"{sizing.heap_megabytes:,} MB of heap{each}; machine or pod {sizing.pod_megabytes:,} MB"),
         ("disk", f"{sizing.disk / 1e9:,.2f} GB for checkpoints"),
         ("partitions", f"{sizing.partitions} of state (spark.sql.shuffle.partitions), and at least as many of topics"),
+        ("task slots", f"{sizing.slots} (`cores` of the engine), for real-time mode" if sizing.slots else ""),
         ("longest batch", f"{sizing.batch_seconds * 1000:,.0f} ms"),
     ]
-    table(("needs", ""), needs)
+    table(("needs", ""), [need for need in needs if need[1]])
     click.echo()
     table(
         ("today", "used", "ends at"),
@@ -207,7 +209,8 @@ def _cells(query: QuerySize) -> tuple[object, ...]:
     demand = query.demand
     numbers = (round(demand.rows_in), round(demand.rows_out), f"{demand.cores:.2f}")
     sizes = (f"{demand.state / 1e6:,.1f}", f"{query.disk / 1e6:,.1f}")
-    return (demand.query, *numbers, *sizes, query.partitions, round(query.batch_seconds * 1000))
+    millis = "-" if demand.slots else round(query.batch_seconds * 1000)
+    return (demand.query, *numbers, *sizes, query.partitions, millis)
 
 
 def _end(factor: float | None) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Weigh
 from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
@@ -22,6 +23,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.sizing.coefficients import Coefficient, Coefficients
 from ds_dagster.runtime.sizing.expected import ExpectedLoad
 
+PARTITIONS = "topic.partitions"
 LATENESS_SECONDS = 10.0
 """How long rows are kept after their event time: the default bound of lateness."""
 ON_THE_HEAP = (Aggregate, IntervalJoin)
@@ -82,6 +84,8 @@ class Demand:
         taken: figures of the computation that were not measured.
         measured: whether the running job gave figures for rows, ratio or state.
         state: size of all its state, in bytes.
+        slots: task slots that it occupies all the time, in real-time mode; 0 for a query in batches. A topic whose
+            statement gives no partitions counts as one.
     """
 
     query: str
@@ -93,6 +97,7 @@ class Demand:
     on_heap: bool = False
     taken: tuple[Coefficient, ...] = ()
     measured: bool = False
+    slots: int = 0
     state: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -211,7 +216,14 @@ def demand_of(query: BoundQuery, flow: RowFlow) -> Demand:
         on_heap=_is_on_heap(query),
         taken=tuple(figure for figure in walk.used.values() if not figure.is_measured),
         measured=measured is not None,
+        slots=_slots(query),
     )
+
+
+def _slots(query: BoundQuery) -> int:
+    if realtime_millis(query.sink) is None:
+        return 0
+    return sum(int(relation.option(PARTITIONS) or 1) for relation in query.inputs)
 
 
 def _as_measured(steps: Sequence[StateStep], rows: int, bytes_: int) -> Iterator[StateStep]:

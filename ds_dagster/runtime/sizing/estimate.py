@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ds_dagster.catalog.properties.latency import KEPT_SLOTS
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
@@ -75,7 +76,7 @@ class QuerySize:
     Attributes:
         demand: what it needs.
         partitions: number of partitions of its state, and of the topics it reads.
-        batch_seconds: time of a batch with the cores of the answer.
+        batch_seconds: time of a batch with the cores of the answer; 0 in real-time mode.
         batch_rows: rows in such a batch.
         disk: size of its checkpoint, in bytes.
     """
@@ -119,6 +120,7 @@ class Sizing:
         limits: resources with the present settings, the most used first.
         growth: texts about state that grows without end.
         taken: figures that were not measured.
+        slots: task slots that queries in real-time mode need, with those they leave to batches; 0 without such queries.
     """
 
     queries: tuple[QuerySize, ...]
@@ -133,6 +135,7 @@ class Sizing:
     limits: tuple[Limit, ...]
     growth: tuple[str, ...]
     taken: tuple[Coefficient, ...]
+    slots: int = 0
 
 
 def sizings_of(
@@ -187,7 +190,13 @@ def _sizing(demands: Sequence[Demand], today: Today, figures: Coefficients, goal
         limits=tuple(sorted(_limits(queries, heap * engines, today, figures), key=_by_share)),
         growth=tuple(text for query in queries for text in _growth(query.demand)),
         taken=_taken(demands, figures),
+        slots=_slots(demands),
     )
+
+
+def _slots(demands: Iterable[Demand]) -> int:
+    taken = sum(demand.slots for demand in demands)
+    return taken + KEPT_SLOTS if taken else 0
 
 
 def demands_of(project: LoadedProject, expected: ExpectedLoad, figures: Coefficients) -> Sequence[Demand]:
@@ -239,7 +248,10 @@ def _add_results(query: BoundQuery, demand: Demand, rows: dict[str, float], expe
 
 
 def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> float:
-    """Seconds that a batch of the query takes without rows."""
+    """Seconds that a batch of the query takes without rows; 0 for a query in real-time mode, whose batch lasts as long
+    as its checkpoint interval whatever it costs."""
+    if demand.slots:
+        return 0.0
     steps = len(demand.steps)
     each = figures.value("batch.step") + figures.value("batch.partition") * (partitions - 1)
     return (figures.value("batch.rows") + steps * each) / 1000
@@ -262,6 +274,7 @@ def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headro
 
 
 def _query_size(demand: Demand, partitions: int, batch_seconds: float, figures: Coefficients) -> QuerySize:
+    batch_seconds = 0.0 if demand.slots else batch_seconds
     batch_rows = demand.rows_in * batch_seconds
     changed = 0.0
     if demand.steps:
@@ -288,6 +301,10 @@ def _limits(queries: Sequence[QuerySize], heap: float, today: Today, figures: Co
     yield Limit(
         "jobs", len(queries) / most, f"{len(queries)} of {most:.0f} jobs that one engine was measured with", False
     )
+    slots = _slots(query.demand for query in queries)
+    if slots:
+        about = f"{slots} of {today.cores} task slots: queries in real-time mode, and {KEPT_SLOTS} for batches"
+        yield Limit("slots", slots / today.cores, about, False)
     stateful = [query for query in queries if query.demand.steps]
     if stateful:
         largest = max(stateful, key=lambda query: query.demand.cores)

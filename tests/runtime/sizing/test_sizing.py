@@ -246,6 +246,20 @@ def test_what_ends_first_is_first(project: LoadedProject) -> None:
     assert {limit.name for limit in limits} == {"cores", "memory", "jobs", "partitions"}
 
 
+def test_queries_in_real_time_mode_occupy_task_slots(tmp_path: Path) -> None:
+    """One for each partition they read, and one that is left to batches; such a query has no batches itself."""
+    written(tmp_path, "[engine]\ncores = 2\n")
+    fast = "WITH ('delivery' = 'at_least_once', 'latency.mode' = 'realtime')"
+    sql = SQL.replace("'topic.partitions'=1, 'timestamp'", "'topic.partitions'=3, 'timestamp'")
+    (tmp_path / "sql" / "all.sql").write_text(sql.replace("STREAM a AS", f"STREAM a {fast} AS"), encoding="utf-8")
+    sizing = sized(load_project(tmp_path, strict=True))
+    assert (sizing.slots, sizing.limits[0].about) == (
+        4,
+        "4 of 2 task slots: queries in real-time mode, and 1 for batches",
+    )
+    assert [query.batch_seconds > 0 for query in sizing.queries] == [False, True, True, True, True]
+
+
 def test_on_a_cluster_the_driver_has_a_limit(tmp_path: Path) -> None:
     cluster = """
 [engine]
