@@ -34,7 +34,8 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.builder import declare
 from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.properties.values import PropertyValue
-from ds_dagster.catalog.relation import Column, EventTime, RecordKey
+from ds_dagster.catalog.reading.starting import StartingPoint
+from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
 from ds_dagster.catalog.schemas.descriptors import descriptors_digest
 from ds_dagster.catalog.schemas.recorded import recorded_digest
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
@@ -46,6 +47,8 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.plan.nodes.scan import SourceTime
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.collecting import without_collection
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file, parse_statement
@@ -58,6 +61,7 @@ from ds_dagster.sql.statements import (
     Interactive,
     Origin,
     ParsedFile,
+    Property,
     SelectBody,
     WrittenName,
 )
@@ -255,7 +259,7 @@ def _reducers_below(base: type[Any]) -> dict[Any, Any]:
 
 _RECORDS = (
     Span, Column, Scalar, PropertyValue, BoundExpression, Named, AggregateCall, QualifiedName, Origin, Comment, Context,
-    WrittenName, RecordKey, EventTime,
+    WrittenName, RecordKey, EventTime, Relation, StartingPoint, SourceTime, Part, BoundQuery, Property,
 )  # fmt: skip
 _REDUCERS: dict[Any, Any] = {
     **copyreg.dispatch_table,

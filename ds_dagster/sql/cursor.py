@@ -49,6 +49,7 @@ class CursorParser(Parser):
         self._depth = 0
         self._sub_selects = 0
         self._finite = False
+        self._has_over = False
         self._named: dict[str, Any] = {}
         self._tokens = list(tokens)
         self._tokens_size = len(self._tokens)
@@ -59,7 +60,8 @@ class CursorParser(Parser):
     ) -> list[exp.Expr | None]:
         """Called by sqlglot (``sqlglot.parse_one``, ``exp.condition``): initializes what :meth:`begin` does."""
         self.source = SourceText("<text>", self.sql)
-        self.notes, self._depth, self._sub_selects, self._finite, self._named = [], 0, 0, False, {}
+        self.notes, self._depth, self._sub_selects, self._named = [], 0, 0, {}
+        self._finite = self._has_over = False
         return super()._parse_batch_statements(parse_method, sep_first_statement)
 
     # looking

@@ -57,7 +57,8 @@ def span_of(node: exp.Expr, otherwise: Span) -> Span:
 
     ``otherwise`` gives the file, and is returned if no part has a position.
     """
-    places = [part.meta for part in node.walk() if "start" in part.meta]
+    parts = (node, *node.parts) if isinstance(node, exp.Column) else node.walk()
+    places = [part.meta for part in parts if "start" in part.meta]
     if not places:
         return otherwise
     first = min(places, key=lambda meta: int(meta["start"]))
@@ -73,6 +74,12 @@ def own_span(node: exp.Expr, otherwise: Span) -> Span:
         return span_of(node, otherwise)
     line, column = int(meta["line"]), int(meta["col"])
     return Span(otherwise.file, line, column, line, column + int(meta["end"]) - int(meta["start"]) + 1)
+
+
+def is_simple(item: exp.Expr) -> bool:
+    """Whether an expression, or an item of a SELECT, is a column or a constant alone: it has no calls and no
+    sub-selects."""
+    return isinstance(item.this if isinstance(item, exp.Alias) else item, exp.Column | exp.Star | exp.Literal)
 
 
 def is_first_rows(node: exp.Expr) -> bool:

@@ -22,7 +22,7 @@ from ds_dagster.plan.nodes.rank import OrderTerm, RankFunction, TopN
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import weighted
 from ds_dagster.sql.expressions import without_parentheses
-from ds_dagster.sql.lowering import is_first_rows, own_span
+from ds_dagster.sql.lowering import is_first_rows, is_simple, own_span
 
 RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 Over = Callable[[BoundExpression, Span], BoundExpression]
@@ -32,7 +32,7 @@ Over = Callable[[BoundExpression, Span], BoundExpression]
 def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
     """OVER clauses of a SELECT list, not those of sub-selects."""
     for item in tree.expressions:
-        if isinstance(item.this if isinstance(item, exp.Alias) else item, exp.Column | exp.Star | exp.Literal):
+        if is_simple(item):
             continue
         for node in item.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Window):

@@ -27,11 +27,14 @@ from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.weights import weighted
 from ds_dagster.sql.expressions import MatchRef, QueryTree, UnnestRef, WindowRef
+from ds_dagster.sql.lowering import is_simple
 
 
 def scalar_queries(trees: Iterable[exp.Expression]) -> Iterator[exp.Subquery]:
     """Sub-selects that are values in expressions; the sub-selects of IN and EXISTS are not."""
     for tree in trees:
+        if is_simple(tree):
+            continue
         for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Subquery) and not isinstance(node.parent, exp.In | exp.Exists):
                 yield node

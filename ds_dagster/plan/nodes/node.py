@@ -344,9 +344,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
-        yield self
-        for child in self.inputs:
-            yield from child.walk()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.inputs))
 
     @property
     def names(self) -> frozenset[str]:

@@ -35,6 +35,7 @@ class OverParser(TypeParser):
     def over(self, call: exp.Expression) -> exp.Expression:
         """``call OVER name`` or ``call OVER ([name] [PARTITION BY …] [ORDER BY …] [frame])``."""
         over = self.next_token()
+        self._has_over = True
         if self.at_symbol(TokenType.L_PAREN):
             window = self._window_in_parentheses()
         else:
@@ -80,6 +81,8 @@ class OverParser(TypeParser):
 
     def replace_names(self, tree: exp.Select, windows: dict[str, exp.Window]) -> None:
         """Replace window names in the OVER clauses of a SELECT by their definitions."""
+        if not self._has_over:
+            return
         for node in tree.walk(prune=lambda node: isinstance(node, exp.Query) and node is not tree):
             if isinstance(node, exp.Window):
                 self._replace_name(node, windows)
