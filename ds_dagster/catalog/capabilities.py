@@ -44,6 +44,8 @@ class Capabilities:
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts the skipped records.
         runs_in_realtime: Spark's real-time mode reads and writes it.
         compares_positions: records have a place in their partition by which two readers are compared.
+        no_past: why no range of records that a query has read can be read again, for backfills; empty if it can: then
+            its operations on entities are a ``catalog.reading.past.ReadsPast``.
         keeps_slot: the store remembers what a reader has received (replication slot) and gives each change once.
         forgets: reason why records that were read once may be gone before their retention ends; empty if they are not.
         keeps_row_logs: may hold row logs (rows that queries leave out), each batch of them once.
@@ -96,6 +98,7 @@ class Capabilities:
     looks_at_lag: bool = False
     runs_in_realtime: bool = False
     compares_positions: bool = False
+    no_past: str = "stores of this kind do not read them again"
     keeps_slot: bool = False
     forgets: str = ""
     keeps_row_logs: bool = False

@@ -17,7 +17,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "records for that range of {name} may be gone; the oldest record that is left is from {first}",
         "begin later, and write how far a record's time may be from the time of its rows, for example --lateness 1h "
-        "(for topics whose broker stamps records)",
+        "(for topics whose broker stamps records, and for files that are removed oldest first)",
     ),
     Condition(
         "BACKFILL_OVERTAKEN",

@@ -1,4 +1,4 @@
-"""Rows of a query for the records between given offsets, computed in a Spark session of the calling process."""
+"""Rows of a query for records that it has read, computed in a Spark session of the calling process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.reading.past import Portion
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
-from ds_dagster.runtime.deciding.backfilling import Slice
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries.bounded import bounded_rows
 from ds_dagster.spark.session import build_session, stderr_of_jvm
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def rows_of_slices(
+def rows_of_portions(
     project: LoadedProject,
     query: BoundQuery,
-    pieces: Iterable[Slice],
+    portions: Iterable[Portion],
     span: TimeRange,
     resolve: Resolver,
     skips: Sequence[SkippedRecord],
@@ -36,16 +36,16 @@ def rows_of_slices(
     *,
     closed: int | None = None,
 ) -> Iterator[pyarrow.Table]:
-    """The rows of each slice, one table per slice.
+    """The rows of each portion, one table per portion.
 
     Args:
         project: with the stores.
         query: a query of :mod:`ds_dagster.plan.checks.recomputable` with one part and one source; it fills a table.
-        pieces: slices of the source's topic.
+        portions: records of the source.
         span: time range of the rows; see :func:`ds_dagster.spark.queries.bounded.bounded_rows`.
         resolve: gives option values of the source's store.
         skips: records that the job skips.
-        session: the caller's session; by default a new session, which ends after the last slice.
+        session: the caller's session; by default a new session, which ends after the last portion.
         closed: see :func:`ds_dagster.spark.queries.bounded.bounded_rows`.
     """
     scan, sink = query.scans[0], query.sink
@@ -55,8 +55,8 @@ def rows_of_slices(
     read = kind_of_store(project, scan.relation).read_spec(source, scan.relation, scan.reading, facts)
     write = kind_of_store(project, sink).write_spec(target, sink, query.refresh)
     with _session(project.settings, session) as spark:
-        for piece in pieces:
-            yield bounded_rows(spark, query, read, write, resolve, piece.offsets, span, skips, closed)
+        for portion in portions:
+            yield bounded_rows(spark, query, read, write, resolve, portion, span, skips, closed)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """``@partitions`` → Dagster's time windows, and the range of a table that a run of them computes again."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
@@ -77,8 +78,9 @@ def recomputed(context: dg.AssetExecutionContext, backfill: Backfill) -> dict[st
         f"{PREFIX}/range": words,
         f"{PREFIX}/rows_inserted": replaced.inserted,
         f"{PREFIX}/rows_deleted": replaced.deleted,
-        f"{PREFIX}/records_read": planned.whole.records,
     }
+    amount = asdict(planned.past.amount)
+    metadata |= {f"{PREFIX}/{name}_read": number for name, number in amount.items() if number is not None}
     single = context.has_partition_key
     return ({"dagster/partition_row_count": replaced.inserted} if single else {}) | metadata
 

@@ -28,6 +28,5 @@ def _why_not_stored(catalog: Catalog, query: BoundQuery) -> str:
     source, target = query.scans[0].relation.store, query.sink.store
     if not KINDS[catalog.store(target).kind].capabilities.replaces_ranges:
         return f"store {target} does not replace ranges of rows in one transaction"
-    if not KINDS[catalog.store(source).kind].capabilities.compares_positions:
-        return f"records of store {source} have no numbers to begin and end at"
-    return ""
+    why = KINDS[catalog.store(source).kind].capabilities.no_past
+    return f"records of store {source} cannot be read again: {why}" if why else ""

@@ -1,9 +1,9 @@
-"""Compute a time range of a table again from the records of its topic, and replace it in one transaction. Used by
+"""Compute a time range of a table again from the records of its source, and replace it in one transaction. Used by
 ``ds backfill`` and by runs of partitions in Dagster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,29 +12,24 @@ from typing import TYPE_CHECKING, Any
 from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.ranges import Replaced, ReplacesRanges, TimeRange
-from ds_dagster.catalog.reading.extent import TellsExtents
+from ds_dagster.catalog.reading.past import Past, PastRequest, Portion, ReadsPast
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.errors import error
-from ds_dagster.plan.checks.recomputable import closed_windows, reach_millis
+from ds_dagster.plan.checks.recomputable import closed_windows
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.project.ranges import why_no_ranges
-from ds_dagster.runtime.checkpoint_log import first_offsets, kept_batches
-from ds_dagster.runtime.checkpoint_switch import BatchEnd
+from ds_dagster.runtime.checkpoint_log import first_offset, kept_batches
+from ds_dagster.runtime.checkpoint_switch import BatchEnd, first_end
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.deciding.backfilling import Loaded, Slice, check_topic, offsets_to_read, slices
+from ds_dagster.runtime.deciding.backfilling import Loaded, wanted_times
 from ds_dagster.runtime.journals.history import note_in_history
 from ds_dagster.runtime.sink_ends import sink_ends
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-AT_ONCE = 200_000
-"""Most records in one slice."""
-PACE_SECONDS = 5.0
-"""With a rate, a slice has at most the records of this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +37,17 @@ class PlannedRange:
     """The records that a backfill reads again.
 
     Attributes:
-        whole, tip: the records, and the newest batch of the table when it was planned.
-        before: number of those records that are from before the query began, which it has never read; None if unknown.
+        past, tip: the records, and the newest batch of the table when it was planned.
         closed: watermark of that batch, epoch milliseconds: windows that end later are not in the table yet; None for
             rows that are not aggregates of windows.
     """
 
-    whole: Slice
+    past: Past
     tip: Tip
-    before: int | None = None
     closed: int | None = None
 
     def __str__(self) -> str:
-        text = f"{self.whole.records:,} records of {len(self.whole.offsets)} partitions are read again"
-        return f"{text}, {self.before:,} of them from before the query began" if self.before else text
+        return str(self.past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,7 @@ class Backfill:
 
     Attributes:
         requested_by: actor in the history of the query.
-        lateness: seconds, see ``offsets_to_read``; None if unknown.
+        lateness: seconds, see ``wanted_times``; None if unknown.
         rate: records per second; None: as fast as possible.
         has_history: also records from before the query began are read.
         has_late: windows count records that came after they closed, which the query has left out.
@@ -83,7 +75,7 @@ class Backfill:
     session: SparkSession | None = None
 
     def planned(self) -> PlannedRange:
-        """The records to read again; reads the ledger and the topic's offsets, writes nothing.
+        """The records to read again; reads the ledger and looks at the source, writes nothing.
 
         Raises:
             UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE. DsError: of the stores.
@@ -91,24 +83,34 @@ class Backfill:
         reason = why_no_ranges(self.project.catalog, self.query)
         if reason:
             raise self._refused(reason)
+        if self.has_late and closed_windows(self.query) is None:
+            raise self._refused("it has no windows that leave out late records")
         (scan,) = self.query.scans
         loaded = self._loaded(scan)
-        begin = round(self.span.begin.timestamp() * 1000)
-        late = self._late()
-        since = None if late is None else max(0, begin - late)
+        request = self._request(scan, loaded)
         with closing(store_admin(self.project, scan.relation.store, self._resolve(scan.relation.store))) as admin:
-            facts, operations = admin.describe(scan.relation.entity), admin.operations()
-            check_topic(self.query, facts, loaded.identity)
-            assert isinstance(operations, TellsExtents)
-            extents = operations.extents(scan.relation.entity, since)
-        is_stamped = facts is not None and facts.record_time == "broker"
-        began = self._began(scan)
-        if began is None and not self.has_history:
-            raise self._refused("its checkpoint, which says where it began, is not on this machine")
-        begun = {} if self.has_history or began is None else began
-        closed = self._closed(scan, loaded.tip, is_stamped=is_stamped) if closed_windows(self.query) else None
-        whole = offsets_to_read(self.query, extents, loaded.ends, begin, late, is_stamped=is_stamped, begun=begun)
-        return PlannedRange(whole, loaded.tip, None if began is None else whole.before(began), closed)
+            operations = admin.operations()
+            assert isinstance(operations, ReadsPast)
+            past = operations.past(request)
+        is_windowed = closed_windows(self.query) is not None
+        closed = self._closed(scan, loaded.tip, is_stamped=past.is_stamped) if is_windowed else None
+        return PlannedRange(past, loaded.tip, closed)
+
+    def _request(self, scan: Scan, loaded: Loaded) -> PastRequest:
+        place, source = self._place, scan.source_name
+        since, until = wanted_times(self.query, self.span, self.lateness)
+        return PastRequest(
+            query=self.query.name,
+            span=self.query.sink.span,
+            entity=scan.relation.entity,
+            end=loaded.end,
+            identity=loaded.identity,
+            began=None if place is None else first_offset(place, source),
+            first_end=None if place is None else first_end(place, source),
+            since=since,
+            until=until,
+            is_own=not self.has_history,
+        )
 
     def carried_out(self, planned: PlannedRange) -> Replaced:
         """Replace the rows.
@@ -125,43 +127,29 @@ class Backfill:
         return replaced
 
     def _rows(self, planned: PlannedRange) -> Iterator[Any]:
-        """Slice by slice, no faster than the rate; windows need all records at once."""
-        from ds_dagster.engine.bounded import rows_of_slices
+        """Portion by portion, no faster than the rate; windows need all records at once."""
+        from ds_dagster.engine.bounded import rows_of_portions
 
         skips = skips_of(self.control.running().jobs[self.query.name].skips)
         resolve = self._resolve(self.query.scans[0].relation.store)
-        whole, closed = planned.whole, planned.closed
-        pieces = self._paced(whole) if closed is None else iter((whole,) if whole.records else ())
-        yield from rows_of_slices(
-            self.project, self.query, pieces, self.span, resolve, skips, self.session, closed=closed
+        past, closed = planned.past, planned.closed
+        whole = past.whole()
+        portions = self._paced(past) if closed is None else iter(() if whole is None else (whole,))
+        yield from rows_of_portions(
+            self.project, self.query, portions, self.span, resolve, skips, self.session, closed=closed
         )
 
-    def _paced(self, whole: Slice) -> Iterator[Slice]:
+    def _paced(self, past: Past) -> Iterator[Portion]:
         began, records = self.control.clock.monotonic(), 0
-        for piece in slices(whole, self._at_once):
+        for portion in past.portions(self.rate):
             self._wait(began, records)
-            yield piece
-            records += piece.records
-
-    @property
-    def _at_once(self) -> int:
-        return AT_ONCE if self.rate is None else max(1, min(AT_ONCE, round(self.rate * PACE_SECONDS)))
+            yield portion
+            records += portion.records or 0
 
     def _wait(self, began: float, records: int) -> None:
         if self.rate is not None:
             left = began + records / self.rate - self.control.clock.monotonic()
             self.control.clock.sleep(max(0.0, left))
-
-    def _late(self) -> int | None:
-        """Milliseconds between a record's time and the range that it may be a part of; None if unknown."""
-        if self.has_late and closed_windows(self.query) is None:
-            raise self._refused("it has no windows that leave out late records")
-        reach = reach_millis(self.query, self.span.column)
-        if self.lateness is None:
-            return None
-        if reach is None:
-            raise self._refused("a session may have begun at any time before its end: leave --lateness out")
-        return self.lateness * 1000 + reach
 
     def _closed(self, scan: Scan, tip: Tip, *, is_stamped: bool) -> int:
         """Watermark of a batch of the query, epoch milliseconds.
@@ -189,11 +177,6 @@ class Backfill:
             return None
         status = self.control.status(self.query.name)
         return self.control.checkpoints().path(status.writes_as, status.checkpoint_version)
-
-    def _began(self, scan: Scan) -> Mapping[str, int] | None:
-        """Partition → offset at which the query began to read; None if unknown."""
-        place = self._place
-        return None if place is None else first_offsets(place, scan.source_name, scan.relation.entity)
 
     def _loaded(self, scan: Scan) -> Loaded:
         if not self.control.journal.exists():

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.runtime.checkpoint_files import COMMITS, OFFSETS, VOID, digest_of, exchange, new_folder
@@ -44,22 +45,22 @@ def kept_batches(place: Path) -> CheckpointLog:
     return CheckpointLog(max(finished, default=None), tips, frozenset(finished & _states(place / STATE)))
 
 
-def first_offsets(place: Path, source: str, topic: str) -> Mapping[str, int] | None:
-    """Where a query with this checkpoint began to read a topic of Kafka: partition → offset. Partitions that the topic
-    got later are missing. None if the checkpoint does not say.
+def first_offset(place: Path, source: str) -> Mapping[str, Any] | None:
+    """Where a query with this checkpoint began to read a source of Spark's own (topic → partition → offset).
+    Partitions that the topic got later are missing. None if the checkpoint does not say.
 
     Args:
-        place: checkpoint folder; Spark writes the first offsets of a source once and keeps them.
+        place: checkpoint folder; Spark writes the first offsets of such a source once and keeps them.
         source: name of the source in the checkpoint.
-        topic: name of the topic.
     """
     for name in (source, "0"):  # sources without names are in their order
         try:
             text = (place / "sources" / name / "0").read_text(encoding="utf-8")
-            offsets = json.loads(text[text.index("{") :])[topic]
-            return {str(partition): int(offset) for partition, offset in offsets.items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            offset = json.loads(text[text.index("{") :])
+        except (OSError, ValueError):
             continue
+        if isinstance(offset, dict):
+            return offset
     return None
 
 

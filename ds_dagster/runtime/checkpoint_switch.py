@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.durable import write_whole
@@ -109,6 +109,24 @@ class BatchEnd:
         moved = {BEGAN: max(self.head.get(BEGAN, 0), other.head.get(BEGAN, 0))}
         moved |= {WATERMARK: other.watermark} if has_time else {}
         return BatchEnd(self.version, {**self.head, **moved}, tuple((name, end(text)) for name, text in self.sources))
+
+
+def first_end(place: Path, source: str) -> Mapping[str, Any] | None:
+    """Offset of a source after the first batch of a checkpoint; None if the checkpoint does not keep that batch, or it
+    had nothing of the source.
+
+    Args:
+        place: checkpoint folder.
+        source: name of the source in the checkpoint.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    if not (place / OFFSETS / "0").exists():
+        return None
+    sources = BatchEnd.of(place, 0).sources  # those without names are in their order
+    text = next((text for name, text in sources if name in (source, "")), VOID)
+    return None if text == VOID else cast("Mapping[str, Any]", json.loads(text))
 
 
 def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_state: bool) -> int | None:

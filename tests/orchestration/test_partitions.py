@@ -15,8 +15,8 @@ from ds_dagster.catalog.ranges import Replaced, TimeRange
 from ds_dagster.orchestration import DsProject, DsTranslator, build_ds_definitions
 from ds_dagster.orchestration.partitions import time_windows
 from ds_dagster.runtime.backfill import Backfill, PlannedRange
-from ds_dagster.runtime.deciding.backfilling import Slice
 from ds_dagster.sql.partitions import Partitions, partitions_of
+from ds_dagster.stores.kafka.past import TopicPast
 from tests.orchestration.conftest import STORES, Bench, failure_text, key, write_project
 
 SOURCE = """
@@ -136,11 +136,11 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TimeRange, int | None,
     spans: list[tuple[TimeRange, int | None, int | None, bool]] = []
 
     def carried_out(backfill: Backfill, planned: PlannedRange) -> Replaced:
-        assert planned.whole.records == 30
+        assert planned.past.amount.records == 30
         spans.append((backfill.span, backfill.lateness, backfill.rate, backfill.has_late))
         return Replaced(4, 5)
 
-    monkeypatch.setattr(Backfill, "planned", lambda _: PlannedRange(Slice({"0": (10, 40)}), Tip(3, "d")))
+    monkeypatch.setattr(Backfill, "planned", lambda _: PlannedRange(TopicPast("t", {"0": (10, 40)}), Tip(3, "d")))
     monkeypatch.setattr(Backfill, "carried_out", carried_out)
     return spans
 

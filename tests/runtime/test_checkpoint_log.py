@@ -10,7 +10,7 @@ import pytest
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.runtime.checkpoint_files import grown_folder
-from ds_dagster.runtime.checkpoint_log import copy_without_state, first_offsets, kept_batches, rewind_checkpoint
+from ds_dagster.runtime.checkpoint_log import copy_without_state, first_offset, kept_batches, rewind_checkpoint
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
 from ds_dagster.runtime.deciding.identity import Identity
@@ -105,10 +105,11 @@ def test_an_exchange_that_was_killed_is_finished_before_a_start(tmp_path: Path) 
     assert (checkpoints.verify("a", 1, started=True, progressed=True) / "metadata").read_text() == "new"
 
 
-def test_the_first_offsets_are_known_with_and_without_names(tmp_path: Path) -> None:
+def test_the_first_offset_are_known_with_and_without_names(tmp_path: Path) -> None:
     for name in ("a", "0"):
         (tmp_path / name / "sources" / name).mkdir(parents=True)
         (tmp_path / name / "sources" / name / "0").write_bytes(b'\0v1\n{"t":{"0":7,"1":0}}')
-        assert first_offsets(tmp_path / name, "a", "t") == {"0": 7, "1": 0}
-    assert first_offsets(tmp_path / "a", "a", "u") is None
-    assert first_offsets(tmp_path / "gone", "a", "t") is None
+        assert first_offset(tmp_path / name, "a") == {"t": {"0": 7, "1": 0}}
+    assert first_offset(tmp_path / "gone", "a") is None
+    (tmp_path / "a" / "sources" / "a" / "0").write_text("v1 of another form")
+    assert first_offset(tmp_path / "a", "a") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -47,9 +48,9 @@ def backfill_command(
 ) -> int:
     """Compute the rows of table RELATION for a time range again, with today's statement.
 
-    All records of its source are read again, up to the last record that the table has; rows whose --by column is in
-    the range are deleted and the new rows inserted in one transaction. A run that is killed changes nothing; run it
-    again.
+    All records of its source (a topic, or files) are read again, up to the last record that the table has; rows whose
+    --by column is in the range are deleted and the new rows inserted in one transaction. A run that is killed changes
+    nothing; run it again.
 
     Records from before the query began ('starting.position') are read too, which adds history: leave --to out, then no
     row of them is missing where the query began. With --own-records only records that the query itself has read
@@ -74,7 +75,7 @@ def backfill_command(
     planned = backfill.planned()
     if not as_json:
         note(str(planned))
-        if planned.before and until != NO_END:
+        if planned.past.before and until != NO_END:
             note("rows of these records at or after --to are not added: leave --to out to add them")
     replaced = None if dry_run else backfill.carried_out(planned)
     if as_json:
@@ -83,8 +84,8 @@ def backfill_command(
             {
                 "relation": str(target.name),
                 "column": backfill.span.column,
-                "records": planned.whole.records,
-                "before_start": planned.before,
+                **asdict(planned.past.amount),
+                "before_start": planned.past.before,
                 "rows": outcome,
             }
         )

@@ -31,6 +31,15 @@ def reach_millis(query: BoundQuery, column: str) -> int | None:
     return None if is_session else window.size_millis
 
 
+def reach_after_millis(query: BoundQuery, column: str) -> int | None:
+    """How far after a value of a table's column the records of its row may be in event time, milliseconds: 0 for a row
+    of one record, and for windows by their end; None for sessions by their start."""
+    window, bounds = _window(query), closed_windows(query)
+    if window is None or bounds is None or column != bounds.start:
+        return 0
+    return None if window.function == "SESSION" else window.size_millis
+
+
 def _window(query: BoundQuery) -> Window | None:
     stateful = [node for node in query.plan.walk() if node.is_stateful]
     aggregate = stateful[0] if len(stateful) == 1 else None

@@ -5,33 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.ranges import NO_END, TimeRange
 from ds_dagster.errors import error
-from ds_dagster.plan.checks.recomputable import range_columns, why_not_by
+from ds_dagster.plan.checks.recomputable import range_columns, reach_after_millis, reach_millis, why_not_by
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Offsets to read at once: partition → (first, after the last)."""
-
-    offsets: Mapping[str, tuple[int, int]]
-
-    def before(self, begun: Mapping[str, int]) -> int:
-        """Number of offsets before those at which a query began, by partition."""
-        parts = ((begun.get(part, 0), *ends) for part, ends in self.offsets.items())
-        return sum(max(0, min(begin, last) - first) for begin, first, last in parts)
-
-    @property
-    def records(self) -> int:
-        """Number of offsets, including markers of transactions."""
-        return sum(last - first for first, last in self.offsets.values())
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +25,12 @@ class Loaded:
 
     Attributes:
         tip: the newest batch in its ledger.
-        ends: partition of its topic → offset of the next record.
-        identity: distinguishes the topic from a later topic of the same name; empty if unknown.
+        end: offset of its source, as in Spark's log.
+        identity: distinguishes the entity of the source from a later one of the same name; empty if unknown.
     """
 
     tip: Tip
-    ends: Mapping[str, int]
+    end: Mapping[str, Any]
     identity: str
 
     @classmethod
@@ -65,28 +50,10 @@ class Loaded:
             raise _refused(query, unknown or "its ledger does not say which records it has")
         ends: Any = json.loads(tip.ends)
         offsets = ends["offsets"]  # by source, or in their order where they have no names
-        by_topic: Any = (offsets.get(scan.source_name) if isinstance(offsets, dict) else offsets[0]) or {}
-        if scan.relation.entity not in by_topic:
+        end = offsets.get(scan.source_name) if isinstance(offsets, dict) else offsets[0]
+        if not end:
             raise _refused(query, f"it has no records of {scan.relation.entity} yet")
-        own = {part: int(offset) for part, offset in by_topic[scan.relation.entity].items()}
-        return cls(tip, own, str(ends["sources"].get(scan.source_name, "")))
-
-
-def check_topic(query: BoundQuery, facts: EntityFacts | None, identity: str) -> None:
-    """Refuse a topic that was deleted since the table was loaded, or that is compacted: records are gone.
-
-    Args:
-        query: of the table.
-        facts: of the topic.
-        identity: of the topic that the table was filled from; empty if unknown.
-
-    Raises:
-        UserError: BACKFILL_REFUSED.
-    """
-    if facts is None or (identity and facts.identity and identity != facts.identity):
-        raise _refused(query, "its topic was deleted since it was loaded")
-    if "compact" in facts.settings.get("cleanup.policy", ""):
-        raise _refused(query, "its topic is compacted: records that had rows may be gone")
+        return cls(tip, end, str(ends["sources"].get(scan.source_name, "")))
 
 
 def range_column(query: BoundQuery, column: str) -> str:
@@ -105,58 +72,28 @@ def range_column(query: BoundQuery, column: str) -> str:
     return column or range_columns(query)[0]
 
 
-def offsets_to_read(
-    query: BoundQuery,
-    extents: Mapping[str, Extent],
-    ends: Mapping[str, int],
-    begin: int,
-    lateness: int | None,
-    *,
-    is_stamped: bool,
-    begun: Mapping[str, int] = MappingProxyType({}),
-) -> Slice:
-    """The records that may produce rows of a range, up to the end of the table.
+def wanted_times(query: BoundQuery, span: TimeRange, lateness: int | None) -> tuple[int | None, int | None]:
+    """Bounds of the times of records that may produce rows of a range, epoch milliseconds: at or after the first,
+    before the second. None: no bound.
 
     Args:
         query: of the table.
-        extents: of its topic, from ``begin`` minus the lateness on; from the first record on if that is unknown.
-        ends: partition → offset after the last record that the table has.
-        begin: of the range, epoch milliseconds.
-        lateness: greatest difference between a record's time and the time of its rows, milliseconds; None if unknown.
-        is_stamped: the broker sets the time of records, so records that are gone are older than the others.
-        begun: partition → offset of the first record to read; older ones do not count, also if they are gone.
+        span: the range.
+        lateness: greatest difference between the time of a record and the time of its rows, seconds; None if unknown.
 
     Raises:
-        UserError: BACKFILL_RECORDS_GONE.
+        UserError: BACKFILL_REFUSED.
     """
-    lost = {part: e for part, e in extents.items() if e.first > begun.get(part, 0) and ends.get(part, 0) > 0}
-    firsts = [extent.first_time for extent in lost.values()]
-    times = [first for first in firsts if first is not None]
-    is_short = any(partition not in extents or extents[partition].end < end for partition, end in ends.items())
-    is_bounded = lateness is not None and is_stamped and len(times) == len(firsts)
-    if is_short or (firsts and not (is_bounded and begin - (lateness or 0) > max(times))):
-        raise error("BACKFILL_RECORDS_GONE", name=query.name, first=_time(max(times, default=None)))
-    begins = {
-        part: max(e.first if lateness is None else max(e.begin, e.first), begun.get(part, 0))
-        for part, e in extents.items()
-    }
-    read = {part: (begins[part], ends.get(part, 0)) for part, e in extents.items()}
-    return Slice({part: (first, last) for part, (first, last) in read.items() if last > first})
-
-
-def slices(whole: Slice, records: int) -> tuple[Slice, ...]:
-    """Split a slice into slices of at most ``records`` records of one partition, partition by partition."""
-    pieces = []
-    for part, (first, last) in whole.offsets.items():
-        pieces += [Slice({part: (at, min(at + records, last))}) for at in range(first, last, records)]
-    return tuple(pieces)
+    if lateness is None:
+        return None, None
+    before, after = reach_millis(query, span.column), reach_after_millis(query, span.column)
+    if before is None:
+        raise _refused(query, "a session may have begun at any time before its end: leave --lateness out")
+    since = max(0, (span.begin - EPOCH) // MILLISECOND - before - lateness * 1000)
+    if span.end == NO_END or after is None:
+        return since, None
+    return since, -((EPOCH - span.end) // MILLISECOND) + after + lateness * 1000
 
 
 def _refused(query: BoundQuery, reason: str) -> Exception:
     return error("BACKFILL_REFUSED", span=query.sink.span, name=query.name, reason=reason)
-
-
-def _time(millis: int | None) -> str:
-    from datetime import datetime, timezone
-
-    return "an unknown time" if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc).isoformat()

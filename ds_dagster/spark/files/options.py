@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ds_dagster.files.address import FilesAddress
+from ds_dagster.files.address import FileFacts, FilesAddress
+from ds_dagster.files.position import files_of_json
 from ds_dagster.files.rows import FileFormat, columns_of_json
 
 
@@ -20,6 +21,8 @@ class FilesOptions:
         starting_position: ``earliest`` or ``latest``; only for a first start.
         files_per_batch: most files of one batch.
         discovery_seconds: pause between two listings of the folder.
+        files: of a reader that is no stream: the files to read.
+        rows_per_second: of such a reader: most rows per second; None: no bound.
     """
 
     address: FilesAddress
@@ -28,6 +31,8 @@ class FilesOptions:
     starting_position: str = "earliest"
     files_per_batch: int = 1000
     discovery_seconds: float = 1.0
+    files: tuple[FileFacts, ...] = ()
+    rows_per_second: int | None = None
 
     @property
     def entity(self) -> str:
@@ -59,4 +64,6 @@ class FilesOptions:
             starting_position=lowered.get("starting.position", "earliest"),
             files_per_batch=int(lowered.get("files.per.batch", 1000)),
             discovery_seconds=int(lowered.get("discovery.millis", 1000)) / 1000,
+            files=files_of_json(lowered.get("files", "[]")),
+            rows_per_second=int(lowered["rows.per.second"]) if "rows.per.second" in lowered else None,
         )

@@ -8,31 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ds_dagster.errors import error
 from ds_dagster.files.address import FileFacts, FileStore
-from ds_dagster.files.rows import read_rows
+from ds_dagster.files.groups import BATCH_BYTES, groups_of
+from ds_dagster.files.position import FilePosition, JsonOffset, number_of
 from ds_dagster.spark.crossing import crosses
+from ds_dagster.spark.files.once import FilesBatchReader
 from ds_dagster.spark.files.options import FilesOptions
-from ds_dagster.spark.files.position import FilePosition, JsonOffset, number_of
-
-ROW_DDL = "value BINARY, timestamp TIMESTAMP, file STRING, row BIGINT"
-SCHEMA = pa.schema(
-    [
-        pa.field("value", pa.binary()),
-        pa.field("timestamp", pa.timestamp("us", "UTC")),
-        pa.field("file", pa.string()),
-        pa.field("row", pa.int64()),
-    ]
-)
-BATCH_BYTES = 128 * 1024 * 1024
-"""Most bytes of files in one batch; a larger file is a batch of its own."""
-TASK_BYTES = 16 * 1024 * 1024
-"""Most bytes of files in one task; a larger file is a task of its own."""
-TASK_FILES = 200
+from ds_dagster.spark.files.tasks import ROW_DDL, rows_of, tasks_of
 
 
 @crosses
@@ -47,6 +34,10 @@ class FilesDataSource(DataSource):
     def schema(self) -> str:
         """Columns of the source."""
         return ROW_DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads given files once; raises PROPERTY_INVALID."""
+        return FilesBatchReader(FilesOptions.parse(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The streaming source; raises PROPERTY_INVALID."""
@@ -127,7 +118,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if after.number != before + 1:
             raise error("FILES_OFFSET_INVALID", offset=f"{before} to {after.number}")
-        return [InputPartition(files) for files in _grouped(after.batch)]
+        return [InputPartition(files) for files in tasks_of(after.batch)]
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Does nothing: files are not moved or deleted after they are read."""
@@ -140,33 +131,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             UserError: FILE_GONE, FILE_CHANGED, FILE_UNREADABLE, or an error of the store.
         """
-        for file in partition.value:
-            yield from self._rows(file)
-
-    def _rows(self, file: FileFacts) -> Iterator[pa.RecordBatch]:
-        place = f"{self._options.place}/{file.path}"
-        size = self._store.size(place)
-        if size is None:
-            raise error("FILE_GONE", entity=self._options.entity, file=file.path)
-        if size != file.size:
-            raise error("FILE_CHANGED", entity=self._options.entity, file=file.path, before=file.size, now=size)
-        modified = pa.scalar(file.modified // 1000, pa.timestamp("us", "UTC"))
-        with self._store.guarded("read a file", place), self._opened(place) as source:
-            for first, texts in read_rows(source, file.path, self._options.format):
-                count = len(texts)
-                columns = [
-                    pa.array(texts, pa.binary()),
-                    pa.repeat(modified, count),
-                    pa.repeat(pa.scalar(file.path), count),
-                    pa.array(range(first, first + count), pa.int64()),
-                ]
-                yield from pa.Table.from_arrays(columns, schema=SCHEMA).to_batches(20_000)
-
-    def _opened(self, place: str) -> Any:
-        system = self._store.system()
-        if self._options.format.name == "parquet":
-            return system.open_input_file(place)
-        return system.open_input_stream(place, compression="detect")
+        yield from rows_of(self._options, self._store, partition.value)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -186,31 +151,11 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._listing = list(self._store.listed(self._options.place))
         self._listed_at = time.monotonic()
 
-    def _next_batch(self) -> list[FileFacts]:
-        batch: list[FileFacts] = []
-        size = 0
-        for file in self._waiting[: self._options.files_per_batch]:
-            if batch and size + file.size > BATCH_BYTES:
-                break
-            batch.append(file)
-            size += file.size
+    def _next_batch(self) -> tuple[FileFacts, ...]:
+        batch = next(groups_of(self._waiting, BATCH_BYTES, self._options.files_per_batch))
         self._waiting = self._waiting[len(batch) :]
         return batch
 
     def _give(self, position: FilePosition) -> JsonOffset:
         self._position = position
         return position.json()
-
-
-def _grouped(files: Sequence[FileFacts]) -> list[tuple[FileFacts, ...]]:
-    """Fill tasks in order until each has about :data:`TASK_BYTES`."""
-    groups: list[tuple[FileFacts, ...]] = []
-    current: tuple[FileFacts, ...] = ()
-    size = 0
-    for file in files:
-        if current and (size + file.size > TASK_BYTES or len(current) == TASK_FILES):
-            groups.append(current)
-            current, size = (), 0
-        current = (*current, file)
-        size += file.size
-    return [*groups, current] if current else groups

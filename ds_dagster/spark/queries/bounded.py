@@ -1,11 +1,12 @@
-"""Rows of a query for the records between given offsets: the stream's plan over a bounded read. Each row depends on one
-record or one closed window."""
+"""Rows of a query for records that it has read: the stream's plan over a bounded read. Each row depends on one record
+or one closed window."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, WriteSpec
 from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.reading.past import Portion
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.recomputable import closed_windows
@@ -22,16 +24,38 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.queries.batch_writers import BatchWriter
 from ds_dagster.spark.queries.prepared import prepare
 from ds_dagster.spark.queries.query import close
-from ds_dagster.spark.queries.sources import resolved
+from ds_dagster.spark.queries.sources import register_provider, resolved
 from ds_dagster.spark.records.columns import field
 from ds_dagster.spark.session import active
 
 if TYPE_CHECKING:
     import pyarrow
 
-FORMATS = frozenset({"kafka", "ds-kafka-skipping"})
-_OF_STREAMS = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger")
-"""Options of a Kafka source that do not apply to a bounded read, in lower case."""
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """How a source is read once: name of its format, and options of its stream that are left out, in lower case."""
+
+    format: str
+    without: frozenset[str] = frozenset()
+
+
+_KAFKA = _Once(
+    "kafka",
+    frozenset(
+        {
+            "subscribe",
+            "startingoffsets",
+            "startingtimestamp",
+            "startingoffsetsbytimestampstrategy",
+            "maxoffsetspertrigger",
+        }
+    ),
+)
+_FORMATS: Mapping[str, _Once] = MappingProxyType(
+    {"kafka": _KAFKA, "ds-kafka-skipping": _KAFKA, "ds_files": _Once("ds_files")}
+)
+"""Format of a stream → how the same records are read once."""
 MARGIN = timedelta(days=1)
 """More than the difference between a time in Spark and in a table, from rounding and time zones."""
 
@@ -42,20 +66,20 @@ def bounded_rows(
     read: ReadSpec,
     write: WriteSpec,
     resolve: Resolver,
-    offsets: Mapping[str, tuple[int, int]],
+    portion: Portion,
     span: TimeRange,
     skips: Sequence[SkippedRecord] = (),
     closed: int | None = None,
 ) -> pyarrow.Table:
-    """The rows of one slice of a topic.
+    """The rows of one portion of a source.
 
     Args:
-        spark: any session with Kafka's connector.
+        spark: any session with the connectors.
         query: a query of :mod:`ds_dagster.plan.checks.recomputable` with one part and one source; it fills a table.
         read: read spec of its source.
         write: write spec of its table.
         resolve: gives option values.
-        offsets: partition → (first offset, offset after the last).
+        portion: the records to read.
         span: time range; rows up to :data:`MARGIN` outside of it are returned too, and the table decides which are in
             it.
         skips: records that the job skips.
@@ -67,11 +91,11 @@ def bounded_rows(
     Raises:
         DsError: also for failures of Spark, which are classified.
     """
-    if read.format not in FORMATS:
+    if read.format not in _FORMATS:
         raise error("INTERNAL", where=f"a bounded read of {read.format}")
 
     def records(_scan: Scan, _spec: ReadSpec | None) -> DataFrame:
-        return _between(spark, read, resolve, offsets)
+        return _read(spark, read, resolve, portion)
 
     (part,) = query.parts
     (scan,) = query.scans
@@ -114,18 +138,12 @@ def _around(span: TimeRange) -> tuple[datetime, datetime]:
     return begin, span.end + MARGIN if most - span.end > MARGIN else most
 
 
-def _between(
-    spark: SparkSession, read: ReadSpec, resolve: Resolver, offsets: Mapping[str, tuple[int, int]]
-) -> DataFrame:
-    """Records between the offsets, with the columns of a provided source (:data:`SourceProvider`)."""
-    options = {k: v for k, v in resolved(read.options, resolve).items() if k.lower() not in _OF_STREAMS}
-    topic = options.pop("subscribe")
-    ends = {
-        name: json.dumps({topic: {part: pair[side] for part, pair in offsets.items()}})
-        for side, name in enumerate(("startingOffsets", "endingOffsets"))
-    }
-    assigned = {"assign": json.dumps({topic: [int(part) for part in offsets]}), **ends}
-    frame = spark.read.format("kafka").options(**{**options, **assigned, "failOnDataLoss": "true"}).load()
+def _read(spark: SparkSession, read: ReadSpec, resolve: Resolver, portion: Portion) -> DataFrame:
+    """The records of a portion, with the columns of a provided source (:data:`SourceProvider`)."""
+    once = _FORMATS[read.format]
+    register_provider(spark, read.provider)
+    options = {k: v for k, v in resolved(read.options, resolve).items() if k.lower() not in once.without}
+    frame = spark.read.format(once.format).options(**{**options, **portion.options}).load()
     envelope = read.envelope
     parts = {"key": envelope.key, "value": envelope.value, "timestamp": envelope.timestamp}
     parts |= {"partition": envelope.partition, "order": envelope.order}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
 from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.reading.past import Past, PastRequest
 from ds_dagster.catalog.redriving import Notes, Redriver
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
@@ -138,6 +139,12 @@ class KafkaEntities:
         from ds_dagster.stores.kafka.extents import extents
 
         return extents(self._admin, self._found((entity,)).name, since)
+
+    def past(self, request: PastRequest) -> Past:
+        """See ``catalog.reading.past.ReadsPast``."""
+        from ds_dagster.stores.kafka.past import past
+
+        return past(self._admin, request)
 
     def retention_millis(self, entity: str) -> int | None:
         """See ``catalog.reading.extent.TellsExtents``."""

@@ -94,6 +94,7 @@ class Kafka:
         row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         compares_positions=True,
+        no_past="",
         storage_kind="kafka",
     )
     store_properties: tuple[PropertySpec, ...] = specs(

@@ -89,6 +89,8 @@ class Postgres:
         record_time="broker",
         entity_list=postgres_cdc.LIST,
         forgets="a replication slot drops changes that were read",
+        no_past="a replication slot keeps no changes that were read; `ds reset` begins again with a snapshot of what "
+        "the tables hold",
         writes_tables=True,
         table_reader="ds_dagster.stores.postgres.lookup:read_table",
         serves_views=True,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.entity import EntityPlan, RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.reading.past import Past, PastRequest
 from ds_dagster.catalog.reading.volume import Volume
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
@@ -25,6 +26,7 @@ from ds_dagster.stores.entity_common import (
     shown_path,
 )
 from ds_dagster.stores.s3.admin import S3Admin, format_of
+from ds_dagster.stores.s3.past import files_to_read
 
 KIND = "S3"
 SHAPE = '"folder"."folder", one part per folder below the store\'s, none beginning with . or _'
@@ -49,6 +51,10 @@ class FilesEntities:
         """Bytes of the files below a relation's folder; rows are not counted without reading them."""
         folder = self.describe(self.path_of(relation))
         return None if folder is None else Volume(None, folder.bytes or 0)
+
+    def past(self, request: PastRequest) -> Past:
+        """See ``catalog.reading.past.ReadsPast``."""
+        return files_to_read(request, list(self._files.listed(self._admin.address.place(request.entity))))
 
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Folders; a folder that has files, or folders of columns (``region=EU``), is an entity, others are levels."""

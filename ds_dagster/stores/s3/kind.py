@@ -85,6 +85,7 @@ class S3:
         record_time="producer",
         file_formats=("json", "csv", "parquet"),
         rows_only=True,
+        no_past="",
         forgets="files may be removed once they were read",
         dagster_kinds=("s3", "file"),
         storage_kind="s3",

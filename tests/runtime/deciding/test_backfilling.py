@@ -1,28 +1,20 @@
-"""Which tables have rows that can be computed again by a range of time, and which records are read for it."""
+"""Which tables have rows that can be computed again by a range of time, and from which times their records are."""
 
 from __future__ import annotations
 
 import json
-import random
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.reading.extent import Extent
+from ds_dagster.catalog.ranges import NO_END, TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.plan.checks.recomputable import closed_windows, reach_millis, why_not_recomputed
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
-from ds_dagster.runtime.deciding.backfilling import (
-    Loaded,
-    Slice,
-    check_topic,
-    offsets_to_read,
-    range_column,
-    slices,
-)
+from ds_dagster.runtime.deciding.backfilling import Loaded, range_column, wanted_times
 from ds_dagster.settings import Settings
 
 SQL = """
@@ -120,61 +112,22 @@ def test_records_of_a_window_may_be_older_than_its_bound(queries: dict[str, Boun
         assert reach_millis(queries[name], column) == reach, (name, column)
 
 
-WHOLE = {"0": Extent(0, 10, 90, 1000), "1": Extent(0, 0, 0)}
-CUT = {"0": Extent(5, 10, 90, 1000), "1": Extent(0, 0, 50, 10)}
-
-
-def test_all_records_are_read_where_nothing_is_known_of_their_times(queries: dict[str, BoundQuery]) -> None:
-    read = offsets_to_read(queries["plain"], WHOLE, {"0": 80, "1": 0}, 2000, None, is_stamped=False)
-    assert read == Slice({"0": (0, 80)}) and read.records == 80
-    late = offsets_to_read(queries["plain"], WHOLE, {"0": 80}, 2000, 100, is_stamped=False)
-    assert late == Slice({"0": (10, 80)})
-
-
-@pytest.mark.parametrize(
-    ("begin", "lateness", "is_stamped", "is_exact"),
-    [(2000, None, True, False), (1500, 500, True, False), (1501, 500, True, True), (9000, 500, False, False)],
-)
-def test_records_that_are_gone_are_older_than_the_range(
-    queries: dict[str, BoundQuery], begin: int, lateness: int | None, is_stamped: bool, is_exact: bool
-) -> None:
-    def read() -> Slice:
-        return offsets_to_read(queries["plain"], CUT, {"0": 80, "1": 50}, begin, lateness, is_stamped=is_stamped)
-
-    if is_exact:
-        assert read() == Slice({"0": (10, 80), "1": (0, 50)})
-        return
-    problem = refusal(read)
-    assert problem.condition == "BACKFILL_RECORDS_GONE" and "1970-01-01T00:00:01+00:00" in problem.message
-
-
-def test_a_partition_whose_records_are_all_gone_may_have_lost_any(queries: dict[str, BoundQuery]) -> None:
-    empty = {**CUT, "1": Extent(50, 50, 50)}
-    for extents in (empty, {"0": CUT["0"]}, {**CUT, "1": Extent(0, 0, 49, 10)}):
-        problem = refusal(
-            lambda extents=extents: offsets_to_read(
-                queries["plain"], extents, {"0": 80, "1": 50}, 9000, 500, is_stamped=True
-            )
-        )
-        assert problem.condition == "BACKFILL_RECORDS_GONE"
-
-
-def test_records_from_before_the_query_began_are_left_out_on_request(queries: dict[str, BoundQuery]) -> None:
-    """Then it does not matter that they are gone. A partition that the topic got later is read from its beginning."""
-
-    def read(begun: dict[str, int]) -> Slice:
-        ends = {"0": 80, "1": 50}
-        return offsets_to_read(queries["plain"], CUT, ends, 0, None, is_stamped=False, begun=begun)
-
-    assert read({"0": 5}) == Slice({"0": (5, 80), "1": (0, 50)})
-    assert read({"0": 70, "1": 60}) == Slice({"0": (70, 80)})
-    assert refusal(lambda: read({"0": 4})).condition == "BACKFILL_RECORDS_GONE"
-
-
-def test_it_is_known_how_many_records_the_query_has_not_read() -> None:
-    whole = Slice({"0": (10, 80), "1": (0, 50), "2": (0, 7)})
-    assert whole.before({"0": 30, "1": 90}) == 20 + 50
-    assert whole.before({"0": 5}) == 0
+def test_the_times_of_records_that_may_have_rows_in_a_range(queries: dict[str, BoundQuery]) -> None:
+    """By rows, by the start and the end of windows, and by those of sessions: no record of the range is outside."""
+    begin, end = datetime(1970, 1, 1, 0, 1, 40, 700, timezone.utc), datetime(1970, 1, 1, 0, 3, 20, 700, timezone.utc)
+    bounds = {
+        ("plain", "at"): (98_000, 202_001),
+        ("windows", "begun"): (98_000, 262_001),
+        ("windows", "ended"): (38_000, 202_001),
+        ("sessions", "window_start"): (38_000, None),
+    }
+    for (name, column), wanted in bounds.items():
+        assert wanted_times(queries[name], TimeRange(column, begin, end), 2) == wanted, (name, column)
+        assert wanted_times(queries[name], TimeRange(column, begin, NO_END), 2) == (wanted[0], None)
+        assert wanted_times(queries[name], TimeRange(column, begin, end), None) == (None, None)
+        assert wanted_times(queries[name], TimeRange(column, begin, end), 86_400)[0] == 0
+    span = TimeRange("window_end", begin, end)
+    assert "a session may have begun" in refusal(lambda: wanted_times(queries["sessions"], span, 2)).message
 
 
 def test_a_ledger_says_where_the_table_ends(queries: dict[str, BoundQuery]) -> None:
@@ -186,36 +139,9 @@ def test_a_ledger_says_where_the_table_ends(queries: dict[str, BoundQuery]) -> N
         return Loaded.of(query, scan, Tip(3, "d", ends), unknown)
 
     for offsets in ({scan.source_name: {"events": {"0": 7}}}, [{"events": {"0": 7}}]):
-        assert loaded(offsets) == Loaded(Tip(3, "d"), {"0": 7}, "id")
-    for offsets in ({scan.source_name: None}, {}, [None], [{"other": {"0": 7}}]):
+        assert loaded(offsets) == Loaded(Tip(3, "d"), {"events": {"0": 7}}, "id")
+    for offsets in ({scan.source_name: None}, {}, [None]):
         assert "no records of events" in refusal(lambda offsets=offsets: loaded(offsets)).message
     for tip, unknown in ((None, "no answer"), (Tip(3), "")):
         message = refusal(lambda tip=tip, unknown=unknown: Loaded.of(query, scan, tip, unknown)).message
         assert (unknown or "does not say") in message
-
-
-def test_a_topic_has_all_records(queries: dict[str, BoundQuery]) -> None:
-    check_topic(queries["plain"], EntityFacts("events", identity="a"), "a")
-    check_topic(queries["plain"], EntityFacts("events", identity="a"), "")
-    compacted = EntityFacts("events", settings={"cleanup.policy": "compact,delete"})
-    for facts, reason in (
-        (None, "deleted"),
-        (EntityFacts("events", identity="b"), "deleted"),
-        (compacted, "compacted"),
-    ):
-        assert reason in refusal(lambda facts=facts: check_topic(queries["plain"], facts, "a")).message
-
-
-def test_a_partition_the_table_has_nothing_of_may_have_lost_records(queries: dict[str, BoundQuery]) -> None:
-    assert offsets_to_read(queries["plain"], CUT, {"1": 50}, 0, None, is_stamped=False) == Slice({"1": (0, 50)})
-
-
-def test_slices_are_every_record_once() -> None:
-    chance = random.Random(7)
-    for _ in range(200):
-        begins = [chance.randrange(50) for _ in range(3)]
-        whole = Slice({str(n): (first, first + chance.randrange(1, 60)) for n, first in enumerate(begins)})
-        pieces = slices(whole, limit := chance.randrange(1, 30))
-        read = [(part, at) for piece in pieces for part, ends in piece.offsets.items() for at in range(*ends)]
-        assert sorted(read) == sorted((p, at) for p, ends in whole.offsets.items() for at in range(*ends))
-        assert all(0 < piece.records <= limit for piece in pieces)

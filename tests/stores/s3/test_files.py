@@ -24,13 +24,13 @@ from ds_dagster.catalog.reading.volume import Volume
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.errors import DsError
+from ds_dagster.files import position as positions
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
 from ds_dagster.files.layout import column_folders, columns_of_path, is_hidden
+from ds_dagster.files.position import FilePosition, hash_of
 from ds_dagster.files.rows import FileFormat, read_rows
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark.files import position as positions
-from ds_dagster.spark.files.position import FilePosition, hash_of
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.s3.admin import S3Admin
 from ds_dagster.stores.s3.loader import WRITERS, WrittenFormat

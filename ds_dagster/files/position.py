@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,15 +53,36 @@ class FilePosition:
         Raises:
             UserError: FILE_TOO_LATE.
         """
-        files, older = [], 0
-        for file in listing:
-            if file.modified < self.horizon:
-                older += 1
-            elif hash_of(file.path) not in self.seen:
-                files.append(file)
+        files = list(listing)
+        self._check_late(files, entity)
+        return sorted(file for file in files if not self.has(file))
+
+    def read(self, listing: Iterable[FileFacts], entity: str) -> list[FileFacts]:
+        """Files that are read, oldest first.
+
+        Raises:
+            UserError: FILE_TOO_LATE.
+        """
+        files = list(listing)
+        self._check_late(files, entity)
+        return sorted(file for file in files if self.has(file))
+
+    def has(self, file: FileFacts) -> bool:
+        """Whether a file is read; a file that arrived too late counts as read."""
+        return file.modified < self.horizon or hash_of(file.path) in self.seen
+
+    def before_batch(self) -> FilePosition | None:
+        """The position before the files of ``batch``, as far as files are remembered one by one; None if some of the
+        batch are not."""
+        hashes = {hash_of(file.path) for file in self.batch}
+        if not hashes <= self.seen:
+            return None
+        return FilePosition(self.number - 1, self.seen - hashes, self.horizon, self.older)
+
+    def _check_late(self, listing: Iterable[FileFacts], entity: str) -> None:
+        older = sum(file.modified < self.horizon for file in listing)
         if older > self.older:
             raise error("FILE_TOO_LATE", entity=entity, count=older - self.older)
-        return sorted(files)
 
     def after(self, batch: Sequence[FileFacts], listing: Sequence[FileFacts]) -> FilePosition:
         """The position after further files; ``listing``: all files of the last listing."""
@@ -97,7 +119,7 @@ class FilePosition:
         if self.horizon:
             fields |= {"horizon": self.horizon, "older": self.older}
         fields["seen"] = base64.b64encode(b"".join(sorted(self.seen))).decode()
-        fields["batch"] = [[file.path, file.size, file.modified] for file in self.batch]
+        fields["batch"] = _rows(self.batch)
         return {"files": {"0": fields}}
 
     @classmethod
@@ -115,7 +137,7 @@ class FilePosition:
                 seen=frozenset(packed[at : at + HASH_BYTES] for at in range(0, len(packed), HASH_BYTES)),
                 horizon=int(file_offset.get("horizon", 0)),
                 older=int(file_offset.get("older", 0)),
-                batch=tuple(FileFacts(int(time), str(path), int(size)) for path, size, time in file_offset["batch"]),
+                batch=_files(file_offset["batch"]),
                 at_end=bool(file_offset.get("at_end", False)),
             )
         except (KeyError, TypeError, ValueError) as mismatch:
@@ -137,3 +159,21 @@ def number_of(offset: Mapping[str, Any]) -> int:
 def hash_of(path: str) -> bytes:
     """Hash of a file's path, :data:`HASH_BYTES` long."""
     return hashlib.blake2b(path.encode(), digest_size=HASH_BYTES).digest()
+
+
+def files_json(files: Iterable[FileFacts]) -> str:
+    """JSON of files, for an option of a source."""
+    return json.dumps(_rows(files), separators=(",", ":"))
+
+
+def files_of_json(text: str) -> tuple[FileFacts, ...]:
+    """The inverse of :func:`files_json`."""
+    return _files(json.loads(text))
+
+
+def _rows(files: Iterable[FileFacts]) -> list[list[Any]]:
+    return [[file.path, file.size, file.modified] for file in files]
+
+
+def _files(rows: Iterable[Sequence[Any]]) -> tuple[FileFacts, ...]:
+    return tuple(FileFacts(int(time), str(path), int(size)) for path, size, time in rows)
