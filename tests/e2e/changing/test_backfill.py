@@ -118,9 +118,9 @@ def test_a_range_is_as_the_stream_computes_it(house: House, seed: int) -> None:
     assert stored(house) == wanted(house), "loads go on where they were"
 
 
-def killed(house: House, span: tuple[str, ...]) -> None:
+def killed(house: House, span: tuple[str, ...], table: str = TABLE) -> None:
     """A run that is killed while it computes rows."""
-    command = (str(Path(sys.executable).with_name("ds")), "backfill", TABLE, *span, "--rate", "4")
+    command = (str(Path(sys.executable).with_name("ds")), "backfill", table, *span, "--rate", "4")
     process = subprocess.Popen(command, cwd=house.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def stages() -> bool:

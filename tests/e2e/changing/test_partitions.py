@@ -28,14 +28,7 @@ def test_a_partition_is_as_the_stream_computes_it(house: House) -> None:
     damaged = stored(house, TABLE)
     assert inside(damaged, BEGIN, END) and outside(damaged, BEGIN, END)
     send(house, chance, 30)  # the run loads these before it replaces rows
-    definitions = build_ds_definitions(DsProject(house.root), observe_sources=False)
-    job = definitions.resolve_implicit_global_asset_job_def()
-    with dg.DagsterInstance.ephemeral() as instance:
-        result = job.execute_in_process(
-            asset_selection=[dg.AssetKey(["clickstream_db", "public", TABLE])],
-            partition_key="2023-11-15",
-            instance=instance,
-        )
+    result = materialized(house, TABLE, "2023-11-15")
     (event,) = result.get_asset_materialization_events()
     metadata = event.step_materialization_data.materialization.metadata
     expected = wanted(house)
@@ -47,3 +40,12 @@ def test_a_partition_is_as_the_stream_computes_it(house: House) -> None:
     new = len(outside(rows, BEGIN, END)) - len(outside(damaged, BEGIN, END))
     assert metadata["ds_dagster/rows_loaded"].value >= new >= 0
     assert "backfill of happened from 2023-11-15" in house.control.transitions(TABLE)[0].reason
+
+
+def materialized(house: House, table: str, partition: str) -> dg.ExecuteInProcessResult:
+    """A run of one partition of a table."""
+    definitions = build_ds_definitions(DsProject(house.root), observe_sources=False)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    selection = [dg.AssetKey(["clickstream_db", "public", table])]
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(asset_selection=selection, partition_key=partition, instance=instance)

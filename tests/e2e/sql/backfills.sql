@@ -47,3 +47,11 @@ CREATE STREAM drifting (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='prod_
 CREATE TABLE drifting_rows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
   SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word FROM drifting WHERE id % 7 <> 0;
 CREATE MATERIALIZED VIEW drifting_words AS SELECT word, COUNT(*) AS n FROM drifting GROUP BY word;
+
+-- Files, which appear in any order.
+CREATE STORE inbox WITH ('type'=S3, 'uris'='${DS_TEST_LAKE}');
+CREATE STREAM arrivals (at BIGINT, id BIGINT, word VARCHAR) WITH ('store'='inbox', 'topic'='arrivals',
+  'value.format'='csv', 'files.per.batch'=4);
+-- @partitions daily from 2023-11-14 by happened
+CREATE TABLE arrivals_rows WITH ('store'='warehouse', 'refresh.mode'='incremental') AS
+  SELECT TO_TIMESTAMP_LTZ(at, 3) AS happened, id, UPPER(word) AS word FROM arrivals WHERE id % 7 <> 0;
