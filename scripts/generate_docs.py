@@ -177,6 +177,7 @@ ABILITIES: tuple[tuple[str, Callable[[Capabilities], str]], ...] = (
     ("who sets a record's time", lambda c: TIME[c.record_time]),
     ("begins to read at a moment", lambda c: yes("timestamp" in c.starting_positions)),
     ("begins to read at offsets", lambda c: yes("offsets" in c.starting_positions)),
+    ("ranges of its records are read again (`ds backfill`)", lambda c: yes(c.reads_streams and not c.no_past)),
     ("goes on past lost records, counting them", lambda c: yes(c.skips_lost_records)),
     ("gives `rowmetadata()`", lambda c: f"`{c.row_metadata}`" if c.row_metadata else "–"),
     ("properties that size a new entity", lambda c: codes(c.count_properties) or "–"),

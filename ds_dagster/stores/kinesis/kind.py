@@ -85,8 +85,8 @@ class Kinesis:
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",
-        no_past="ranges of shards are not built; copy the stream into files or a topic of Kafka, and fill the table "
-        "from the copy",
+        no_past="sequence numbers have gaps, so nobody can say which records are gone; copy the stream into files or a "
+        "topic of Kafka, and fill the table from the copy",
         starting_positions=("earliest", "latest", "timestamp", "offsets"),
         last_offset=LAST_SEQUENCE_NUMBER,
         skips_lost_records=True,

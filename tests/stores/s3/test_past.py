@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.reading.past import Amount, PastRequest
+from ds_dagster.catalog.reading.past import Amount, PastRequest, ReadsPast
 from ds_dagster.errors import DsError
 from ds_dagster.files import position as positions
-from ds_dagster.files.address import FileFacts
+from ds_dagster.files.address import FileFacts, FilesAddress
 from ds_dagster.files.position import FilePosition, files_of_json
+from ds_dagster.spark.files.once import FilesBatchReader
+from ds_dagster.spark.files.options import FilesOptions
+from ds_dagster.stores.s3.admin import S3Admin
 from ds_dagster.stores.s3.past import FilesPast, files_to_read
+from tests.fixtures.lake import s3_bucket
+from tests.runtime.fakes import FakeClock
 
 MILLISECOND = 1_000_000
 
@@ -128,3 +135,39 @@ def test_a_plan_says_how_much_is_read() -> None:
     assert [len(files_of_json(one.options["files"])) for one in FilesPast(files, past.of).portions(None)] == [
         335, 335, 335, 229,
     ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Mapping[str, str]]:
+    with s3_bucket("past") as settings:
+        yield settings
+
+
+@pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.servers)])
+def test_given_files_are_read_once_no_faster_than_the_rate(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    settings = {"url": (tmp_path / "files").as_uri()}
+    if place == "bucket":
+        settings = {**request.getfixturevalue("bucket"), "url": "s3://past/files"}
+    settings["store"] = "f"
+    admin = S3Admin(FilesAddress.of(settings))
+    for name, rows in (("a/b.jsonl", 45), ("c.jsonl.gz", 12), ("empty.jsonl", 0)):
+        text = "".join(f'{{"id":{number}}}\n' for number in range(rows)).encode()
+        admin.store.write(f"{admin.address.place('events')}/{name}", gzip.compress(text) if "gz" in name else text)
+    listing = list(admin.store.listed(admin.address.place("events")))
+    end = FilePosition().after(sorted(listing), listing).json()
+    admin.store.write(f"{admin.address.place('events')}/later.jsonl", b'{"id":-1}\n')
+    operations = admin.operations()
+    assert isinstance(operations, ReadsPast)
+    past = operations.past(PastRequest("t", "events", end, first_end=end))
+    assert str(past).startswith("3 files") and past.before == 0
+    fixed = {**settings, "folder": "events", "format": "json", "columns": "[]"}
+    for rate, seconds in (None, 0.0), (4, 57 / 4):
+        clock, sizes = FakeClock(), []
+        for portion in past.portions(rate):
+            reader = FilesBatchReader(FilesOptions.parse({**fixed, **portion.options}), clock)
+            for task in reader.partitions():
+                sizes += [batch.num_rows for batch in reader.read(task)]
+        assert sum(sizes) == 57 and clock.ticks == pytest.approx(100 + seconds)
+        assert rate is None or max(sizes) == 20, "rows of five seconds"
