@@ -21,7 +21,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.project.ranges import why_no_ranges
 from ds_dagster.runtime.checkpoint_log import first_offset, kept_batches
-from ds_dagster.runtime.checkpoint_switch import BatchEnd, first_end
+from ds_dagster.runtime.checkpoint_switch import BatchEnd, source_ends
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import Loaded, wanted_times
@@ -106,7 +106,7 @@ class Backfill:
             end=loaded.end,
             identity=loaded.identity,
             began=None if place is None else first_offset(place, source),
-            first_end=None if place is None else first_end(place, source),
+            batches={} if place is None else source_ends(place, source),
             since=since,
             until=until,
             is_own=not self.has_history,

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.durable import write_whole
@@ -111,9 +111,8 @@ class BatchEnd:
         return BatchEnd(self.version, {**self.head, **moved}, tuple((name, end(text)) for name, text in self.sources))
 
 
-def first_end(place: Path, source: str) -> Mapping[str, Any] | None:
-    """Offset of a source after the first batch of a checkpoint; None if the checkpoint does not keep that batch, or it
-    had nothing of the source.
+def source_ends(place: Path, source: str) -> Mapping[int, Mapping[str, Any]]:
+    """Offset of a source after each batch that a checkpoint keeps and that had something of the source.
 
     Args:
         place: checkpoint folder.
@@ -122,11 +121,13 @@ def first_end(place: Path, source: str) -> Mapping[str, Any] | None:
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
-    if not (place / OFFSETS / "0").exists():
-        return None
-    sources = BatchEnd.of(place, 0).sources  # those without names are in their order
-    text = next((text for name, text in sources if name in (source, "")), VOID)
-    return None if text == VOID else cast("Mapping[str, Any]", json.loads(text))
+    ends = {}
+    for batch in kept_batches(place).batches:
+        sources = BatchEnd.of(place, batch).sources  # those without names are in their order
+        text = next((text for name, text in sources if name in (source, "")), VOID)
+        if text != VOID:
+            ends[batch] = json.loads(text)
+    return ends
 
 
 def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_state: bool) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.runtime.checkpoint_switch import BatchEnd, plan_switch
+from ds_dagster.runtime.checkpoint_switch import BatchEnd, plan_switch, source_ends
 
 
 def entry(a: int, b: int | None, tick: int | None, version: str = "v1") -> str:
@@ -118,3 +118,13 @@ def test_a_kill_between_two_renames_loses_no_checkpoint(tmp_path: Path) -> None:
     checkpoint(tmp_path / "v2-new", OWN, 7)
     former = checkpoint(tmp_path / "v1", {0: entry(70, 35, 7000)}, 0)
     assert plan_switch("v@2", tmp_path / "v2", former, 0, has_state=True) == 8
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_ends_of_a_source_are_known_for_every_batch_that_is_kept(tmp_path: Path, version: str) -> None:
+    """With and without names; a batch before the first records of the source has none."""
+    entries = {n: entry(10 * n, None, 1000, version) for n in (0, 3, 4)}
+    entries[2] = entries[3].replace('{"t":{"0":30}}', "-")
+    place = checkpoint(tmp_path / "v1", entries, 4)
+    assert source_ends(place, "a") == {n: {"t": {"0": 10 * n}} for n in (0, 3, 4)}
+    assert source_ends(tmp_path / "gone", "a") == {}

@@ -4,8 +4,9 @@ read, and with which options of Spark."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from ds_dagster.diagnostics import Span
@@ -25,7 +26,7 @@ class PastRequest:
         end: offset of the source, as in Spark's log, up to which the query has read.
         identity: of the entity that the query has read; empty if unknown.
         began: offset of the source at which the query began; None if unknown. Sources of Spark's own note it.
-        first_end: offset of the source after the query's first batch; None if unknown.
+        batches: number of a batch that the query's checkpoint keeps → offset of the source after it.
         since, until: epoch milliseconds; records written before ``since``, or at or after ``until``, need not be read.
             None: no bound.
         is_own: leave out records from before the query began.
@@ -37,7 +38,7 @@ class PastRequest:
     span: Span | None = None
     identity: str = ""
     began: Mapping[str, Any] | None = None
-    first_end: Mapping[str, Any] | None = None
+    batches: Mapping[int, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
     since: int | None = None
     until: int | None = None
     is_own: bool = False

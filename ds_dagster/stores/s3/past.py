@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ds_dagster.catalog.reading.past import Amount, PastRequest, Portion
@@ -24,7 +24,7 @@ class FilesPast:
         files: to read, oldest first.
         of: number and bytes of all files that the query has read.
         before: number of ``files`` that were there before the query began; None if unknown.
-        gone: number of files that were read and are not there any more; all are older than the oldest file.
+        gone: number of files that were read and are not there any more; all are from other times, as far as is known.
     """
 
     files: Sequence[FileFacts]
@@ -37,7 +37,7 @@ class FilesPast:
     def __str__(self) -> str:
         text = f"{_shown(self.amount)} of {_shown(self.of)} are read again"
         text += f", {self.before:,} of them from before the query began" if self.before else ""
-        return f"{text}; {self.gone:,} files were removed and are taken for the oldest ones" if self.gone else text
+        return f"{text}; {self.gone:,} files are gone, from other times as far as is known" if self.gone else text
 
     @property
     def amount(self) -> Amount:
@@ -66,38 +66,54 @@ def files_to_read(request: PastRequest, listing: Sequence[FileFacts]) -> FilesPa
         UserError: BACKFILL_REFUSED, BACKFILL_RECORDS_GONE, FILE_TOO_LATE.
     """
     end = FilePosition.parse(request.end)
-    earlier = None if request.first_end is None else FilePosition.parse(request.first_end).before_batch()
+    positions = {number: FilePosition.parse(offset) for number, offset in request.batches.items()}
+    earlier = positions[0].before_batch() if 0 in positions else None
     if earlier is None and request.is_own:
         raise request.unknown_beginning()
     read = end.read(listing, request.entity)
     left_out = earlier if request.is_own else None
-    gone = _gone(request, listing, end, left_out)
-    files = [file for file in read if _is_wanted(file, request) and not (left_out and left_out.has(file))]
+    times = {hash_of(file.path): file.modified for position in positions.values() for file in position.batch}
+    gone = _gone(request, listing, end, left_out, times)
+    files = [file for file in read if _is_wanted(file.modified, request) and not (left_out and left_out.has(file))]
     before = None if earlier is None else sum(earlier.has(file) for file in files)
     return FilesPast(files, _amount(read), before, gone)
 
 
-def _gone(request: PastRequest, listing: Sequence[FileFacts], end: FilePosition, without: FilePosition | None) -> int:
+def _gone(
+    request: PastRequest,
+    listing: Sequence[FileFacts],
+    end: FilePosition,
+    without: FilePosition | None,
+    times: Mapping[bytes, int],
+) -> int:
     """Number of files that were read and are not there any more.
 
+    Args:
+        request: of a folder.
+        listing: all files of the folder.
+        end: end of the query.
+        without: files that do not count.
+        times: modification times of the files of the last batches, by the hash of their paths. A file of an earlier
+            batch counts as older than the oldest file that is left.
+
     Raises:
-        UserError: BACKFILL_RECORDS_GONE, unless only files from before ``since`` are gone. Times of removed files are
-            not known, so they count as older than the oldest file that is left.
+        UserError: BACKFILL_RECORDS_GONE, unless all of them are from other times than the wanted ones.
     """
     hashes = end.seen if without is None else end.seen - without.seen
-    named = len(hashes - {hash_of(file.path) for file in listing})
+    named = hashes - {hash_of(file.path) for file in listing}
     older = end.older - sum(file.modified < end.horizon for file in listing)
-    oldest = min((file.modified // NANOSECONDS for file in listing), default=None)
-    since = request.since
-    is_harmless = since is not None and oldest is not None and since > oldest
-    if (named or older) and not is_harmless:
-        raise request.gone(oldest)
-    return named + older
+    oldest = min((file.modified for file in listing), default=None)
+    is_lost = any(_is_wanted(times[name], request) for name in named if name in times)
+    if older or not named <= times.keys():
+        is_lost = is_lost or request.since is None or oldest is None or oldest >= request.since * NANOSECONDS
+    if is_lost:
+        raise request.gone(None if oldest is None else oldest // NANOSECONDS)
+    return len(named) + older
 
 
-def _is_wanted(file: FileFacts, request: PastRequest) -> bool:
-    is_old = request.since is not None and file.modified < request.since * NANOSECONDS
-    return not (is_old or (request.until is not None and file.modified >= request.until * NANOSECONDS))
+def _is_wanted(modified: int, request: PastRequest) -> bool:
+    is_old = request.since is not None and modified < request.since * NANOSECONDS
+    return not (is_old or (request.until is not None and modified >= request.until * NANOSECONDS))
 
 
 def _amount(files: Sequence[FileFacts]) -> Amount:

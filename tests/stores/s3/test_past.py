@@ -38,13 +38,13 @@ class Reader:
         self.listing = list(listing)
         self.earlier: list[FileFacts] = self.listing[:] if starting == "latest" else []
         self.read: list[FileFacts] = []
-        self.position, self.first_end = FilePosition(at_end=starting == "latest"), None
+        self.position, self.batches = FilePosition(at_end=starting == "latest"), dict[int, Any]()
         if starting == "latest":
             self._to(self.position.at_end_of(self.listing))
 
     def _to(self, position: FilePosition) -> None:
         self.position = FilePosition.parse(position.json())
-        self.first_end = self.first_end or position.json()
+        self.batches[len(self.batches)] = position.json()
 
     def batch(self, files: int) -> None:
         unread = self.position.unread(self.listing, "f.events")[:files]
@@ -53,7 +53,7 @@ class Reader:
             self._to(self.position.after(unread, self.listing))
 
     def request(self, **wanted: Any) -> PastRequest:
-        return PastRequest("t", "events", self.position.json(), first_end=self.first_end, **wanted)
+        return PastRequest("t", "events", self.position.json(), batches=self.batches, **wanted)
 
     def past(self, **wanted: Any) -> FilesPast:
         return files_to_read(self.request(**wanted), self.listing)
@@ -95,20 +95,31 @@ def refusal(reader: Reader, **wanted: Any) -> DsError:
 
 
 @pytest.mark.parametrize("remembered", [10_000, 4])
-def test_files_that_are_gone_are_older_than_the_range(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that came later do not replace them, and those from before the query began may be gone on request."""
+def test_files_that_are_gone_are_from_other_times(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of the last batches are known. Files of earlier batches count as older than the oldest file that is
+    left, and files that came later do not replace them."""
     monkeypatch.setattr(positions, "REMEMBERED", remembered)
-    reader = Reader([file(number, 1000 + number) for number in range(8)])
-    reader.batch(8)
-    reader.listing = [*reader.listing[2:], file(90, 1090)]
-    for since in (None, 1002):
-        problem = refusal(reader, since=since)
+    files = [file(number, 1000 + number) for number in range(8)]
+    reader = Reader(files)
+    for _ in range(4):
+        reader.batch(2)
+    del reader.batches[0], reader.batches[1]
+    reader.listing = [*files[2:6], files[7], file(90, 1090)]  # 6 is gone, of a batch that is kept
+    for wanted in (
+        {},
+        {"since": 1002},
+        {"since": 1003},
+        {"since": 1006, "until": 1008},
+        {"since": 1002, "until": 1005},
+    ):
+        problem = refusal(reader, **wanted)
         assert problem.condition == "BACKFILL_RECORDS_GONE" and "1970-01-01T00:00:01.002000+00:00" in problem.message
-    past = reader.past(since=1003)
-    assert past.gone == 2 and past.files == [file(number, 1000 + number) for number in range(3, 8)]
-    assert str(past).endswith("; 2 files were removed and are taken for the oldest ones")
+    past = reader.past(since=1003, until=1006)
+    assert past.gone == 3 and past.files == files[3:6]
+    assert str(past).endswith("; 3 files are gone, from other times as far as is known")
+    assert reader.past(since=1007).files == [files[7]]
     reader.listing = []
-    assert "an unknown time" in refusal(reader, since=1003).message
+    assert "an unknown time" in refusal(reader, since=1007).message
 
 
 def test_only_files_of_the_query_have_to_be_there_for_its_own_records() -> None:
@@ -119,7 +130,7 @@ def test_only_files_of_the_query_have_to_be_there_for_its_own_records() -> None:
     reader.listing = [*old[2:], file(4, 1004)]
     assert refusal(reader).condition == "BACKFILL_RECORDS_GONE"
     assert reader.past(is_own=True).files == [file(4, 1004)]
-    reader.first_end = None
+    del reader.batches[0]
     reader.listing = [*old, file(4, 1004)]
     assert "where it began" in refusal(reader, is_own=True).message
     assert reader.past().before is None
@@ -160,7 +171,7 @@ def test_given_files_are_read_once_no_faster_than_the_rate(
     admin.store.write(f"{admin.address.place('events')}/later.jsonl", b'{"id":-1}\n')
     operations = admin.operations()
     assert isinstance(operations, ReadsPast)
-    past = operations.past(PastRequest("t", "events", end, first_end=end))
+    past = operations.past(PastRequest("t", "events", end, batches={0: end}))
     assert str(past).startswith("3 files") and past.before == 0
     fixed = {**settings, "folder": "events", "format": "json", "columns": "[]"}
     for rate, seconds in (None, 0.0), (4, 57 / 4):
