@@ -28,7 +28,9 @@ MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 """Memory as Spark and Java read it: no fraction, and a unit."""
 MEMORY_FORM = "a whole number and m or g, as in 512m or 2g"
 """The form of :data:`MEMORY` in messages."""
-COUNTS_OF_SPARK = frozenset({"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores"})
+COUNTS_OF_SPARK = frozenset(
+    {"spark.sql.shuffle.partitions", "spark.executor.instances", "spark.executor.cores", "spark.cores.max"}
+)
 """Properties that plans and sizes are computed from."""
 NO_FILE = "(defaults)"
 """Name of the settings file of a folder without any."""

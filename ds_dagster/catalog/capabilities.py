@@ -36,7 +36,7 @@ class Capabilities:
         counts_unless: (setting, value) with which ``required_counts`` need not be written; None: always required.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.
-        replaces_ranges: its loader is a ``catalog.ranges.ReplacesRanges``.
+        replaces_ranges: its loader is a ``catalog.reading.ranges.ReplacesRanges``.
         record_time: who sets a record's timestamp.
         starting_positions: values of ``'starting.position'`` that its sources have. With ``offsets``, its operations on
             entities are a ``catalog.reading.extent.TellsExtents`` or ``FindsOffsets``.

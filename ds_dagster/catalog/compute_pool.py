@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ds_dagster.catalog.executors import EXECUTOR_CORES, cores_of, executor_size
 from ds_dagster.catalog.properties.spec import PropertyIndex
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.records import Findings
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
@@ -31,7 +33,7 @@ class ComputePool:
 
     Attributes:
         name: folded.
-        cores: Spark slots of its engine.
+        cores: Spark slots of its engine; on a cluster, cores of its executors.
         memory: heap of its driver, as ``512m`` or ``2g``.
         span: of the name.
     """
@@ -68,24 +70,36 @@ def _declared(
     name, span = str(statement.name), statement.name.span
     if name == RESERVED or len(name) > LONGEST_NAME:
         findings.add(error("COMPUTE_POOL_NAME", span=span, name=name, most=LONGEST_NAME))
-    if settings.engine.is_cluster:
-        findings.add(error("COMPUTE_POOL_ON_CLUSTER", span=span, master=settings.engine.master))
     for item in statement.properties:
         if item.name in OF_THE_SERVICE:
             findings.add(_of_the_service(item))
     written = [item for item in statement.properties if item.name not in OF_THE_SERVICE]
     pulled = index.pull(written, "compute_pool")
     findings.extend(pulled.diagnostics)
-    cores, memory = pulled.values.get(CORES), pulled.values.get(MEMORY_PROPERTY)
+    cores, memory = _cores(pulled.values.get(CORES), settings, span, findings), pulled.values.get(MEMORY_PROPERTY)
     if memory is not None and not MEMORY.fullmatch(str(memory.value)):
         wrong = {"name": MEMORY_PROPERTY, "value": str(memory.value), "allowed": MEMORY_FORM}
         findings.add(error("PROPERTY_INVALID", span=memory.span, **wrong))
     return ComputePool(
         name,
-        settings.engine.cores if cores is None else int(str(cores.value)),
+        cores,
         settings.engine.memory if memory is None else str(memory.value),
         span,
     )
+
+
+def _cores(written: PropertyValue | None, settings: Settings, span: Span, findings: Findings) -> int:
+    """Cores of a pool: as written, else those of the project's own engine."""
+    cores = None if written is None else int(str(written.value))
+    if not settings.engine.is_cluster:
+        return settings.engine.cores if cores is None else cores
+    own, size = cores_of(settings), executor_size(settings)
+    if own is None:
+        findings.add(error("COMPUTE_POOL_WITHOUT_CORES", span=span, master=settings.engine.master))
+    if written is not None and cores is not None and cores % size:
+        allowed = f"a multiple of {EXECUTOR_CORES} ({size})"
+        findings.add(error("PROPERTY_INVALID", span=written.span, name=CORES, value=str(cores), allowed=allowed))
+    return cores or own or size
 
 
 def _of_the_service(item: Property) -> DsError:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.catalog.reading.past import Portion
+from ds_dagster.catalog.reading.ranges import TimeRange
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.query import BoundQuery

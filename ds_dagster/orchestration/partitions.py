@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.reading.ranges import TimeRange
 from ds_dagster.errors import error
 from ds_dagster.orchestration.events import PREFIX
 from ds_dagster.orchestration.props import RelationProps

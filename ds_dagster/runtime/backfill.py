@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import Replaced, ReplacesRanges, TimeRange
 from ds_dagster.catalog.reading.past import Past, PastRequest, Portion, ReadsPast
+from ds_dagster.catalog.reading.ranges import Replaced, ReplacesRanges, TimeRange
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.recomputable import closed_windows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.catalog.compute_pool import ComputePool
+from ds_dagster.catalog.executors import with_cores
 from ds_dagster.project.load import load_project
 from ds_dagster.settings import Settings
 
@@ -25,5 +26,9 @@ def pool_settings(settings: Settings, pool: str) -> Settings:
 
 
 def with_pool(settings: Settings, pool: ComputePool) -> Settings:
-    """The project's settings with the size of a declared pool."""
-    return replace(settings, pool=pool.name, engine=replace(settings.engine, cores=pool.cores, memory=pool.memory))
+    """The project's settings with the size of a declared pool; on a cluster its cores are those of executors."""
+    if settings.engine.is_cluster:
+        sized = with_cores(settings, pool.cores)
+    else:
+        sized = replace(settings, engine=replace(settings.engine, cores=pool.cores))
+    return replace(sized, pool=pool.name, engine=replace(sized.engine, memory=pool.memory))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from ds_dagster.catalog.executors import INSTANCES
 from ds_dagster.errors import DsError, error
 from ds_dagster.settings import Settings
 from ds_dagster.spark.gateway import package
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 """Spark's setting for partitions of shuffles and of state; a checkpoint keeps the value of its first batch."""
-INSTANCES = "spark.executor.instances"
 EXECUTOR_SECONDS = 60.0
 """How long a cluster may take to start ``spark.executor.instances`` executors, or the first executor."""
 SETTLED_SECONDS = 2.0

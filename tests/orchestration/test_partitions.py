@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import Replaced, TimeRange
 from ds_dagster.orchestration import DsProject, DsTranslator, build_ds_definitions
 from ds_dagster.orchestration.partitions import time_windows
 from ds_dagster.runtime.backfill import Backfill, PlannedRange

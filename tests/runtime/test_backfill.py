@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import NO_END, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.backfill import Backfill

@@ -9,7 +9,8 @@ COMPUTE_POOL: tuple[PropertySpec, ...] = (
         "compute_pool.cores",
         "integer",
         ("compute_pool",),
-        "Spark slots of its engine; default `engine.cores` of the settings",
+        "Spark slots of its engine; default `engine.cores` of the settings. On a cluster: cores of its executors, "
+        "default those of the project's own engine",
         minimum=1,
     ),
     PropertySpec(

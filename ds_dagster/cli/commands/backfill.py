@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.catalog.ranges import NO_END, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, TimeRange
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
 from ds_dagster.cli.times import Duration, Moment
 from ds_dagster.errors import error

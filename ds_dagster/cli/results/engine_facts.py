@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ds_dagster.catalog.executors import cores_of
 from ds_dagster.local.doctor import Fact, total_memory
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.pools import with_pool
 from ds_dagster.runtime.sizing.estimate import megabytes
-from ds_dagster.settings import EngineSettings
+from ds_dagster.settings import EngineSettings, Settings
 
 LEAST_HEAP_MEGABYTES = 512
 """Spark refuses to start with less than 450 MB, of which the collector takes a part away."""
@@ -38,17 +39,18 @@ def engine_facts(project: LoadedProject, machine: Machine) -> tuple[Fact, ...]:
     settings = project.settings
     if settings.engine.launcher != "local":
         return ()
-    engines = {"": settings.engine}
+    engines = {"": settings}
     for name, pool in (project.catalog.pools or {}).items():
         if pool is not None:
-            engines[name] = with_pool(settings, pool).engine
-    facts = [_fact(name, engine, machine) for name, engine in engines.items()]
+            engines[name] = with_pool(settings, pool)
+    facts = [_fact(name, of_engine, machine) for name, of_engine in engines.items()]
     used = {query.pool for query in project.queries.values()}
-    together = _together({name: engine for name, engine in engines.items() if name in used}, machine)
+    together = _together([of_engine.engine for name, of_engine in engines.items() if name in used], machine)
     return (*facts, *together)
 
 
-def _fact(pool: str, engine: EngineSettings, machine: Machine) -> Fact:
+def _fact(pool: str, settings: Settings, machine: Machine) -> Fact:
+    engine = settings.engine
     cores, memory = ("compute_pool.cores", "compute_pool.memory") if pool else ("engine.cores", "engine.memory")
     heap = megabytes(engine.memory)
     faults = []
@@ -58,14 +60,20 @@ def _fact(pool: str, engine: EngineSettings, machine: Machine) -> Fact:
         faults.append(f"{memory} below {_gigabytes(machine.megabytes)}, the memory of this machine")
     if heap < LEAST_HEAP_MEGABYTES:
         faults.append(f"{memory} to {LEAST_HEAP_MEGABYTES}m or more, without which Spark does not start")
-    shown = f"{engine.cores} cores, heap {engine.memory}"
+    shown = f"{_cores(settings)}, heap {engine.memory}"
     return Fact(f"compute pool {pool}" if pool else "engine", not faults, shown, _fix(faults))
 
 
-def _together(engines: Mapping[str, EngineSettings], machine: Machine) -> tuple[Fact, ...]:
+def _cores(settings: Settings) -> str:
+    if not settings.engine.is_cluster:
+        return f"{settings.engine.cores} cores"
+    return f"{cores_of(settings) or 'all'} cores of {settings.engine.master}"
+
+
+def _together(engines: Sequence[EngineSettings], machine: Machine) -> tuple[Fact, ...]:
     if len(engines) < 2 or machine.megabytes is None:
         return ()
-    heaps = sum(megabytes(engine.memory) for engine in engines.values())
+    heaps = sum(megabytes(engine.memory) for engine in engines)
     is_ok = heaps <= machine.megabytes
     shown = f"heaps of {len(engines)} engines {_gigabytes(heaps)}, this machine {_gigabytes(machine.megabytes)}"
     return (Fact("engines together", is_ok, shown, "" if is_ok else "lower compute_pool.memory, or engine.memory"),)

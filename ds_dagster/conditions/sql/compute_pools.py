@@ -41,11 +41,10 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "COMPUTE_POOL_ON_CLUSTER",
-        "not_yet",
-        "compute pools on a Spark cluster ({master}) are not built yet",
-        "remove the pool, or `engine.master` from the settings: pools are engines on one machine each",
-        "0A000",
+        "COMPUTE_POOL_WITHOUT_CORES",
+        "user",
+        "the project's own engine takes all cores of {master}, so that engines of compute pools would get none",
+        'set "spark.cores.max" under [spark] to the cores of the project\'s own engine',
     ),
     Condition(
         "COMPUTE_POOL_OF_STEP",

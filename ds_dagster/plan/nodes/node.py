@@ -304,7 +304,7 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
-        values = (getattr(self, name) for name in _input_names(type(self)))
+        values = [getattr(self, name) for name in _input_names(type(self))]
         return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values))
 
     def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
@@ -344,11 +344,7 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
-        waiting: list[Node] = [self]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting.extend(reversed(node.inputs))
+        return chain((self,), *(child.walk() for child in self.inputs))
 
     @property
     def names(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import NO_END, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, TimeRange
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.recomputable import range_columns, reach_after_millis, reach_millis, why_not_by
 from ds_dagster.plan.nodes.scan import Scan

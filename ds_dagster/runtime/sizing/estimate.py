@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ds_dagster.catalog.executors import cores_of
 from ds_dagster.catalog.properties.latency import KEPT_SLOTS
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
@@ -46,11 +47,11 @@ class Today:
 
     @classmethod
     def of(cls, settings: Settings) -> Today:
-        """Read from settings. On a cluster, cores are the executors' cores by the settings (1 if they state none)."""
+        """Read from settings. On a cluster, cores are the executors' cores (1 if a standalone master gives all)."""
         engine, spark = settings.engine, settings.spark
         cores = engine.cores
         if engine.is_cluster:
-            cores = int(spark.get("spark.executor.instances", "1")) * int(spark.get("spark.executor.cores", "1"))
+            cores = cores_of(settings) or 1
         partitions = int(spark.get(PARTITIONS, str(cores if engine.is_cluster else 1)))
         limit = engine.batch_megabytes if engine.is_cluster else None
         return cls(cores, megabytes(engine.memory), partitions, limit)

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, WriteSpec
-from ds_dagster.catalog.ranges import TimeRange
 from ds_dagster.catalog.reading.past import Portion
+from ds_dagster.catalog.reading.ranges import TimeRange
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.recomputable import closed_windows

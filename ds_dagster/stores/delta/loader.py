@@ -41,7 +41,7 @@ from ds_dagster.stores.table_sink import TableSink, TargetState, opened, tip_of
 if TYPE_CHECKING:
     import pyarrow
 
-    from ds_dagster.catalog.ranges import Replaced, TimeRange
+    from ds_dagster.catalog.reading.ranges import Replaced, TimeRange
 
 R = TypeVar("R")
 ATTEMPTS = 10
@@ -120,7 +120,7 @@ class DeltaLoader(TableSink):
         return replace(state, facts=facts, difference=difference, target=existing)
 
     def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
-        """See ``catalog.ranges.ReplacesRanges``."""
+        """See ``catalog.reading.ranges.ReplacesRanges``."""
         from ds_dagster.stores.delta.ranges import replace_range
 
         return replace_range(self, span, batches, tip)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.catalog.ledger import Tip, batch_text
-from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.errors import error
 from ds_dagster.stores.delta.tables import arrow_schema, live_rows
 
@@ -28,7 +28,7 @@ SHOWN = "ds.range"
 
 
 def replace_range(loader: DeltaLoader, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
-    """See ``catalog.ranges.ReplacesRanges``."""
+    """See ``catalog.reading.ranges.ReplacesRanges``."""
     loader._guarded("look at the table", lambda: _unchanged(loader, tip))
     with tempfile.TemporaryDirectory(prefix="ds-range-") as folder:
         file = Path(folder, "rows.parquet")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
-from ds_dagster.catalog.ranges import Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import Replaced, TimeRange
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres.connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres.shapes import ExistingTable, casts, find_table, is_exact, is_kept, shape_difference
@@ -91,7 +91,7 @@ class PostgresLoader(TableSink):
             raise self.address.failure(problem, "compare the table", self.table) from None
 
     def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
-        """See ``catalog.ranges.ReplacesRanges``."""
+        """See ``catalog.reading.ranges.ReplacesRanges``."""
         import adbc_driver_manager
         import psycopg2
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.ledger import Tip, batch_text
-from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.errors import error
 from ds_dagster.stores.postgres.tables import STAGE, TableStatements
 
@@ -78,7 +78,7 @@ class RangeStatements:
 
 
 def replace_range(loader: PostgresLoader, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
-    """See ``catalog.ranges.ReplacesRanges``."""
+    """See ``catalog.reading.ranges.ReplacesRanges``."""
     with loader._preparation() as cursor:
         state = loader._look(cursor)
         if state.target is None:

@@ -140,10 +140,25 @@ def test_compute_pools(declared: Run) -> None:
     assert pools == {"heavy": (3, "2g"), "light": (2, "1g")}
 
 
-def test_compute_pools_are_no_engines_of_a_cluster(settings: Settings) -> None:
-    on_cluster = replace(settings, engine=EngineSettings(master="spark://host:7077"))
-    (found,) = declare([parse_file("a.sql", "CREATE COMPUTE_POOL p;")], on_cluster, KINDS).diagnostics
-    assert found.condition == "COMPUTE_POOL_ON_CLUSTER"
+@pytest.mark.parametrize(
+    ("master", "spark", "text", "wanted"),
+    [
+        ("spark://h:7077", {}, "CREATE COMPUTE_POOL p", "COMPUTE_POOL_WITHOUT_CORES"),
+        ("spark://h:7077", {"spark.cores.max": "6"}, "CREATE COMPUTE_POOL p", 6),
+        ("yarn", {"spark.executor.cores": "4"}, "CREATE COMPUTE_POOL p", 8),
+        ("yarn", {"spark.executor.cores": "4"}, "CREATE COMPUTE_POOL p WITH ('compute_pool.cores' = 12)", 12),
+        ("yarn", {"spark.executor.cores": "4"}, "CREATE COMPUTE_POOL p WITH ('compute_pool.cores' = 6)", "PROPERTY_INVALID"),
+        ("local-cluster[2, 3, 512]", {}, "CREATE COMPUTE_POOL p", 6),
+    ],
+)  # fmt: skip
+def test_compute_pools_have_executors_of_a_cluster(
+    settings: Settings, master: str, spark: dict[str, str], text: str, wanted: str | int
+) -> None:
+    """Their cores, or why they can have none."""
+    on_cluster = replace(settings, engine=EngineSettings(master=master), spark=spark)
+    declared = declare([parse_file("a.sql", f"{text};")], on_cluster, KINDS)
+    found: list[str | int] = [problem.condition for problem in declared.diagnostics]
+    assert (found or [pool and pool.cores for pool in (declared.pools or {}).values()]) == [wanted]
 
 
 def test_databases_and_schemas(declared: Run) -> None:

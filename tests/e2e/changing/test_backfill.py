@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.ranges import TimeRange
+from ds_dagster.catalog.reading.ranges import TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.backfill import Backfill, PlannedRange
 from tests.command_line import called, called_json

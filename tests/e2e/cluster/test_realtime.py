@@ -33,13 +33,13 @@ def test_rows_pass_while_executors_and_the_driver_are_killed(tmp_path: Path) -> 
         house = House(tmp_path / "house", {"fast.sql": SQL}, settings=settings, servers=("kafka", "postgres"))
         try:
             house.start("copied")
-            _feed(house, 0)
+            until_copied(house, 0)
             for kill in (1, 2):
                 cluster.kill_executor()
-                _feed(house, kill)
+                until_copied(house, kill)
             house.kill_engine()
             house.recover()
-            _feed(house, 3)
+            until_copied(house, 3)
             house.stop("copied")
         finally:
             house.close()
@@ -47,7 +47,7 @@ def test_rows_pass_while_executors_and_the_driver_are_killed(tmp_path: Path) -> 
         cluster.close()
 
 
-def _feed(house: House, turn: int, rows: int = 20) -> None:
+def until_copied(house: House, turn: int, rows: int = 20) -> None:
     """Send rows and wait for them, and for those of all turns before."""
     house.send("events", [{"id": turn * rows + number} for number in range(rows)])
     wanted = set(range((turn + 1) * rows))

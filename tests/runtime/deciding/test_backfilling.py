@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import NO_END, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.plan.checks.recomputable import closed_windows, reach_millis, why_not_recomputed
 from ds_dagster.plan.query import BoundQuery

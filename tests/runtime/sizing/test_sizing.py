@@ -265,7 +265,7 @@ def test_on_a_cluster_the_driver_has_a_limit(tmp_path: Path) -> None:
 [engine]
 master = "spark://127.0.0.1:7077"
 [spark]
-"spark.executor.instances" = 3
+"spark.cores.max" = 12
 "spark.executor.cores" = 4
 """
     limits = {limit.name: limit for limit in sized(written(tmp_path, cluster)).limits}

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from ds_dagster.catalog.ranges import NO_END, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, TimeRange
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.backfill import Backfill, PlannedRange

@@ -13,7 +13,7 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.datatypes import BIGINT, TIMESTAMP, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import DsError
 from ds_dagster.stores.delta.connection import LakeAddress

@@ -14,7 +14,7 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.ranges import NO_END, Replaced, TimeRange
+from ds_dagster.catalog.reading.ranges import NO_END, Replaced, TimeRange
 from ds_dagster.datatypes import BIGINT, Scalar
 from ds_dagster.errors import DsError
 from ds_dagster.stores.postgres.connection import PostgresAddress
