@@ -40,6 +40,8 @@ _MASTER = re.compile(
     r"local(-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\])?"
     r"|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+"
 )
+KAFKA_WRITERS = ("tasks", "driver")
+"""Values of ``engine.kafka_writers``; the first is the default."""
 _MASTER_FORMS = "local[4], spark://host:port, yarn, k8s://https://host:port"
 _ON_THIS_HOST = r"local|spark://(127(\.\d+){3}|localhost|\[::1\]):"
 """Beginning of a Spark master URL whose executors all run on the driver's host."""
@@ -58,8 +60,11 @@ class EngineSettings:
         durable: checkpoints are forced to the engine's disk (fsync), so that a power failure loses nothing. False: jobs
             may have to be reset after a power failure.
         shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one.
-        batch_megabytes: on a cluster: most megabytes of records that one batch of an exactly-once Kafka sink sends
-            through the driver; a larger batch fails.
+        kafka_writers: on a cluster: who writes to exactly-once Kafka sinks. ``tasks``: each task sends its records in a
+            transaction of its own, committed in two phases. ``driver``: all records go through the driver, which sends
+            them in one transaction.
+        batch_megabytes: on a cluster with ``kafka_writers = "driver"``: most megabytes of records that one batch of an
+            exactly-once Kafka sink sends through the driver; a larger batch fails.
         log_url: address under which people read the state folder's ``logs``, as ``https://logs.example.com/web``;
             Dagster, ``ds ps`` and DESCRIBE QUERY link to it. Empty: they show the file's path on the engine's machine.
     """
@@ -70,6 +75,7 @@ class EngineSettings:
     master: str = ""
     durable: bool = True
     shared_folders: tuple[str, ...] = ()
+    kafka_writers: str = "tasks"
     batch_megabytes: int = 64
     log_url: str = ""
 
@@ -282,6 +288,10 @@ def _engine(table: Any, file: str) -> EngineSettings:
             )
     for name, default in (("master", ""), ("launcher", "local")):
         _text_setting({name: default, **table}, name, file)
+    writers = table.get("kafka_writers", KAFKA_WRITERS[0])
+    if writers not in KAFKA_WRITERS:
+        allowed = ", ".join(KAFKA_WRITERS)
+        raise error("SETTING_INVALID", name="engine.kafka_writers", file=file, reason=str(writers), allowed=allowed)
     master = table.get("master", "")
     if master and not _MASTER.fullmatch(master):
         raise error("SETTING_INVALID", name="engine.master", file=file, reason=master, allowed=_MASTER_FORMS)

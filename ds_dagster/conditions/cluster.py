@@ -78,7 +78,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "CLUSTER_BATCH_TOO_LARGE",
         "user",
         "a batch for topic {topic} has more than {megabytes} MB of records, which a cluster sends through the driver",
-        "set `batch_megabytes` of [engine] higher (the driver's `memory` too, by four times as much) and restart the "
-        "engine; 'max.records.per.batch' bounds later batches",
+        "set `kafka_writers` of [engine] to tasks, which then write to Kafka themselves; or `batch_megabytes` higher "
+        "(the driver's `memory` too, by four times as much), and restart the engine; 'max.records.per.batch' bounds "
+        "later batches",
     ),
 )

@@ -139,6 +139,28 @@ CONDITIONS: tuple[Condition, ...] = (
         "raise the broker's transaction.max.timeout.ms, or set 'delivery' = 'at_least_once'",
     ),
     Condition(
+        "KAFKA_BATCH_TOO_LONG",
+        "external",
+        "a batch for topic {topic} took {seconds} s, and the broker aborts its tasks' transactions after {limit} s",
+        "nothing is written, the job retries; if it happens again, lower 'max.records.per.batch', add executors, or "
+        "raise the broker's transaction.max.timeout.ms",
+    ),
+    Condition(
+        "KAFKA_PREPARED_GONE",
+        "user",
+        "the last batch for topic {topic} was decided, but Kafka has aborted a transaction that holds rows of it; they "
+        "are lost",
+        "`ds reset` starts a new checkpoint version, which computes them again; it happens if an engine that is killed "
+        "while it commits a batch stays away longer than the broker's transaction.max.timeout.ms, or if somebody else "
+        "uses the job's transactional ids",
+    ),
+    Condition(
+        "KAFKA_CLIENT_UNKNOWN",
+        "user",
+        "tasks cannot write to Kafka in two phases with kafka-clients {version}, only with {known}",
+        "use the jars that `ds doctor` shows, or set `kafka_writers = \"driver\"` of [engine]",
+    ),
+    Condition(
         "KAFKA_WRITE_FAILED",
         "external",
         "a batch could not be written to Kafka",

@@ -124,6 +124,7 @@ def _move(spark: SparkSession, version: Version, places: tuple[int, int], reques
     job, place = version.job, version.checkpoint
     source, target = (write_options(spark, job, place, number) for number in places)
     group = f"{target['marker.group']}-{request}"
+    operators(spark).fence_transaction({**target, "checkpoint": "", "marker.group": group})  # finish what is decided
     moved = _marker(job, group, target["topic"])
     batch = last_written(spark, job, place, places[0]) if moved is None else moved.batch
     if batch is None:

@@ -85,8 +85,8 @@ def switch(spark: SparkSession, serving: Compiled, job: Compiled, checkpoints: C
         ExternalError: the store fails.
     """
     close_ended_stores(spark)
-    fence(spark, serving)
     place, former = (_place(checkpoints, version.order) for version in (job, serving))
+    fence(spark, serving, former)
     last = last_written(spark, serving, former)
     has_state = any(node.is_stateful for node in job.query.plan.walk())
     planned = plan_switch(job.order.name, place, former, last, has_state=has_state)

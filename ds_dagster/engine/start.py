@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -38,9 +39,10 @@ from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.cluster import check_executors
 from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.queries.batch_writers import sink_options
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
-from ds_dagster.spark.queries.row_logs import transactional_id
+from ds_dagster.spark.queries.row_logs import log_identity
 from ds_dagster.spark.queries.sources import resolved
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
@@ -238,22 +240,21 @@ def resolver_of_all(job: Compiled) -> Resolver:
     return job.resolver("store " + " or ".join(stores) if stores else job.order.name)
 
 
-def fence(spark: SparkSession, job: Compiled) -> None:
-    """Abort transactions that a dead job left open in its sinks and logs."""
+def fence(spark: SparkSession, job: Compiled, checkpoint: Path) -> None:
+    """Abort transactions that a dead job left open in its sinks and logs. On a cluster, a batch that is decided and not
+    committed everywhere is finished first."""
     own = job.order.identity
     for part in job.query.parts:
-        store, kind, _ = job.store(part.sink)
-        if kind.write_spec(store, part.sink, part.refresh).transactional:
-            _fence(spark, job, part.sink, job.query.writer_of(part, own).job)
+        store, kind, resolver = job.store(part.sink)
+        write = kind.write_spec(store, part.sink, part.refresh)
+        if write.transactional:
+            write = at_entity(job, part.sink, write, job.order.place)
+            options = sink_options(write, job.query.writer_of(part, own), resolver)
+            operators(spark).fence_transaction({**options, "checkpoint": str(checkpoint)})
     for log in job.query.logs:
-        _fence(spark, job, log, transactional_id(log_name(log), own))
-
-
-def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: str) -> None:
-    store, kind, resolver = job.store(relation)
-    options = resolved(kind.write_spec(store, relation, "continuous").options, resolver)
-    client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-    operators(spark).fence_transaction(transaction, client)
+        store, kind, resolver = job.store(log)
+        options = resolved(kind.write_spec(store, log, "continuous").options, resolver)
+        operators(spark).fence_transaction({**options, **log_identity(log_name(log), own)})
 
 
 def _log_spec(job: Compiled, log: Relation) -> WriteSpec:

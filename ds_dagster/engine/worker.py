@@ -369,7 +369,8 @@ class SparkHost:
 
     def _fence(self, order: StartOrder) -> None:
         try:
-            fence(self._session.result(), compiled(order, self.context))
+            place = self.context.checkpoints.path(order.checkpoint_name, order.checkpoint_version)
+            fence(self._session.result(), compiled(order, self.context), place)
         except _SPARK_FAILURES as problem:
             _LOG.warning("%s: its open transactions were not aborted: %s", order.name, classify(problem))
 

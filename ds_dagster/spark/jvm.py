@@ -486,14 +486,14 @@ class Operators:
         """Close the producer of a job whose query has ended; does nothing if it has none."""
         self._jvm.kafka.JobTransactions.release(transactional_id)
 
-    def fence_transaction(self, transactional_id: str, client: Mapping[str, str]) -> None:
-        """Abort the transaction that a dead job left open, and fence the job's producer.
+    def fence_transaction(self, options: Mapping[str, str]) -> None:
+        """Fence the producers of a dead job and abort what they left open; a batch that is decided, whose tasks'
+        transactions are not all committed, is finished first.
 
         Args:
-            transactional_id: transactional id of the job.
-            client: Kafka client options without prefix (``bootstrap.servers``, security).
+            options: options of the transactional sink.
         """
-        self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
+        self._jvm.kafka.JobTransactions.fence(dict(options))
 
     def plan_with_rules(self) -> None:
         """In sessions made from this one from now on, steps below exchanges with the same marked column run once, and
@@ -501,7 +501,8 @@ class Operators:
         self._jvm.planning.PlanningRules.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N``, ``after-commit@N``; empty removes it."""
+        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N``, ``after-decision@N``, ``amid-commits@N``,
+        ``after-commit@N``; ``halt:`` before it ends the JVM there; empty removes it."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:

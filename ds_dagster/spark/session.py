@@ -107,6 +107,8 @@ CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", 
 
 _LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of PySpark that log every failure with values of the user's rows."""
+KAFKA_WRITERS = "spark.dsdagster.kafkaWriters"
+"""Property with ``engine.kafka_writers``."""
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -141,6 +143,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         "spark.master": master,
         "spark.driver.memory": settings.engine.memory,
         "spark.dsdagster.batchMegabytes": str(settings.engine.batch_megabytes),
+        KAFKA_WRITERS: settings.engine.kafka_writers,
         PYTHON_PROPERTY: sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",

@@ -29,6 +29,7 @@ from ds_dagster.spark.queries.sources import (
 )
 from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import SourceFrame
+from ds_dagster.spark.session import KAFKA_WRITERS
 
 
 def source_reader(
@@ -46,8 +47,9 @@ def source_reader(
     application have none, since several sinks may read one."""
     clocked = clocked_sources(query.plan)
     is_cluster = not is_local(session.sparkContext.master or "local")
+    is_sent_by_driver = is_cluster and session.conf.get(KAFKA_WRITERS, "") == "driver"
     collects = (is_cluster and query.is_application) or any(
-        write.kind == "batch" or (is_cluster and write.transactional) for write in writes
+        write.kind == "batch" or (is_sent_by_driver and write.transactional) for write in writes
     )
     default_rows = TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS
     if realtime_millis(query.sink) is not None:

@@ -108,7 +108,7 @@ def open_logs(
         return None
     tells = {log_name(rows.relation): rows.tells for rows in late}
     for name, of_sink in options.items():
-        settings = {**of_sink, **_identity(name, identity)}
+        settings = {**of_sink, **log_identity(name, identity)}
         if name in tells:
             operators(spark).register_late_rows(job, name, settings, tells=tells[name])
         else:
@@ -116,13 +116,9 @@ def open_logs(
     return RowLogs(spark, job, query, tuple(options), capture)
 
 
-def transactional_id(name: str, identity: SinkIdentity) -> str:
-    """Transactional id of a log; after the job's death it is fenced like the id of the job's sink."""
-    return f"{identity.job}~{name}"
-
-
-def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
-    return {"transactional.id": transactional_id(name, identity), "marker.group": f"{identity.ledger}~{name}"}
+def log_identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
+    """Transactional id and marker of a log; after the job's death it is fenced like the job's sink."""
+    return {"transactional.id": f"{identity.job}~{name}", "marker.group": f"{identity.ledger}~{name}"}
 
 
 PLACE = ("store", "entity", "partition", "offset", "record_time", "key")

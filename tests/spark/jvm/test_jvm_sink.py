@@ -164,7 +164,8 @@ def test_fencing_a_dead_job_aborts_what_it_left_open(lab: Any, broker: Any) -> N
     dead.produce(target, b"left open", partition=0)
     assert dead.flush(30) == 0
     assert broker.ends(target, "read_committed") == [0]
-    lab.operators.fence_transaction(lab.job, {"bootstrap.servers": broker.address})
+    options = {"kafka.bootstrap.servers": broker.address, "topic": target, "transactional.id": lab.job}
+    lab.operators.fence_transaction(options)
     assert broker.ends(target, "read_committed") == broker.ends(target, "read_uncommitted")
     assert broker.read(target) == []
 

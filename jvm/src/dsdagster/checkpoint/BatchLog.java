@@ -74,6 +74,11 @@ public final class BatchLog {
     return newest(offsets, hadoop);
   }
 
+  /** Number of the newest finished batch; -1 without one. */
+  public long newestCommitted() {
+    return newest(commits, hadoop);
+  }
+
   /** End offsets of a planned batch. */
   public EndOffsets endOffsets(long batch) {
     return EndOffsets.of(text(batch));

@@ -2,6 +2,8 @@ package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
 import dsdagster.rowlog.RowLogs;
+import java.util.Arrays;
+import java.util.List;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -13,11 +15,15 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
 /**
  * One batch on the driver: rows are sent into the job's transaction, {@link #commit} commits it with the marker. Tasks
- * in the driver's process send their rows directly ({@link TaskWriter}). Tasks on a cluster return their records to
- * the driver ({@link PackingWriter}), which sends them when all tasks have ended, partition after partition.
+ * in the driver's process send their rows directly ({@link TaskWriter}). Tasks on a cluster write in transactions of
+ * their own, which are committed after the marker that names them ({@link PreparingWriter}); or, if the setting says
+ * so, they return their records to the driver ({@link PackingWriter}), which sends them when all tasks have ended,
+ * partition after partition.
  */
 final class BatchWrite implements StreamingWrite {
   static final String MEGABYTES = "spark.dsdagster.batchMegabytes";
+  static final String WRITERS = "spark.dsdagster.kafkaWriters";
+  private static final String DRIVER = "driver";
   private static final long MEGABYTES_UNLESS_SET = 64;
   private final SinkSettings settings;
   private long mostBytes;
@@ -34,6 +40,9 @@ final class BatchWrite implements StreamingWrite {
     if (context.isLocal()) {
       return new WriterFactory(settings, transaction.incarnation);
     }
+    if (!context.conf().get(WRITERS, "").equals(DRIVER)) {
+      return new PreparingWriter.Factory(transaction.taskRound(settings.columns));
+    }
     mostBytes = context.conf().getLong(MEGABYTES, MEGABYTES_UNLESS_SET) << 20;
     return new PackingWriter.Factory(settings.columns, transaction.marker().batch(), mostBytes);
   }
@@ -49,12 +58,16 @@ final class BatchWrite implements StreamingWrite {
       send(epoch, messages);
       RowLogs.flush(settings.rowLogJob, epoch);
       Faults.at("before-commit", epoch);
-      transaction.commit(epoch, settings.replayEpoch);
+      transaction.commit(epoch, settings.replayEpoch, ends(messages));
       Faults.at("after-commit", epoch);
     } catch (RuntimeException failure) {
       JobTransactions.drop(transaction);
       throw failure;
     }
+  }
+
+  private static List<TaskEnd> ends(WriterCommitMessage[] messages) {
+    return Arrays.stream(messages).filter(TaskEnd.class::isInstance).map(TaskEnd.class::cast).toList();
   }
 
   /** Sends the records that tasks of a cluster have packed; does nothing if tasks have sent them. */

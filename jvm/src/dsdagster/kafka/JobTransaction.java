@@ -4,7 +4,9 @@ import dsdagster.OperatorFault;
 import dsdagster.checkpoint.BatchLog;
 import dsdagster.checkpoint.EndOffsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
@@ -17,9 +19,6 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.AuthorizationException;
-import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.sql.SparkSession;
 
 /**
@@ -28,22 +27,22 @@ import org.apache.spark.sql.SparkSession;
  * <p>Rules: it is never used after its first failure (the outcome of a failed commit is unknown; only a new producer
  * and the marker can tell). Writers of an older owner are recognized by {@link #incarnation}. The marker is written
  * with every batch, even an empty one, so a marker older than the checkpoint means a lost batch.
+ *
+ * <p>Where tasks write in transactions of their own ({@link PreparingWriter}), the marker names these transactions: it
+ * is the decision about the batch. They are committed after it; an owner that finds a decision carries it out first.
  */
 final class JobTransaction {
   private static final long NONE = -1;
-  private static final int[] TIMEOUTS_MILLIS = {900_000, 300_000, 60_000};
   private static final int ADMIN_SECONDS = 30;
-  private static final Map<String, Object> DEFAULTS =
-      Map.of(
-          "linger.ms", "5",
-          "compression.type", "lz4",
-          "batch.size", "262144",
-          "delivery.timeout.ms", "60000",
-          "retry.backoff.ms", "20");
+  private static final int NANOS_PER_MILLI = 1_000_000;
 
   final SinkSettings settings;
   final String incarnation = UUID.randomUUID().toString();
   private final KafkaProducer<byte[], byte[]> producer;
+  private final int timeoutMillis;
+  private TaskTransactions tasks;
+  private long tasksBegan;
+  private volatile boolean isDeciding;
   private volatile Marker done;
   private volatile long open = NONE;
   private volatile long began;
@@ -54,55 +53,54 @@ final class JobTransaction {
   JobTransaction(SinkSettings settings) {
     this.settings = settings;
     this.log = settings.checkpoint.isEmpty() ? null : BatchLog.of(SparkSession.active(), settings.checkpoint);
-    this.producer = initialised(settings.transactionalId, settings.kafka);
+    Producers.Owned owned = Producers.owned(settings.transactionalId, settings.kafka);
+    this.producer = owned.producer();
+    this.timeoutMillis = owned.timeoutMillis();
     try {
       this.done = readMarker();
+      finishDecision();
     } catch (RuntimeException failure) {
-      producer.close(Duration.ZERO);
+      close(Duration.ZERO);
       throw failure;
     }
   }
 
-  /** A producer after {@code initTransactions}: all other owners are fenced, their open transaction is aborted. */
-  static KafkaProducer<byte[], byte[]> initialised(String transactionalId, Map<String, Object> kafka) {
-    for (int timeout : TIMEOUTS_MILLIS) {
-      HashMap<String, Object> options = new HashMap<>(DEFAULTS);
-      options.put("transaction.timeout.ms", Integer.toString(timeout));
-      options.putAll(kafka);
-      options.put("transactional.id", transactionalId);
-      options.put("enable.idempotence", "true");
-      options.put("acks", "all");
-      KafkaProducer<byte[], byte[]> made =
-          new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer());
-      try {
-        made.initTransactions();
-        return made;
-      } catch (InvalidTxnTimeoutException longerThanTheBrokerAllows) {
-        made.close(Duration.ZERO);
-        if (kafka.containsKey("transaction.timeout.ms")) {
-          throw longerThanTheBrokerAllows;
-        }
-      } catch (AuthorizationException refused) {
-        made.close(Duration.ZERO);
-        throw Failures.of("KAFKA_WRITE_FAILED", "transactional id " + transactionalId, refused);
-      } catch (RuntimeException failure) {
-        made.close(Duration.ZERO);
-        throw failure;
-      }
+  /** Carries out the last owner's decision, and aborts the other transactions of its tasks. */
+  private void finishDecision() {
+    if (done.decision() == null) {
+      return;
     }
-    throw new OperatorFault("KAFKA_TRANSACTION_TIMEOUT", "the broker allows no transaction of one minute");
+    if (log == null || log.newestCommitted() < done.batch()) {
+      tasks().commit(done.decision(), done.batch());
+    }
+    tasks().abortOthers();
+  }
+
+  private TaskTransactions tasks() {
+    if (tasks == null) {
+      tasks = new TaskTransactions(settings, KafkaInternals.identity(producer).epoch);
+    }
+    return tasks;
+  }
+
+  /** Settings for tasks that write to the broker themselves; before the first ones, what is left open is aborted. */
+  synchronized TaskRound taskRound(RecordColumns columns) {
+    if (tasksBegan == 0) {
+      tasks().abortOthers();
+    }
+    tasksBegan = System.nanoTime();
+    return tasks.round(columns, done.batch(), timeoutMillis);
   }
 
   /** The last committed batch. It cannot change, since no transaction of the job is open after initTransactions. */
   private Marker readMarker() {
     try (Admin admin = Admin.create(new HashMap<>(settings.kafka))) {
-      return Marker.read(
-          admin
-              .listConsumerGroupOffsets(
-                  settings.markerGroup, new ListConsumerGroupOffsetsOptions().requireStable(true))
-              .partitionsToOffsetAndMetadata()
-              .get(ADMIN_SECONDS, TimeUnit.SECONDS)
-              .get(markerPartition()));
+      OffsetAndMetadata first = offset(admin, settings.markerGroup);
+      List<OffsetAndMetadata> pages = new ArrayList<>();
+      for (int page = 1; page <= Marker.pages(first); page++) {
+        pages.add(offset(admin, Marker.page(settings.markerGroup, page)));
+      }
+      return Marker.read(first, pages);
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
       throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "reading the marker was interrupted", stopped);
@@ -110,6 +108,15 @@ final class JobTransaction {
       throw Failures.of(
           "KAFKA_MARKER_UNREADABLE", "marker of group " + settings.markerGroup + " cannot be read", failure);
     }
+  }
+
+  private OffsetAndMetadata offset(Admin admin, String group)
+      throws InterruptedException, ExecutionException, TimeoutException {
+    return admin
+        .listConsumerGroupOffsets(group, new ListConsumerGroupOffsetsOptions().requireStable(true))
+        .partitionsToOffsetAndMetadata()
+        .get(ADMIN_SECONDS, TimeUnit.SECONDS)
+        .get(markerPartition());
   }
 
   private TopicPartition markerPartition() {
@@ -186,26 +193,55 @@ final class JobTransaction {
     }
   }
 
-  synchronized void commit(long epoch, long replayEpoch) {
+  /** Commits the batch. {@code ends}: of tasks that have written to the broker themselves; else empty. */
+  synchronized void commit(long epoch, long replayEpoch, List<TaskEnd> ends) {
     checkAlive();
     if (isWritten(epoch, replayEpoch)) {
       return;
     }
-    note(epoch);
+    List<Prepared> prepared = ends.stream().map(TaskEnd::prepared).filter(one -> one != null).toList();
+    if (prepared.isEmpty()) {
+      note(epoch, null);
+      return;
+    }
+    checkAge();
+    Decision decision = new Decision(tasks.generation, prepared);
+    isDeciding = true;
+    note(epoch, decision);
+    Faults.at("after-decision", epoch);
+    tasks.commit(decision, epoch);
+    isDeciding = false;
+    tasks.next(decision, ends.stream().anyMatch(TaskEnd::isRepeated));
   }
 
-  /** Commits the sent records together with the batch as the last one in the topic. */
-  synchronized void note(long epoch) {
+  /** Refuses a batch whose first tasks' transactions the broker may be about to abort, before it is decided. */
+  private void checkAge() {
+    long millis = (System.nanoTime() - tasksBegan) / NANOS_PER_MILLI;
+    if (millis > timeoutMillis - timeoutMillis / 4) {
+      throw OperatorFault.of(
+          "KAFKA_BATCH_TOO_LONG",
+          Map.of("topic", settings.topic, "seconds", millis / 1000, "limit", timeoutMillis / 1000));
+    }
+  }
+
+  /**
+   * Commits the sent records together with the batch as the last one in the topic.
+   *
+   * @param decision transactions of tasks that belong to the batch; null if there are none
+   */
+  synchronized void note(long epoch, Decision decision) {
     begin(epoch);
-    OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch), settings.sources);
+    Map<String, OffsetAndMetadata> offsets =
+        Marker.of(settings.markerGroup, epoch, endOffsets(epoch), settings.sources, decision);
     try {
-      producer.sendOffsetsToTransaction(
-          Map.of(markerPartition(), marker), new ConsumerGroupMetadata(settings.markerGroup));
+      offsets.forEach(
+          (group, offset) ->
+              producer.sendOffsetsToTransaction(Map.of(markerPartition(), offset), new ConsumerGroupMetadata(group)));
       producer.commitTransaction();
     } catch (RuntimeException failure) {
       throw failed("batch " + epoch + " could not be committed", sendError == null ? failure : sendError);
     }
-    done = Marker.read(marker);
+    done = new Marker(epoch, Marker.digest(offsets.get(settings.markerGroup)), decision);
     open = NONE;
   }
 
@@ -217,7 +253,17 @@ final class JobTransaction {
     dead = true;
   }
 
+  /** Aborts what tasks have prepared, unless it may be decided; the next owner carries a decision out. */
+  void abortTasks() {
+    if (tasks != null && !isDeciding) {
+      tasks.abortOwn();
+    }
+  }
+
   void close(Duration timeout) {
     producer.close(timeout);
+    if (tasks != null) {
+      tasks.close();
+    }
   }
 }

@@ -1,10 +1,12 @@
 package dsdagster.kafka;
 
+import dsdagster.OperatorFault;
 import java.time.Duration;
-import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * All open transactional producers of this JVM, by transactional id. Spark makes a new writer for every batch and never
@@ -12,6 +14,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class JobTransactions {
   private static final ConcurrentHashMap<String, JobTransaction> OPEN = new ConcurrentHashMap<>();
+  private static final Logger LOG = LoggerFactory.getLogger(JobTransactions.class);
   private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(2);
 
   private JobTransactions() {}
@@ -54,7 +57,7 @@ public final class JobTransactions {
   public static void noteWritten(Map<String, String> options, long epoch) {
     SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS);
     try {
-      of(settings).note(epoch);
+      of(settings).note(epoch, null);
     } finally {
       release(settings.transactionalId);
     }
@@ -65,13 +68,26 @@ public final class JobTransactions {
     return found != null && found.incarnation.equals(incarnation) ? found : null;
   }
 
-  /** Discards a transaction. It is closed on another thread, since a stopped query aborts on an interrupted thread. */
+  /**
+   * Discards a transaction and those of its tasks. It is closed on another thread, since a stopped query aborts on an
+   * interrupted thread.
+   */
   static void drop(JobTransaction transaction) {
     transaction.kill();
     OPEN.remove(transaction.settings.transactionalId, transaction);
-    Thread closer = new Thread(() -> transaction.close(Duration.ZERO), "ds-kafka-close");
+    Thread closer = new Thread(() -> end(transaction), "ds-kafka-close");
     closer.setDaemon(true);
     closer.start();
+  }
+
+  private static void end(JobTransaction transaction) {
+    try {
+      transaction.abortTasks();
+    } catch (OperatorFault unreachable) {
+      LOG.warn("transactions of tasks stay open until the next start: {}", unreachable.getMessage());
+    } finally {
+      transaction.close(Duration.ZERO);
+    }
   }
 
   /** Closes the producer of a job whose query has ended; does nothing if it has none. */
@@ -83,9 +99,14 @@ public final class JobTransactions {
     }
   }
 
-  /** Fences a dead job and aborts its open transaction. {@code kafka}: client options, without a prefix. */
-  public static void fence(String transactionalId, Map<String, String> kafka) {
-    release(transactionalId);
-    JobTransaction.initialised(transactionalId, new HashMap<>(kafka)).close(CLOSE_TIMEOUT);
+  /**
+   * Fences a dead job: aborts what it and its tasks left open, but first carries out its last decision.
+   *
+   * @param options options of {@link SinkSettings}
+   */
+  public static void fence(Map<String, String> options) {
+    SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS);
+    release(settings.transactionalId);
+    new JobTransaction(settings).close(CLOSE_TIMEOUT);
   }
 }

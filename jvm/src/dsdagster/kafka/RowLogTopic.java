@@ -31,7 +31,7 @@ public final class RowLogTopic {
       for (byte[] row : rows) {
         transaction.send(new ProducerRecord<>(settings.topic, null, transaction.beganMillis(), null, row));
       }
-      transaction.commit(epoch, settings.replayEpoch);
+      transaction.commit(epoch, settings.replayEpoch, List.of());
     } catch (RuntimeException failure) {
       JobTransactions.drop(transaction);
       throw failure;
