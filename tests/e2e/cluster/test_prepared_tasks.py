@@ -1,7 +1,7 @@
 """Tasks that write to Kafka themselves, in two phases: no row is lost or doubled, whatever is killed when.
 
-Two queries copy numbered rows and count them by key. The model is the rows that were sent: each is in the copy once, and
-each key has each of its counts at most once, in order, up to the last one.
+Two queries copy numbered rows and count them by key. The model is the rows that were sent: each is in the copy once,
+and each key has each of its counts at most once, in order, up to the last one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.local.servers import down, up
+from ds_dagster.local.servers import down, status, up
 from tests.e2e.cluster.standalone import Standalone
-from tests.e2e.feeding import until
+from tests.e2e.feeding import Stream, is_dead, until
 from tests.spark.jvm import prepared_tasks
 from tests.spark.jvm.conftest import Broker
 
@@ -43,14 +43,15 @@ class Lab:
     master: str
     broker: Broker
     sent: int = 0
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[bytes] | None = None
     topics: tuple[str, str, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         self.topics = (self.broker.topic(PARTITIONS), self.broker.topic(2), self.broker.topic(2))
 
     def send(self, count: int) -> None:
-        producer = self.broker.producer()
+        producer = self.broker.producer(**{"enable.idempotence": True})  # the broker may be away meanwhile
         for number in range(self.sent, self.sent + count):
             producer.produce(
                 self.topics[0],
@@ -59,20 +60,23 @@ class Lab:
                 partition=number % PARTITIONS,
             )
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         self.sent += count
 
     def start(self, fault: str = "") -> None:
         command = [sys.executable, prepared_tasks.__file__, self.broker.address, *self.topics, str(self.folder)]
         self.process = subprocess.Popen(
-            [*command, self.master, fault], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            [*command, self.master, fault], stdout=self.log.open("ab"), stderr=subprocess.STDOUT, start_new_session=True
         )
 
-    def wait(self) -> str:
-        """What the program printed when it has ended by itself."""
+    @property
+    def log(self) -> Path:
+        return self.folder.with_suffix(".log")
+
+    def wait(self) -> None:
+        """Until the program has ended by itself."""
         assert self.process is not None
-        printed, _ = self.process.communicate(timeout=180)
-        return printed.strip()
+        self.process.wait(240)
 
     def kill(self) -> None:
         """kill -9 of the program and its JVM."""
@@ -109,7 +113,7 @@ class Lab:
 
 def test_a_driver_that_ends_between_the_phases(local_servers: Callable[..., Any], tmp_path: Path) -> None:
     """At each point of the commit: what was decided is finished by the next driver, all else is aborted at once."""
-    lab = Lab(tmp_path, "local-cluster[2,1,1024]", Broker(local_servers("kafka").kafka))
+    lab = Lab(tmp_path / "queries", "local-cluster[2,1,1024]", Broker(local_servers("kafka").kafka))
     try:
         for number, point in enumerate(POINTS):
             lab.send(500)
@@ -120,3 +124,69 @@ def test_a_driver_that_ends_between_the_phases(local_servers: Callable[..., Any]
         lab.check()
     finally:
         lab.kill()
+
+
+VICTIMS = ("driver", "driver", "executor", "executor", "worker", "broker")
+CHECK_EVERY = 5
+
+
+def in_batch(lab: Lab, name: str) -> bool:
+    """Whether a batch of a query is planned and not finished, by its checkpoint."""
+    last = {}
+    for kind in ("offsets", "commits"):
+        names = [path.name for path in (lab.folder / name / kind).glob("*")]
+        last[kind] = max((int(one) for one in names if one.isdecimal()), default=-1)
+    return last["offsets"] > last["commits"]
+
+
+@pytest.fixture
+def killable(tmp_path: Path) -> Iterator[tuple[Lab, Standalone]]:
+    """A broker, a master and workers of this test alone."""
+    state = tmp_path / "servers"
+    cluster = Standalone(tmp_path)
+    lab = Lab(tmp_path / "queries", cluster.url, Broker(up(state, only=("kafka",)).kafka))
+    try:
+        yield lab, cluster
+    finally:
+        lab.kill()
+        cluster.close()
+        down(state)
+
+
+def kill(lab: Lab, cluster: Standalone, victim: str, chance: random.Random) -> None:
+    """kill -9, and what brings the victim back where nobody else does."""
+    if victim == "driver":
+        lab.kill()
+        lab.start()
+    elif victim == "executor":
+        until(cluster.executors, "an executor runs")
+        cluster.kill_executor(chance.randrange(len(cluster.executors())))
+    elif victim == "worker":
+        cluster.kill_worker(chance.randrange(len(cluster.workers)))
+        cluster.add_worker()
+    else:
+        state = lab.folder.parent / "servers"
+        (pid,) = [found.pid for found in status(state) if found.name == "kafka"]
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: is_dead(pid), "the broker is dead", 60)
+        up(state, only=("kafka",))
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_in_a_batch(killable: tuple[Lab, Standalone]) -> None:
+    """Kills by a seed, each while a batch runs, and a check after every few of them."""
+    lab, cluster = killable
+    lab.start()
+    for number in range(KILLS):
+        chance = random.Random(f"{SEED}-{number}")
+        victim, query = chance.choice(VICTIMS), chance.choice((prepared_tasks.COPY, prepared_tasks.COUNTS))
+        with Stream(lambda _: lab.send(40), pause=0.05):
+            until(lambda: in_batch(lab, query), f"a batch of {query} runs", pause=0.002)  # noqa: B023
+            for _ in range(chance.randrange(60)):
+                in_batch(lab, query)  # takes a moment
+            print(f"seed {SEED}, kill {number}: {victim} in a batch of {query}", flush=True)
+            kill(lab, cluster, victim, chance)
+        if number % CHECK_EVERY == CHECK_EVERY - 1 or number == KILLS - 1:
+            lab.check()
+            print(f"{lab.sent} rows are right after {number + 1} kills", flush=True)

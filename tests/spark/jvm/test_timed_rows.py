@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ pytestmark = pytest.mark.spark
 SEED = seed(1)
 
 
-def run_model(folder: Path, name: str, *arguments: str, package: str = "") -> str:
-    """What a Java program beside this file prints."""
+def run_model(folder: Path, name: str, *arguments: str, package: str = "", more: Iterable[Path] = ()) -> str:
+    """What a Java program beside this file prints; ``more``: jars that it needs."""
     spark = (jars.pyspark_home() / "jars").glob("*.jar")
-    class_path = os.pathsep.join(map(str, (jars.operator_jar(), *spark, folder)))
+    class_path = os.pathsep.join(map(str, (jars.operator_jar(), *more, *spark, folder)))
     source = str(Path(__file__).with_name(f"{name}.java"))
     compiler = jars._compiler(None)[1]
     subprocess.run([*compiler, "-nowarn", "-cp", class_path, "-d", str(folder), source], check=True)
