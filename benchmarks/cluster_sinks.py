@@ -65,9 +65,13 @@ class Bench:
         return name
 
     def send(self, topic: str, first: int, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, "queue.buffering.max.messages": 2000000})
+        producer = Producer(
+            {"bootstrap.servers": self.address, "linger.ms": 5, "queue.buffering.max.messages": 2000000}
+        )
         for number in range(first, first + count):
-            value = json.dumps({"id": number, "url": "/a/path/to/a/page", "user": f"User_{number % 1000}", "pad": "x" * 80})
+            value = json.dumps(
+                {"id": number, "url": "/a/path/to/a/page", "user": f"User_{number % 1000}", "pad": "x" * 80}
+            )
             producer.produce(topic, value.encode(), partition=number % PARTITIONS)
             producer.poll(0)
         producer.flush(60)
@@ -85,14 +89,18 @@ class Bench:
         writer = frame.selectExpr("key", "value").writeStream.format(format_).options(**options)
         return writer.option("checkpointLocation", str(self.folder / name)).start()
 
-    def rate(self, sink: str, origin: str, rows: int, name: str) -> float:
+    def rate(self, sink: str, origin: str, name: str) -> float:
         """Rows per second of the batches after the first."""
         query = self.started(sink, origin, AT_ONCE, name)
         query.processAllAvailable()  # type: ignore[attr-defined]
         reports = [one for one in query.recentProgress if one["numInputRows"]][1:]  # type: ignore[attr-defined]
         query.stop()  # type: ignore[attr-defined]
         operators(self.spark).release_transaction(name)
-        return sum(one["numInputRows"] for one in reports) / sum(one["durationMs"]["triggerExecution"] for one in reports) * 1e3
+        return (
+            sum(one["numInputRows"] for one in reports)
+            / sum(one["durationMs"]["triggerExecution"] for one in reports)
+            * 1e3
+        )
 
     def latencies(self, sink: str, name: str) -> list[float]:
         """Milliseconds of small batches, without the first ten."""
@@ -138,9 +146,10 @@ def measured(bench: Bench, rounds: int, rows: int) -> dict[str, dict[str, object
     for number in range(rounds + 1):
         for sink in SINKS:
             begun = time.monotonic()
-            rate = bench.rate(sink, origin, rows, f"rate-{sink}-{number}")
+            rate = bench.rate(sink, origin, f"rate-{sink}-{number}")
             latencies = bench.latencies(sink, f"small-{sink}-{number}")
-            say(f"{number} {sink}: {rate:,.0f} rows/s, p50 {statistics.median(latencies):.0f} ms ({time.monotonic() - begun:.0f} s)")
+            median, seconds = statistics.median(latencies), time.monotonic() - begun
+            say(f"{number} {sink}: {rate:,.0f} rows/s, p50 {median:.0f} ms ({seconds:.0f} s)")
             if number:
                 rates[sink].append(rate)
                 millis[sink] += latencies

@@ -23,6 +23,8 @@ from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.registry import KINDS
 
 Explanation = str | Mapping[str, object]
+WRITERS = MappingProxyType({"tasks": ", by tasks in two phases", "driver": ", by the driver"})
+"""``engine.kafka_writers`` → who writes to a transactional sink on a cluster."""
 
 
 def explain_level(
@@ -65,13 +67,20 @@ def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
         steps.append(f"wait until upstream has processed all present records, then run once ({query.refresh})")
     steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
-    written = ", ".join(f"{write.entity} ({write.delivery.replace('_', ' ')})" for write in writes)
+    written = ", ".join(f"{write.entity} ({_guarantee(project, write)})" for write in writes)
     modes = "".join(f"; {mode}" for sink in query.sinks if (mode := mode_text(sink)))
     steps.append(f"start: {sources} → {written}{modes}")
     steps.append(
         "report rows from the ledger" if query.is_finite else "wait for the first batch, or for an empty source"
     )
     return steps
+
+
+def _guarantee(project: LoadedProject, write: WriteSpec) -> str:
+    """The delivery of a sink; of a transactional one on a cluster also who writes its records."""
+    engine = project.settings.engine
+    by = WRITERS[engine.kafka_writers] if write.transactional and engine.is_cluster else ""
+    return write.delivery.replace("_", " ") + by
 
 
 def _ensured(project: LoadedProject, name: QualifiedName) -> str:

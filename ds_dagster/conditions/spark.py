@@ -158,7 +158,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KAFKA_CLIENT_UNKNOWN",
         "user",
         "tasks cannot write to Kafka in two phases with kafka-clients {version}, only with {known}",
-        "use the jars that `ds doctor` shows, or set `kafka_writers = \"driver\"` of [engine]",
+        'use the jars that `ds doctor` shows, or set `kafka_writers = "driver"` of [engine]',
     ),
     Condition(
         "KAFKA_WRITE_FAILED",

@@ -60,7 +60,7 @@ def hand_over(spark: SparkSession, serving: Version, taking: Version) -> None:
         ExternalError: the store fails.
     """
     for version in (serving, taking):
-        fence(spark, version.job)
+        fence(spark, version.job, version.checkpoint)
     request = f"{serving.job.order.incarnation}-{taking.job.order.incarnation}"
     _move(spark, serving, (0, serving.number), request)
     if not _move(spark, taking, (taking.number, 0), request):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.cli.explain import explain_level
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings, load_settings
@@ -31,6 +32,22 @@ def problems(sql: str = SQL, state: str = "/local/.ds", **engine: Any) -> list[t
     settings = Settings(root=Path("/p"), sql=Path("/p/sql"), state=Path(state), store="k", **choices)
     project = compile_texts([("a.sql", sql)], replace(settings, engine=EngineSettings(**engine)))
     return [(problem.condition, problem.message) for problem in project.errors]
+
+
+@pytest.mark.parametrize(
+    ("engine", "guarantee"),
+    [
+        ({}, "(exactly once)"),
+        ({"master": ELSEWHERE}, "(exactly once, by tasks in two phases)"),
+        ({"master": ELSEWHERE, "kafka_writers": "driver"}, "(exactly once, by the driver)"),
+    ],
+)
+def test_explain_tells_who_writes_to_kafka(engine: dict[str, str], guarantee: str) -> None:
+    settings = Settings(root=Path("/p"), sql=Path("/p/sql"), state=Path("/mnt/ds"), store="k")
+    settings = replace(settings, engine=EngineSettings(shared_folders=SHARED, **engine))  # type: ignore[arg-type]
+    project = compile_texts([("a.sql", SQL)], settings)
+    (query,) = project.queries.values()
+    assert guarantee in explain_level(project, query.sink.name, "stages")["copied"]
 
 
 @pytest.mark.parametrize("master", ["", "local[4]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077"])
@@ -145,6 +162,9 @@ def test_settings_of_an_engine_elsewhere(tmp_path: Path, folders: str) -> None:
     assert failure.value.condition == "SETTING_INVALID"
     (tmp_path / "ds.toml").write_text('[engine]\nshared_folders = ["/mnt/ds"]\nbatch_megabytes = 0\n')
     with pytest.raises(DsError, match=r"engine\.batch_megabytes"):
+        load_settings(tmp_path)
+    (tmp_path / "ds.toml").write_text('[engine]\nkafka_writers = "executors"\n')
+    with pytest.raises(DsError, match=r"engine\.kafka_writers"):
         load_settings(tmp_path)
     (tmp_path / "ds.toml").write_text('[engine]\nlog_url = "logs.example.com"\n')
     with pytest.raises(DsError, match=r"engine\.log_url"):

@@ -37,8 +37,8 @@ _SIZES = {"k": 2**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The resources of the present settings: cores, heap, state partitions, and on a cluster the limit for the bytes of
-    a batch."""
+    """The resources of the present settings: cores, heap, state partitions, and the limit for the bytes of a batch, if
+    the driver of a cluster writes to Kafka."""
 
     cores: int
     heap_megabytes: float
@@ -53,7 +53,7 @@ class Today:
         if engine.is_cluster:
             cores = cores_of(settings) or 1
         partitions = int(spark.get(PARTITIONS, str(cores if engine.is_cluster else 1)))
-        limit = engine.batch_megabytes if engine.is_cluster else None
+        limit = engine.batch_megabytes if engine.is_cluster and engine.kafka_writers == "driver" else None
         return cls(cores, megabytes(engine.memory), partitions, limit)
 
 

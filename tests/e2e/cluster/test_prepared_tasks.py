@@ -65,9 +65,10 @@ class Lab:
 
     def start(self, fault: str = "") -> None:
         command = [sys.executable, prepared_tasks.__file__, self.broker.address, *self.topics, str(self.folder)]
-        self.process = subprocess.Popen(
-            [*command, self.master, fault], stdout=self.log.open("ab"), stderr=subprocess.STDOUT, start_new_session=True
-        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, self.master, fault], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
     @property
     def log(self) -> Path:

@@ -264,6 +264,7 @@ def test_on_a_cluster_the_driver_has_a_limit(tmp_path: Path) -> None:
     cluster = """
 [engine]
 master = "spark://127.0.0.1:7077"
+kafka_writers = "driver"
 [spark]
 "spark.cores.max" = 12
 "spark.executor.cores" = 4
@@ -271,6 +272,8 @@ master = "spark://127.0.0.1:7077"
     limits = {limit.name: limit for limit in sized(written(tmp_path, cluster)).limits}
     assert "of 12 cores" in limits["cores"].about
     assert "64 MB through the driver" in limits["batch_megabytes"].about
+    by_tasks = written(tmp_path / "by_tasks", cluster.replace("driver", "tasks"))
+    assert "batch_megabytes" not in {limit.name for limit in sized(by_tasks).limits}
 
 
 def test_state_without_end_is_named(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ SPARK = {
     "spark.executor.memory": "768m",
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.shuffle.partitions": "2",
-    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # the first task of each executor that has prepared its transaction fails, and is tried again
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-Ddsdagster.fault=after-prepare@*",
 }
 ENDS = ("KAFKA_PREPARED_GONE", "SPARK_LOST")
 COUNTED = ("CAST(k AS BINARY) AS key", "CAST(to_json(named_struct('k', k, 'n', n)) AS BINARY) AS value")
@@ -74,7 +76,7 @@ class Job:
                 operators(self.spark).release_transaction(self.id)
                 return classify(failure).condition if failure is not None else ""
             self.start()
-        except (DsError, *SPARK_ERRORS) as problem:
+        except (DsError, *SPARK_ERRORS, ConnectionError) as problem:
             return problem.condition if isinstance(problem, DsError) else classify(problem).condition
         return ""
 

@@ -121,6 +121,7 @@ def main() -> None:
     root, modes = Path(folder), targets[1::2]
     is_cluster = modes == ["cluster"]
     engine = EngineSettings(master="local-cluster[2,1,1024]" if is_cluster else "local[2,4]", batch_megabytes=1)
+    engine = replace(engine, kafka_writers="driver")
     settings = Settings(root=root, sql=root / "sql", state=root / ".ds", store="k", engine=engine)
     settings = replace(settings, spark=CLUSTER if is_cluster else {})
     spark = build_session(settings, jars=driver_jars(), app_name="retried task")

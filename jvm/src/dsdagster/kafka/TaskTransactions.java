@@ -15,8 +15,6 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.admin.TransactionState;
-import org.apache.kafka.clients.admin.internals.AdminApiFuture;
-import org.apache.kafka.clients.admin.internals.CoordinatorKey;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.errors.InvalidPidMappingException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
@@ -33,6 +31,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 final class TaskTransactions implements AutoCloseable {
   private static final int GENERATIONS = 16;
   private static final int ADMIN_SECONDS = 60;
+  private static final String RETRY_MILLIS = "20";
   private static final long LATE_NANOS = TimeUnit.SECONDS.toNanos(120);
   private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(10);
   private static final Set<Class<? extends Throwable>> GONE =
@@ -57,7 +56,9 @@ final class TaskTransactions implements AutoCloseable {
     this.settings = settings;
     this.generation = producerEpoch % GENERATIONS;
     this.ids = Pattern.compile(Pattern.quote(settings.transactionalId) + "#\\d+\\.[A-Za-z0-9_-]+\\.\\d+\\.[01]");
-    this.admin = Admin.create(new HashMap<>(settings.kafka));
+    HashMap<String, Object> client = new HashMap<>(settings.kafka);
+    client.putIfAbsent("retry.backoff.ms", RETRY_MILLIS);
+    this.admin = Admin.create(client);
   }
 
   static String id(String job, int generation, String name) {
@@ -88,13 +89,21 @@ final class TaskTransactions implements AutoCloseable {
   }
 
   private void end(Decision decision) {
-    Map<String, Prepared> byId = new LinkedHashMap<>();
-    decision.prepared().forEach(one -> byId.put(id(settings.transactionalId, decision.generation(), one.name()), one));
-    EndTransactions ends = new EndTransactions(byId);
-    AdminApiFuture.SimpleAdminApiFuture<CoordinatorKey, String> answers = AdminApiFuture.forKeys(ends.keys());
-    KafkaInternals.send(admin, ends, answers);
-    for (CoordinatorKey key : ends.keys()) {
-      wait(answers.get(key), "the prepared transaction " + key.idValue);
+    Map<String, KafkaFuture<String>> answers = new LinkedHashMap<>();
+    for (Prepared one : decision.prepared()) {
+      String id = id(settings.transactionalId, decision.generation(), one.name());
+      answers.put(id, EndTransaction.send(admin, id, one));
+    }
+    OperatorFault failure = null;
+    for (Map.Entry<String, KafkaFuture<String>> answer : answers.entrySet()) {
+      try {
+        wait(answer.getValue(), "the prepared transaction " + answer.getKey());
+      } catch (OperatorFault first) {
+        failure = failure == null ? first : failure;
+      }
+    }
+    if (failure != null) {
+      throw failure;
     }
   }
 

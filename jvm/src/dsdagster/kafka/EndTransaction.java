@@ -1,15 +1,15 @@
 package dsdagster.kafka;
 
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
-import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.internals.AdminApiFuture;
 import org.apache.kafka.clients.admin.internals.AdminApiHandler;
 import org.apache.kafka.clients.admin.internals.AdminApiLookupStrategy;
 import org.apache.kafka.clients.admin.internals.CoordinatorKey;
 import org.apache.kafka.clients.admin.internals.CoordinatorStrategy;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.message.EndTxnRequestData;
 import org.apache.kafka.common.protocol.Errors;
@@ -20,28 +20,31 @@ import org.apache.kafka.common.requests.FindCoordinatorRequest.CoordinatorType;
 import org.apache.kafka.common.utils.LogContext;
 
 /**
- * Commits prepared transactions at their coordinators, in the name of their producers. A coordinator answers a repeated
- * commit like the first one. Values are empty texts; a transaction that is not the producer's any more fails.
+ * Commits a prepared transaction at its coordinator, in the name of its producer. The coordinator answers a repeated
+ * commit like the first one; a transaction that is not the producer's any more fails.
+ *
+ * <p>Rule: one handler for each transaction, since the admin client waits between two requests of one handler.
  */
-final class EndTransactions implements AdminApiHandler<CoordinatorKey, String> {
-  private final Map<CoordinatorKey, Prepared> prepared;
+final class EndTransaction implements AdminApiHandler<CoordinatorKey, String> {
+  private final Prepared prepared;
   private final AdminApiLookupStrategy<CoordinatorKey> lookup =
       new CoordinatorStrategy(CoordinatorType.TRANSACTION, new LogContext());
 
-  /** {@code prepared}: by transactional id. */
-  EndTransactions(Map<String, Prepared> prepared) {
-    this.prepared =
-        prepared.entrySet().stream()
-            .collect(Collectors.toMap(one -> CoordinatorKey.byTransactionalId(one.getKey()), Map.Entry::getValue));
+  private EndTransaction(Prepared prepared) {
+    this.prepared = prepared;
   }
 
-  Set<CoordinatorKey> keys() {
-    return prepared.keySet();
+  /** Sends the request; the answer is an empty text. */
+  static KafkaFuture<String> send(Admin admin, String transactionalId, Prepared prepared) {
+    CoordinatorKey key = CoordinatorKey.byTransactionalId(transactionalId);
+    AdminApiFuture.SimpleAdminApiFuture<CoordinatorKey, String> answer = AdminApiFuture.forKeys(Set.of(key));
+    KafkaInternals.send(admin, new EndTransaction(prepared), answer);
+    return answer.get(key);
   }
 
   @Override
   public String apiName() {
-    return "endTransactions";
+    return "endTransaction";
   }
 
   @Override
@@ -51,17 +54,14 @@ final class EndTransactions implements AdminApiHandler<CoordinatorKey, String> {
 
   @Override
   public Collection<RequestAndKeys<CoordinatorKey>> buildRequest(int broker, Set<CoordinatorKey> keys) {
-    List<RequestAndKeys<CoordinatorKey>> requests = new ArrayList<>();
-    for (CoordinatorKey key : keys) {
-      EndTxnRequestData data =
-          new EndTxnRequestData()
-              .setTransactionalId(key.idValue)
-              .setProducerId(prepared.get(key).producerId())
-              .setProducerEpoch(prepared.get(key).producerEpoch())
-              .setCommitted(true);
-      requests.add(new RequestAndKeys<>(new EndTxnRequest.Builder(data), Set.of(key)));
-    }
-    return requests;
+    CoordinatorKey key = keys.iterator().next();
+    EndTxnRequestData data =
+        new EndTxnRequestData()
+            .setTransactionalId(key.idValue)
+            .setProducerId(prepared.producerId())
+            .setProducerEpoch(prepared.producerEpoch())
+            .setCommitted(true);
+    return List.of(new RequestAndKeys<>(new EndTxnRequest.Builder(data), keys));
   }
 
   @Override
