@@ -131,13 +131,22 @@ VICTIMS = ("driver", "driver", "executor", "executor", "worker", "broker")
 CHECK_EVERY = 5
 
 
-def in_batch(lab: Lab, name: str) -> bool:
-    """Whether a batch of a query is planned and not finished, by its checkpoint."""
-    last = {}
-    for kind in ("offsets", "commits"):
-        names = [path.name for path in (lab.folder / name / kind).glob("*")]
-        last[kind] = max((int(one) for one in names if one.isdecimal()), default=-1)
-    return last["offsets"] > last["commits"]
+def batches(lab: Lab, name: str) -> tuple[int, int]:
+    """The last planned and the last finished batch of a query, by its checkpoint."""
+    names = [[path.name for path in (lab.folder / name / kind).glob("*")] for kind in ("offsets", "commits")]
+    planned, finished = (max((int(one) for one in part if one.isdecimal()), default=-1) for part in names)
+    return planned, finished
+
+
+def until_in_batch(lab: Lab, name: str, chance: random.Random) -> None:
+    """Until a batch runs, and for a random moment more. Four times in five, one was finished before it since the last
+    kill; else what is killed may be starting."""
+    if chance.random() < 0.8:
+        before = batches(lab, name)[1]
+        until(lambda: batches(lab, name)[1] > before, f"a batch of {name} ends", pause=0.05)
+    until(lambda: batches(lab, name)[0] > batches(lab, name)[1], f"a batch of {name} runs", pause=0.002)
+    for _ in range(chance.randrange(60)):
+        batches(lab, name)  # takes a moment
 
 
 @pytest.fixture
@@ -183,9 +192,7 @@ def test_whatever_is_killed_in_a_batch(killable: tuple[Lab, Standalone]) -> None
         chance = random.Random(f"{SEED}-{number}")
         victim, query = chance.choice(VICTIMS), chance.choice((prepared_tasks.COPY, prepared_tasks.COUNTS))
         with Stream(lambda _: lab.send(40), pause=0.05):
-            until(lambda: in_batch(lab, query), f"a batch of {query} runs", pause=0.002)  # noqa: B023
-            for _ in range(chance.randrange(60)):
-                in_batch(lab, query)  # takes a moment
+            until_in_batch(lab, query, chance)
             print(f"seed {SEED}, kill {number}: {victim} in a batch of {query}", flush=True)
             kill(lab, cluster, victim, chance)
         if number % CHECK_EVERY == CHECK_EVERY - 1 or number == KILLS - 1:

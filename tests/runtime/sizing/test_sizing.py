@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> LoadedProject:
 
 
 def written(folder: Path, settings: str = "") -> LoadedProject:
-    (folder / "sql").mkdir()
+    (folder / "sql").mkdir(parents=True)
     (folder / "sql" / "all.sql").write_text(SQL, encoding="utf-8")
     (folder / "ds.toml").write_text(f'store = "k"\n{settings}', encoding="utf-8")
     return load_project(folder, strict=True)

@@ -29,6 +29,7 @@ public final class TwoPhases {
 
   public static void main(String[] arguments) {
     TwoPhases run = new TwoPhases(arguments[0], arguments[1], arguments[2]);
+    check(failure(() -> KafkaInternals.check("4.3.1")).contains("KAFKA_CLIENT_UNKNOWN"), "other clients are refused");
     longDecision();
     run.decisionsAreFinished();
     run.goneTransactionsAreNamed();

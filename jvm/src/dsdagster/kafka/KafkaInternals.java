@@ -26,7 +26,10 @@ final class KafkaInternals {
 
   /** Refuses another version of kafka-clients. */
   static void check() {
-    String found = AppInfoParser.getVersion();
+    check(AppInfoParser.getVersion());
+  }
+
+  static void check(String found) {
     if (!found.equals(VERSION)) {
       throw OperatorFault.of("KAFKA_CLIENT_UNKNOWN", Map.of("version", found, "known", VERSION));
     }
