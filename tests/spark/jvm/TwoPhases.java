@@ -80,6 +80,7 @@ public final class TwoPhases {
     JobTransaction owner = new JobTransaction(settings());
     TaskRound round = owner.taskRound(settings().columns);
     TaskEnd end = prepared(round, 0, "gone");
+    prepared(round, 1, "lost attempt");
     Faults.set("after-decision@2");
     check(failure(() -> owner.commit(2, -1, List.of(end))).contains("injected"), "the driver dies after the decision");
     String id = TaskTransactions.id(round.job(), round.generation(), end.prepared().name());

@@ -253,6 +253,11 @@ final class JobTransaction {
     dead = true;
   }
 
+  /** Aborts all that tasks of earlier owners have left open. */
+  void abortLost() {
+    tasks().abortOthers();
+  }
+
   /** Aborts what tasks have prepared, unless it may be decided; the next owner carries a decision out. */
   void abortTasks() {
     if (tasks != null && !isDeciding) {

@@ -4,6 +4,7 @@ import dsdagster.OperatorFault;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -107,6 +108,13 @@ public final class JobTransactions {
   public static void fence(Map<String, String> options) {
     SinkSettings settings = SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS);
     release(settings.transactionalId);
-    new JobTransaction(settings).close(CLOSE_TIMEOUT);
+    JobTransaction owner = new JobTransaction(settings);
+    try {
+      if (!SparkSession.active().sparkContext().isLocal()) {
+        owner.abortLost();
+      }
+    } finally {
+      owner.close(CLOSE_TIMEOUT);
+    }
   }
 }

@@ -2,6 +2,7 @@ package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -94,16 +95,23 @@ final class TaskTransactions implements AutoCloseable {
       String id = id(settings.transactionalId, decision.generation(), one.name());
       answers.put(id, EndTransaction.send(admin, id, one));
     }
-    OperatorFault failure = null;
+    List<String> gone = new ArrayList<>();
     for (Map.Entry<String, KafkaFuture<String>> answer : answers.entrySet()) {
       try {
-        wait(answer.getValue(), "the prepared transaction " + answer.getKey());
-      } catch (OperatorFault first) {
-        failure = failure == null ? first : failure;
+        answer.getValue().get(ADMIN_SECONDS, TimeUnit.SECONDS);
+      } catch (ExecutionException failure) {
+        if (!GONE.contains(failure.getCause().getClass())) {
+          throw failed("the prepared transaction " + answer.getKey(), failure.getCause());
+        }
+        gone.add(answer.getKey() + ": " + failure.getCause().getMessage());
+      } catch (InterruptedException | TimeoutException failure) {
+        throw failed("the prepared transaction " + answer.getKey(), failure);
       }
     }
-    if (failure != null) {
-      throw failure;
+    if (!gone.isEmpty()) {
+      abortOthers(); // all that is left of the decision is committed
+      throw OperatorFault.of(
+          "KAFKA_PREPARED_GONE", Map.of("topic", settings.topic, "detail", String.join("; ", gone)));
     }
   }
 
@@ -152,19 +160,18 @@ final class TaskTransactions implements AutoCloseable {
   private <T> T wait(KafkaFuture<T> answer, String what) {
     try {
       return answer.get(ADMIN_SECONDS, TimeUnit.SECONDS);
-    } catch (InterruptedException stopped) {
-      Thread.currentThread().interrupt();
-      throw new OperatorFault("KAFKA_WRITE_FAILED", what + ": interrupted", stopped);
     } catch (ExecutionException failure) {
-      if (GONE.contains(failure.getCause().getClass())) {
-        throw OperatorFault.of(
-            "KAFKA_PREPARED_GONE",
-            Map.of("topic", settings.topic, "detail", what + ": " + failure.getCause().getMessage()));
-      }
-      throw Failures.of("KAFKA_WRITE_FAILED", what, failure.getCause());
-    } catch (TimeoutException late) {
-      throw Failures.of("KAFKA_WRITE_FAILED", what, late);
+      throw failed(what, failure.getCause());
+    } catch (InterruptedException | TimeoutException failure) {
+      throw failed(what, failure);
     }
+  }
+
+  private static OperatorFault failed(String what, Throwable cause) {
+    if (cause instanceof InterruptedException) {
+      Thread.currentThread().interrupt();
+    }
+    return Failures.of("KAFKA_WRITE_FAILED", what, cause);
   }
 
   @Override
