@@ -151,8 +151,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "the last batch for topic {topic} was decided, but Kafka has aborted a transaction that holds rows of it; they "
         "are lost",
         "`ds reset` starts a new checkpoint version, which computes them again; it happens if an engine that is killed "
-        "while it commits a batch stays away longer than the broker's transaction.max.timeout.ms, or if somebody else "
-        "uses the job's transactional ids",
+        "while it commits a batch stays away longer than the broker's transaction.max.timeout.ms, or if another "
+        "program uses the job's transactional ids",
     ),
     Condition(
         "KAFKA_CLIENT_UNKNOWN",
