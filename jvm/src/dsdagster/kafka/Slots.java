@@ -5,6 +5,8 @@ import java.util.BitSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.KafkaException;
 import org.apache.spark.SparkEnv;
@@ -21,6 +23,18 @@ import org.apache.spark.SparkEnv;
 final class Slots {
   private static final ConcurrentHashMap<String, Slots> POOLS = new ConcurrentHashMap<>();
   private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(10);
+
+  static {
+    ScheduledExecutorService looking =
+        Executors.newSingleThreadScheduledExecutor(
+            work -> {
+              Thread thread = new Thread(work, "ds-kafka-idle");
+              thread.setDaemon(true);
+              return thread;
+            });
+    looking.scheduleWithFixedDelay(Slots::leaveIdle, 1, 1, TimeUnit.MINUTES);
+  }
+
   private final int generation;
   private final List<Slot> resting = new ArrayList<>();
   private final List<BitSet> numbers = List.of(new BitSet(), new BitSet());
@@ -33,7 +47,6 @@ final class Slots {
   /** A slot for one task, after {@code beginTransaction}. */
   static Slot lease(TaskRound settings) {
     Slots slots = POOLS.compute(settings.job(), (job, found) -> current(found, settings.generation()));
-    retireIdle();
     for (Slot slot = slots.take(settings); slot != null; slot = slots.take(settings)) {
       if (slots.settled(slot, settings)) {
         slot.begin();
@@ -136,7 +149,7 @@ final class Slots {
     resting.clear();
   }
 
-  private static void retireIdle() {
+  private static void leaveIdle() {
     long now = System.nanoTime();
     POOLS.values().forEach(slots -> slots.leaveIdle(now));
   }
