@@ -27,12 +27,11 @@ from tests.spark.jvm import prepared_tasks
 from tests.spark.jvm.conftest import Broker
 
 SEED = int(os.environ.get("DS_TEST_SEED", "20261128"))
-KILLS = int(os.environ.get("DS_TEST_KILLS", "100"))
+KILLS = int(os.environ.get("DS_TEST_KILLS", "30"))
 PARTITIONS = 4
 KEYS = 7
 POINTS = ("before-commit", "after-decision", "amid-commits")
 """Where the driver ends: all tasks have prepared, the marker is written, half of the transactions are committed."""
-pytestmark = [pytest.mark.servers]
 
 
 @dataclass
