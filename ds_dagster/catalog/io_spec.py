@@ -121,6 +121,8 @@ class RowSource:
         columns_option: option that gets the columns that are read (JSON of Spark's struct type).
         owner_option: option that gets the name of the reader: ``job/source name``.
         state_option: option that gets a folder of the engine's machine for the source's own state.
+        shared_option: option that is ``false`` if the source may not share a session with others; empty: it has none.
+        alone_option: option that is ``true`` if the query reads nothing else as a stream; empty: it has none.
     """
 
     row: str
@@ -129,6 +131,8 @@ class RowSource:
     columns_option: str
     owner_option: str
     state_option: str
+    shared_option: str = ""
+    alone_option: str = ""
 
 
 @dataclass(frozen=True, slots=True)

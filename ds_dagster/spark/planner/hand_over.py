@@ -17,6 +17,9 @@ ANSWER_SECONDS = 8.0
 ACCEPTED = b"+"
 LOAD = "ds.load"
 """Name in a request in place of an environment: a module to import."""
+COMPANION = "ds.companion"
+"""Name in a request in place of an environment: a module and a key, see ``companions``."""
+SOCKET_FILE = "socket"
 
 
 def hand_over(path: str, environment: dict[bytes, bytes], seconds: float = ANSWER_SECONDS) -> bool:

@@ -19,7 +19,8 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from ds_dagster.spark.planner.hand_over import ACCEPTED, LOAD, RUNNER
+from ds_dagster.spark.planner import companions
+from ds_dagster.spark.planner.hand_over import ACCEPTED, COMPANION, LOAD, RUNNER
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal or a service manager sends to all processes at once: the engine ends in order, and the server
@@ -37,6 +38,7 @@ def main() -> None:
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave no zombies
+    companions.PLACE.folder = folder
     load([RUNNER, *sys.argv[2:]])
     environment = serve(listener)
     if environment is None:
@@ -70,9 +72,26 @@ def serve(listener: socket.socket) -> Environment | None:
             if module := request.get(LOAD.encode()):
                 load([module.decode()])
                 answer(connection)
+            elif wanted := request.get(COMPANION.encode()):
+                accompany(wanted.decode(), listener, connection)
             elif request and os.fork() == 0:
                 answer(connection)
                 return request
+
+
+def accompany(request: str, listener: socket.socket, connection: socket.socket) -> None:
+    """Start a companion in a fork, unless it runs."""
+    try:
+        companion = companions.start(request, sys.stdin.fileno())
+    except OSError:
+        return  # without an answer the source works alone
+    if companion is not None:
+        with companion.listener:
+            if os.fork() == 0:
+                listener.close()
+                connection.close()
+                companion.run()
+    answer(connection)
 
 
 def answer(connection: socket.socket) -> None:

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.settings import Settings, is_local
 from ds_dagster.spark.planner import hand_over
+from ds_dagster.spark.planner.hand_over import SOCKET_FILE
 
 _LOG = logging.getLogger(__name__)
 PROPERTY = "spark.dsdagster.sharedPlanner"
@@ -37,7 +38,7 @@ PROGRAM = """#!/bin/sh
 INSTALLED = 'PYTHONPATH="${PYTHONPATH#*/python/lib/py4j-*-src.zip:}"\n'
 """Lets workers import the installed PySpark. Spark puts archives of it first, which hold no byte code: each kind of
 worker compiles for half a second then, and each fork compiles what it imports."""
-PROGRAM_FILE, SOCKET_FILE = "python", "socket"
+PROGRAM_FILE = "python"
 BACKLOG = 256
 IMPORT_SECONDS = 60.0
 """How long the first source waits for the server's imports."""

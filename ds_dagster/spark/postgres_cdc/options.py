@@ -6,7 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql.types import StructType as SparkStruct
 
@@ -21,6 +23,9 @@ WAL_BYTES_OF_A_RECORD = 128
 """About the least size of a change in the server's log: converts a limit on records into a limit on the log. A
 transaction is never divided, so a batch may exceed the limit by one transaction."""
 DEFAULT_RECORDS = 1_000_000
+PATIENCE_SECONDS = 0.2
+"""How long a query that reads nothing else waits for changes in a request of Spark's. Between requests Spark pauses for
+a tenth of a second, in which a change is not noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,9 @@ class CdcOptions:
         max_records: limit of one batch, see :data:`WAL_BYTES_OF_A_RECORD`.
         state: folder for snapshots, with a folder for each slot; empty: the machine's temporary files.
         poll_seconds: least pause between looks at the log while nothing happens.
+        is_live: whether the query may use a session that it shares with others.
+        patience_seconds: how long a request for the next offset may wait for changes; 0 if the query reads other
+            sources.
     """
 
     connector: str
@@ -52,6 +60,13 @@ class CdcOptions:
     max_records: int = DEFAULT_RECORDS
     state: str = ""
     poll_seconds: float = 0.1
+    is_live: bool = True
+    patience_seconds: float = 0.0
+
+    @property
+    def address(self) -> Any:
+        """Address of the server, made by the connector."""
+        return address_of(self.connector, self.store, self.settings)
 
     @property
     def max_bytes(self) -> int:
@@ -83,6 +98,8 @@ class CdcOptions:
             max_records=_whole(lowered, "max.records.per.batch", DEFAULT_RECORDS),
             state=lowered.get("state", ""),
             poll_seconds=_whole(lowered, "poll.interval.millis", 100) / 1000,
+            is_live=lowered.get("live", "true").lower() != "false",
+            patience_seconds=PATIENCE_SECONDS if lowered.get("alone", "").lower() == "true" else 0.0,
         )
 
 
@@ -90,9 +107,15 @@ CONNECTION = ("url", "username", "password", "sslmode", "sslrootcert", "database
 KNOWN = frozenset(
     {
         "connector", "store", "tables", "entity", "slot", "owner", "columns", "key", "starting.position",
-        "max.records.per.batch", "state", "poll.interval.millis", *CONNECTION,
+        "max.records.per.batch", "state", "poll.interval.millis", "live", "alone", *CONNECTION,
     }
 )  # fmt: skip
+
+
+def address_of(connector: str, store: str, settings: Mapping[str, str]) -> Any:
+    """Address of a server; arguments as the attributes of :class:`CdcOptions`."""
+    module, _, name = connector.partition(":")
+    return getattr(import_module(module), name).of(store, settings)
 
 
 def parse_tables(text: str) -> tuple[tuple[str, str], ...]:

@@ -69,3 +69,13 @@ def lsn_number(text: str) -> int:
     """The LSN as a number, from a text like ``16/B374D848``."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+PAGE_BYTES, PAGE_HEADER_BYTES = 8192, 40
+
+
+def has_reached(position: int, flushed: int) -> bool:
+    """Whether a session has sent everything before the end of the log. The end may be named after the header of a page
+    that has no records yet; a session is at the beginning of that page then."""
+    inside = flushed % PAGE_BYTES
+    return position >= (flushed - inside if inside <= PAGE_HEADER_BYTES else flushed)

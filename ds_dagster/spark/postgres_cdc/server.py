@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -20,6 +19,14 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import SourceTable
 from ds_dagster.spark.postgres_cdc.position import lsn_number, lsn_text
+from ds_dagster.spark.postgres_cdc.statements import (
+    CREATE_PUBLICATION,
+    FACTS_QUERY,
+    LOOK_QUERY,
+    PEEK,
+    PEEK_ONE,
+    PUBLISHED_QUERY,
+)
 from ds_dagster.spark.postgres_cdc.tables import source_tables
 
 T = TypeVar("T")
@@ -43,33 +50,6 @@ SESSION = (
     ("extra_float_digits", "1"), ("client_encoding", "UTF8"), ("statement_timeout", "0"),
 )  # fmt: skip
 """Session settings, which determine the texts of values; the last one lifts the time limit, only to read rows."""
-
-LOOK_QUERY = """
-    SELECT pg_current_wal_flush_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-        s.plugin::text, s.database::text, s.wal_status, s.confirmed_flush_lsn::text,
-        pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint,
-        (SELECT count(*) FROM pg_publication_tables
-            WHERE pubname = %(slot)s AND (schemaname::text, tablename::text) IN %(tables)s),
-        current_database()::text, current_setting('max_slot_wal_keep_size')
-    FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %(slot)s
-"""
-FACTS_QUERY = """
-    SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
-        (SELECT rolsuper OR rolreplication OR EXISTS (
-            SELECT 1 FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
-            WHERE m.member = r.oid AND g.rolname = 'rds_replication') FROM pg_roles r WHERE rolname = current_user),
-        current_database()::text, current_user::text
-"""
-PUBLISHED_QUERY = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
-PEEK_ONE = """
-    SELECT max(lsn)::text FROM pg_logical_slot_peek_binary_changes(
-        %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s)
-"""
-"""End of the first transaction: the LSN of its last message is the end of its commit record."""
-PEEK = """
-    SELECT data FROM pg_logical_slot_peek_binary_changes(
-        {slot}, {upto}::pg_lsn, NULL, 'proto_version', '1', 'publication_names', {publication})
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +93,7 @@ class Server:
 
     def __init__(self, options: CdcOptions) -> None:
         self.options = options
-        module, _, name = options.connector.partition(":")
-        self._address = getattr(import_module(module), name).of(options.store, options.settings)
+        self._address = options.address
         self._connection: Any = None
         self._version = 0
 
@@ -269,6 +248,15 @@ class Server:
         for batch in self._retried(lambda: self.select(statement)):
             yield batch.column(0)
 
+    def row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+
+        def ask(cursor: Any) -> tuple[Any, ...] | None:
+            cursor.execute(query, values)
+            return cast("tuple[Any, ...] | None", cursor.fetchone())
+
+        return self._ask(ask, "look at its publication")
+
     def printed(self, statement: Any) -> str:
         """A composed statement as text."""
         return str(statement.as_string(self._open()))
@@ -387,12 +375,6 @@ class Server:
                 return error(condition, slot=slot, store=store)
         failure: DsError = self._address.failure(problem, action)
         return failure
-
-
-CREATE_PUBLICATION = """
-    CREATE PUBLICATION {name} FOR TABLE {tables}
-    WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)
-"""
 
 
 def _code(problem: Exception) -> str:

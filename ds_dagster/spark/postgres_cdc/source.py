@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +16,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from ds_dagster.spark.crossing import crosses
+from ds_dagster.spark.postgres_cdc.live.following import Following
+from ds_dagster.spark.postgres_cdc.live.wire import Fetch, Standing, fetch
 from ds_dagster.spark.postgres_cdc.options import WAL_BYTES_OF_A_RECORD, CdcOptions
-from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
+from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader, Changes
 from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, LogPosition
-from ds_dagster.spark.postgres_cdc.rows import make_rows
+from ds_dagster.spark.postgres_cdc.rows import Shape, make_rows
 from ds_dagster.spark.postgres_cdc.server import Server, ServerState
 from ds_dagster.spark.postgres_cdc.snapshot import READ_ROWS, Parts, copy_tables
 
@@ -32,6 +34,10 @@ LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
 """After a look without changes: the pause as a multiple of the look's duration, and its limit in seconds."""
 MARK_BYTES = 16 * 1024 * 1024
 """Bytes of log between two marks from which decoding can begin, see :meth:`Server.mark_log`."""
+CHECK_SECONDS = 1.0
+"""While a query follows a shared session: pause between looks at its own slot and publication."""
+ADVANCE_SECONDS, ADVANCE_BYTES = 30.0, 64 * 1024 * 1024
+"""And how far its own slot falls behind its checkpoint. The server reads the log once more to advance a slot."""
 
 
 @crosses
@@ -63,8 +69,12 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
+    """Part of the log; ``live``: address of a hub that has it, and the request; ``database``: name, if ``live``."""
+
     start: int
     end: int
+    live: tuple[str, Fetch] | None = None
+    database: str = ""
 
 
 @crosses
@@ -76,6 +86,10 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Spark requests the next offset only after the batch up to ``start`` is in its commit log. Then the slot is advanced
     to ``start``, so it is never ahead of the checkpoint.
+
+    A reader that has read its slot to the end follows a shared session (see :mod:`live`): it plans what the session
+    reports, and tasks fetch it from there. ``_clear`` is the position up to which our tables have not changed since the
+    offset; ``_quiet`` is that position as far as the publication is known to be unchanged.
     """
 
     def __init__(self, options: CdcOptions) -> None:
@@ -89,6 +103,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._look: ServerState | None = None
         self._complete_until: int | None = None
         self._end: int = 0
+        self._live = Following(options)
+        self._clear = 0
+        self._check_at = 0.0
+        self._advanced = time.monotonic()
+        self._fetch: tuple[str, Fetch] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (ChangesReader, (self._options,))
@@ -145,7 +164,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after.part > before.part:
             return [InputPartition(_Part(after.lsn, part)) for part in range(before.part, after.part)]
         if before.lsn is not None and after.lsn > before.lsn:
-            return [InputPartition(_Range(before.lsn, after.lsn))]
+            return [InputPartition(self._range(before.lsn, after.lsn))]
         return []
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -156,6 +175,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close connections."""
+        self._live.leave()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -174,15 +194,16 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(wanted, _Part):
             yield from Parts.of(self._options).read(wanted.lsn, wanted.part)
             return
+        chunks = None if wanted.live is None else fetch(*wanted.live)
+        if chunks is not None and wanted.live is not None:
+            yield from _batches(chunks, replace(self._options.shape, database=wanted.database))
+            return
         server = Server(self._options)
         try:
             look = server.look_from(wanted.start)
-            shape = replace(self._options.shape, database=look.database)
             changes = ChangeReader(wanted.start, wanted.end)
-            for chunk in server.peek(wanted.end):
-                rows = make_rows(changes.read(chunk), shape)
-                if rows is not None:
-                    yield from (rows.slice(at, READ_ROWS) for at in range(0, rows.num_rows, READ_ROWS))
+            chunks_of_slot = (changes.read(chunk) for chunk in server.peek(wanted.end))
+            yield from _batches(chunks_of_slot, replace(self._options.shape, database=look.database))
         finally:
             server.close()
 
@@ -225,6 +246,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next(self, at: LogPosition, most: int) -> LogPosition:
         assert at.lsn is not None
+        self._clear = max(self._clear, self._quiet, at.lsn)
+        standing = None if self._freeze is not None else self._live.standing(at.lsn, self._clear)
+        if standing is not None and standing.last - self._clear <= most:
+            return self._followed(at, at.lsn, standing)
+        self._clear = max(self._quiet, at.lsn)
         if time.monotonic() < self._next_look and self._freeze is None:
             return at
         server, begun = self._connect(), time.monotonic()
@@ -238,6 +264,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._heartbeat(at.lsn)
         elif end >= bound:
             self._complete_until = look.millis
+        if self._freeze is None and (end is None or end >= bound):
+            self._live.join(server)
         took = time.monotonic() - begun
         if end is None:
             self._end = at.lsn
@@ -245,6 +273,62 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return at
         self._end, self._moved = end, time.monotonic()
         return LogPosition(end)
+
+    def _range(self, start: int, end: int) -> _Range:
+        """Part of the log, from the shared session if it was planned by it in this process."""
+        if self._fetch is None or self._look is None:
+            return _Range(start, end)
+        address, request = self._fetch
+        is_planned = request.end == end and request.start >= start
+        return _Range(start, end, (address, request), self._look.database) if is_planned else _Range(start, end)
+
+    def _followed(self, at: LogPosition, lsn: int, standing: Standing) -> LogPosition:
+        """The next offset from what the shared session has."""
+        if time.monotonic() >= self._check_at and not self._checked(lsn, standing):
+            return at
+        if standing.last <= self._clear and self._options.patience_seconds:
+            standing = self._live.wait(self._clear, self._options.patience_seconds) or standing
+        if standing.since > self._clear:
+            return at
+        self._is_complete_until(standing.complete_until)
+        if standing.last <= self._clear:
+            self._clear = max(self._clear, standing.head)
+            end = self._heartbeat(lsn)
+            if end is None:
+                self._end = lsn
+                return at
+        else:
+            end = standing.last
+            self._fetch = (self._live.address, Fetch(self._live.member, self._clear, end))
+        self._end, self._moved = end, time.monotonic()
+        return LogPosition(end)
+
+    def _is_complete_until(self, millis: int) -> None:
+        """The returned offset includes everything committed before a time (epoch ms; 0: unknown); nothing waits."""
+        if millis and self._look is not None:
+            self._complete_until = max(millis, self._complete_until or 0)
+            self._look = replace(self._look, millis=self._complete_until)
+
+    def _checked(self, lsn: int, standing: Standing) -> bool:
+        """Whether slot and publication are as they were. Advances the slot from time to time.
+
+        Raises:
+            UserError: as :meth:`Server.look_from`.
+        """
+        self._check_at = time.monotonic() + CHECK_SECONDS
+        server = self._connect()
+        look = self._look = server.look_from(lsn)
+        if not self._live.is_unchanged(server):
+            self._live.leave()
+            return False
+        if standing.last <= self._clear:
+            self._quiet = max(self._quiet, min(self._clear, standing.head))
+        confirmed = look.confirmed or 0
+        is_due = time.monotonic() - self._advanced >= ADVANCE_SECONDS or lsn - confirmed >= ADVANCE_BYTES
+        if confirmed < lsn and is_due:
+            self._advanced = time.monotonic()
+            self._advance(server, lsn)
+        return True
 
     def _first_change(self, server: Server, start: int, bound: int, most: int) -> int | None:
         """End (LSN) of the next range of the log with changes of our tables; None if there are none. The range is as
@@ -269,3 +353,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             server.mark_log()
             self._marked = lsn
         server.advance(lsn)
+
+
+def _batches(chunks: Iterable[Sequence[Changes]], shape: Shape) -> Iterator[pa.RecordBatch]:
+    """The rows of some chunks, in record batches for Spark."""
+    for chunk in chunks:
+        rows = make_rows(chunk, shape)
+        if rows is not None:
+            yield from (rows.slice(at, READ_ROWS) for at in range(0, rows.num_rows, READ_ROWS))

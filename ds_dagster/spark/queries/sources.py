@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
+from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver, RowSource
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.ticks import timed_reader
@@ -29,6 +29,8 @@ names in the checkpoint."""
 PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 """Columns of a provided frame with the parts of a record."""
 
+SHARED_SESSIONS = "spark.dsdagster.sharedReplication"
+"""Spark property; ``false``: each query over changes of Postgres reads its own slot only."""
 STREAM_BATCH_ROWS = 1_000_000
 """Most records of one source in a batch, unless the query or the relation sets a number: a backlog is read in steps
 that can be replayed."""
@@ -45,6 +47,7 @@ def read_records(
     clock_job: str = "",
     default_rows: int,
     named: bool = True,
+    alone: bool = False,
 ) -> SourceFrame:
     """The stream of a scan's undecoded records from its store.
 
@@ -57,6 +60,7 @@ def read_records(
             event time.
         default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
+        alone: the query reads no other stream.
     """
     if spec.provider:
         share_planner(spark, spec.provider.partition(":")[0])
@@ -68,7 +72,7 @@ def read_records(
     if spec.limit_option and most:
         options[spec.limit_option] = str(most)
     if spec.rows is not None:
-        options[spec.rows.columns_option] = struct_json(scan)
+        options |= row_options(spark, scan, spec.rows, alone)
     if clock_job:
         frame = timed_reader(
             spark,
@@ -86,6 +90,16 @@ def read_records(
     return SourceFrame(
         frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows, text_keys=spec.text_keys
     )
+
+
+def row_options(spark: SparkSession, scan: Scan, rows: RowSource, alone: bool) -> Mapping[str, str]:
+    """Options of a source of rows that depend on the query and the session; arguments as for :func:`read_records`."""
+    options = {
+        rows.columns_option: struct_json(scan),
+        rows.shared_option: str(spark.conf.get(SHARED_SESSIONS, "true")),
+        rows.alone_option: str(alone).lower(),
+    }
+    return {name: value for name, value in options.items() if name}
 
 
 def struct_json(scan: Scan) -> str:

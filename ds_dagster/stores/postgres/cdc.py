@@ -43,7 +43,14 @@ ENVELOPE = Envelope(
     order="CONCAT(LPAD(HEX(commit_lsn), 16, '0'), LPAD(HEX(sequence), 16, '0'))",
 )
 ROWS = RowSource(
-    row="row", deleted="deleted", bad="bad", columns_option="columns", owner_option="owner", state_option="state"
+    row="row",
+    deleted="deleted",
+    bad="bad",
+    columns_option="columns",
+    owner_option="owner",
+    state_option="state",
+    shared_option="live",
+    alone_option="alone",
 )
 SCALARS: Mapping[str, tuple[str, ...]] = MappingProxyType({"op": ("VARCHAR",), "ts_ms": ("BIGINT",)})
 """Column of an envelope → types it may have."""
