@@ -20,7 +20,7 @@ from ds_dagster.spark.postgres_cdc.live.following import Following
 from ds_dagster.spark.postgres_cdc.live.wire import Fetch, Standing, fetch
 from ds_dagster.spark.postgres_cdc.options import WAL_BYTES_OF_A_RECORD, CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader, Changes
-from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, LogPosition
+from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, LogPosition, has_reached
 from ds_dagster.spark.postgres_cdc.rows import Shape, make_rows
 from ds_dagster.spark.postgres_cdc.server import Server, ServerState
 from ds_dagster.spark.postgres_cdc.snapshot import READ_ROWS, Parts, copy_tables
@@ -249,7 +249,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clear = max(self._clear, self._quiet, at.lsn)
         standing = None if self._freeze is not None else self._live.standing(at.lsn, self._clear)
         if standing is not None and standing.last - self._clear <= most:
-            return self._followed(at, at.lsn, standing)
+            return self._followed(at, at.lsn, standing, most)
         self._clear = max(self._quiet, at.lsn)
         if time.monotonic() < self._next_look and self._freeze is None:
             return at
@@ -282,13 +282,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_planned = request.end == end and request.start >= start
         return _Range(start, end, (address, request), self._look.database) if is_planned else _Range(start, end)
 
-    def _followed(self, at: LogPosition, lsn: int, standing: Standing) -> LogPosition:
+    def _followed(self, at: LogPosition, lsn: int, standing: Standing, most: int) -> LogPosition:
         """The next offset from what the shared session has."""
         if time.monotonic() >= self._check_at and not self._checked(lsn, standing):
             return at
         if standing.last <= self._clear and self._options.patience_seconds:
             standing = self._live.wait(self._clear, self._options.patience_seconds) or standing
-        if standing.since > self._clear:
+        if standing.since > self._clear or standing.last - self._clear > most:
             return at
         self._is_complete_until(standing.complete_until)
         if standing.last <= self._clear:
@@ -310,7 +310,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._look = replace(self._look, millis=self._complete_until)
 
     def _checked(self, lsn: int, standing: Standing) -> bool:
-        """Whether slot and publication are as they were. Advances the slot from time to time.
+        """Look at slot and publication, and advance the slot from time to time. False if the query left the session.
 
         Raises:
             UserError: as :meth:`Server.look_from`.
@@ -318,9 +318,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_at = time.monotonic() + CHECK_SECONDS
         server = self._connect()
         look = self._look = server.look_from(lsn)
-        if not self._live.is_unchanged(server):
+        if not (self._live.keeps_up(standing.head, look.flushed) and self._live.is_unchanged(server)):
             self._live.leave()
             return False
+        if has_reached(standing.head, look.flushed):
+            self._is_complete_until(look.millis)
         if standing.last <= self._clear:
             self._quiet = max(self._quiet, min(self._clear, standing.head))
         confirmed = look.confirmed or 0

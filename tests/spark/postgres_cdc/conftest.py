@@ -13,6 +13,7 @@ import psycopg2
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
@@ -23,9 +24,11 @@ from ds_dagster.local.server import Home, read_record, start_server, stop_server
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.stores.registry import KINDS
+from tests.spark.postgres_cdc.reading import Reader
 
 DEADLINE = 90.0
 Row = dict[str, Any]
@@ -277,3 +280,31 @@ def bench(spark: SparkSession, database: Database, tmp_path: Path) -> Iterator[B
 @pytest.fixture(name="until", scope="session")
 def until_fixture() -> Callable[..., Any]:
     return until
+
+
+@pytest.fixture
+def open_reader(database: Any, tmp_path: Path) -> Iterator[Callable[..., Reader]]:
+    made: list[Reader] = []
+
+    def make(columns: StructType, key: str = "", tables: str = "s.t", **more: str) -> Reader:
+        options = {
+            "connector": "ds_dagster.stores.postgres.connection:PostgresAddress",
+            "store": "pg",
+            "url": database.url,
+            "username": "postgres",
+            "password": database.password,
+            "sslmode": "disable",
+            "tables": tables,
+            "slot": "reader",
+            "key": key,
+            "columns": columns.json(),
+            "state": str(tmp_path / "state"),
+            **more,
+        }
+        reader = Reader(CdcOptions.parse(options))
+        made.append(reader)
+        return reader
+
+    yield make
+    for reader in made:
+        reader.reader.stop()

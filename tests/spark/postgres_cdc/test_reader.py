@@ -4,124 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import psycopg2
 import pytest
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType
 
-from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc import server as server_module
 from ds_dagster.spark.postgres_cdc import source as source_module
-from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.position import LogPosition
 from ds_dagster.spark.postgres_cdc.snapshot import Parts
 from ds_dagster.spark.postgres_cdc.source import ChangesReader
+from tests.spark.postgres_cdc.reading import BIG, ENVELOPE, KEYED, TABLE, TEXT, condition, struct
 
 pytestmark = pytest.mark.servers
-Row = dict[str, Any]
-
-
-class Reader:
-    """Spark's loop around one reader: plans, reads in a task of its own, keeps the offset log over restarts."""
-
-    def __init__(self, options: CdcOptions) -> None:
-        self.options = options
-        self.reader = ChangesReader(options)
-        self.position: Any = self.reader.initialOffset()
-        self.rows: list[Row] = []
-        self.sizes: list[int] = []
-
-    def plan(self) -> Any:
-        end = json.loads(json.dumps(self.reader.latestOffset(self.position, self.reader.getDefaultReadLimit())))
-        return None if end == self.position else end
-
-    def read(self, end: Any) -> list[Row]:
-        task = ChangesReader(self.options)
-        parts = self.reader.partitions(self.position, end)
-        return [row for part in parts for batch in task.read(part) for row in batch.to_pylist()]
-
-    def step(self) -> bool:
-        self.reader._next_look = 0.0
-        end = self.plan()
-        if end is None:
-            return False
-        rows = self.read(end)
-        self.rows += rows
-        self.sizes.append(len(rows))
-        self.position = end
-        self.reader.commit(end)
-        return True
-
-    def drain(self) -> list[Row]:
-        """Everything there is; the rows that came."""
-        before = len(self.rows)
-        while self.step():
-            pass
-        return self.rows[before:]
-
-    def restart(self) -> None:
-        self.reader.stop()
-        self.reader = ChangesReader(self.options)
-
-    def folded(self, *key: str) -> list[Row]:
-        found: dict[tuple[Any, ...], Row] = {}
-        for row in sorted(self.rows, key=lambda r: (r["commit_lsn"], r["sequence"])):
-            assert row["bad"] is None, row["bad"]
-            at = tuple(row["row"][name] for name in key)
-            found.pop(at, None)
-            if not row["deleted"]:
-                found[at] = row["row"]
-        return [found[at] for at in sorted(found)]
-
-
-BIG, TEXT = LongType(), StringType()
-
-
-def struct(**fields: DataType) -> StructType:
-    return StructType([StructField(name, type_) for name, type_ in fields.items()])
-
-
-@pytest.fixture
-def open_reader(database: Any, tmp_path: Path) -> Iterator[Callable[..., Reader]]:
-    made: list[Reader] = []
-
-    def make(columns: StructType, key: str = "", tables: str = "s.t", **more: str) -> Reader:
-        options = {
-            "connector": "ds_dagster.stores.postgres.connection:PostgresAddress",
-            "store": "pg",
-            "url": database.url,
-            "username": "postgres",
-            "password": database.password,
-            "sslmode": "disable",
-            "tables": tables,
-            "slot": "reader",
-            "key": key,
-            "columns": columns.json(),
-            "state": str(tmp_path / "state"),
-            **more,
-        }
-        reader = Reader(CdcOptions.parse(options))
-        made.append(reader)
-        return reader
-
-    yield make
-    for reader in made:
-        reader.reader.stop()
-
-
-KEYED = struct(id=BIG, v=TEXT)
-ENVELOPE = struct(op=TEXT, before=struct(id=BIG, v=TEXT), after=struct(id=BIG, v=TEXT))
-TABLE = "CREATE TABLE s.t (id bigint PRIMARY KEY, v text)"
-
-
-def condition(step: Callable[[], object]) -> str:
-    with pytest.raises(DsError) as caught:
-        step()
-    return caught.value.condition
 
 
 def test_a_snapshot_in_parts_survives_restarts_and_then_goes(database, open_reader):

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from ds_dagster.spark.planner import companions
 from ds_dagster.spark.postgres_cdc.live.wire import Join, Standing, connected, receive, send
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
+from ds_dagster.spark.postgres_cdc.position import has_reached
 from ds_dagster.spark.postgres_cdc.server import Server
 
 HUB = "ds_dagster.spark.postgres_cdc.live.hub"
-JOIN_SECONDS = 5.0
+JOIN_SECONDS = 2.0
 """How long joining may take."""
-AGAIN_SECONDS = 10.0
-"""Pause before a query joins again, after the hub did not answer or its publication did not fit."""
+LAG_SECONDS = 5.0
+"""A session that has not sent what was in the log so long ago is left."""
+AGAIN_SECONDS, LONGEST_PAUSE = 10.0, 600.0
+"""Pause before a query joins again; twice as long after each hub in turn that did not answer, up to a limit."""
 _RECEIVE = 65_536
 PUBLICATION_QUERY = """
     SELECT to_jsonb(p), (SELECT count(*) FROM pg_publication_tables t WHERE t.pubname = p.pubname),
@@ -78,13 +81,16 @@ class Following:
     _rest: bytes = b""
     _committed: int = 0
     _again_at: float = 0.0
+    _failures: int = 0
+    _flushed: int = 0
+    _flushed_at: float = 0.0
 
     def join(self, server: Server) -> None:
         """Become a member, if the query is none and may be one."""
         is_possible = self.options.is_live and companions.is_possible()
         if self.member or not is_possible or time.monotonic() < self._again_at:
             return
-        self._again_at = time.monotonic() + AGAIN_SECONDS
+        self._again_at = time.monotonic() + min(LONGEST_PAUSE, AGAIN_SECONDS * 2**self._failures)
         publication = Publication.of(server)
         if not publication.oids:
             return
@@ -101,8 +107,10 @@ class Following:
             self.member = receive(connection)
             connection.setblocking(False)
         except (OSError, EOFError):
+            self._failures += 1
             self.leave()
             return
+        self._failures = 0
         self.address, self._publication = address, publication
 
     def leave(self) -> None:
@@ -111,11 +119,23 @@ class Following:
             self._connection.close()
         self._connection, self._standing, self._rest = None, None, b""
         self.address = self.member = ""
-        self._committed = 0
+        self._committed = self._flushed = 0
 
     def is_unchanged(self, server: Server) -> bool:
         """Whether the publication is the one that the query joined with."""
         return Publication.of(server) == self._publication
+
+    def keeps_up(self, head: int, flushed: int) -> bool:
+        """Whether the session, at a position, has had time enough to send what it has not sent.
+
+        Args:
+            head: position of the session.
+            flushed: end of the log now.
+        """
+        now = time.monotonic()
+        if has_reached(head, self._flushed):
+            self._flushed, self._flushed_at = flushed, now
+        return now - self._flushed_at < LAG_SECONDS
 
     def standing(self, committed: int, clear: int) -> Standing | None:
         """What the session has, if it has everything after a position.

@@ -25,7 +25,7 @@ from ds_dagster.spark.postgres_cdc.options import address_of
 from ds_dagster.spark.postgres_cdc.position import has_reached, lsn_number
 
 _LOG = logging.getLogger(__name__)
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.2
 """How often the server's clock is read, and the queries are told about it."""
 GATHER_SECONDS = 0.3
 """A session begins when no query has joined for so long: an engine starts its queries together."""
@@ -42,6 +42,13 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     """Serve until the engine ends (end of file at the descriptor ``lifeline``), or nobody is a member any more."""
     hub = Hub()
     threading.Thread(target=hub.keep, daemon=True).start()
+    try:
+        _accept(hub, listener, lifeline)
+    finally:
+        hub.close()
+
+
+def _accept(hub: Hub, listener: socket.socket, lifeline: int) -> None:
     emptied = time.monotonic()
     while True:
         ready, _, _ = select.select([listener.fileno(), lifeline], [], [], 1.0)
@@ -90,6 +97,7 @@ class Hub:
     _failures: int = 0
     _clock: tuple[int, int] = (0, 0)
     _complete_until: int = 0
+    _closed: threading.Event = field(default_factory=threading.Event)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     # -- queries -------------------------------------------------------------------------------------------------------
@@ -143,11 +151,17 @@ class Hub:
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
+    def close(self) -> None:
+        """End the session."""
+        self._closed.set()
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+
     def keep(self) -> None:
-        """Begin sessions as queries need them, and read the server's clock."""
+        """Begin sessions as queries need them, and read the server's clock, until the hub is closed."""
         connection: Any = None
-        while True:
-            time.sleep(TICK_SECONDS)
+        while not self._closed.wait(TICK_SECONDS):
             if self._needs_session():
                 self._opening = threading.Thread(target=self._run, daemon=True)
                 self._opening.start()
@@ -155,6 +169,8 @@ class Hub:
                 connection = self._read_clock(connection)
             with self._lock:
                 self._tell()
+        if connection is not None:
+            connection.close()
 
     def _needs_session(self) -> bool:
         now = time.monotonic()
