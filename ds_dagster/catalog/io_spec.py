@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.catalog.relation import SchemaFormatName
 from ds_dagster.datatypes import DataType
@@ -108,31 +109,6 @@ class SchemaSpec:
     registry: RegistrySpec | None
     value: SchemaPart | None = None
     key: SchemaPart | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RowSource:
-    """A source whose rows have the relation's columns in their types already, so that nothing is decoded.
-
-    Attributes:
-        row: expression of a STRUCT of the columns that are read.
-        deleted: expression that is true for a delete (changelogs).
-        bad: expression that gives the fault of a row, NULL for a good row.
-        columns_option: option that gets the columns that are read (JSON of Spark's struct type).
-        owner_option: option that gets the name of the reader: ``job/source name``.
-        state_option: option that gets a folder of the engine's machine for the source's own state.
-        shared_option: option that is ``false`` if the source may not share a session with others; empty: it has none.
-        alone_option: option that is ``true`` if the query reads nothing else as a stream; empty: it has none.
-    """
-
-    row: str
-    deleted: str
-    bad: str
-    columns_option: str
-    owner_option: str
-    state_option: str
-    shared_option: str = ""
-    alone_option: str = ""
 
 
 @dataclass(frozen=True, slots=True)

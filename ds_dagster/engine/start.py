@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EmptiesEntities
-from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
+from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, TableRead, WriteSpec
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.reading.extent import FindsOffsets, TellsExtents, check_offsets
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name

@@ -23,9 +23,6 @@ WAL_BYTES_OF_A_RECORD = 128
 """About the least size of a change in the server's log: converts a limit on records into a limit on the log. A
 transaction is never divided, so a batch may exceed the limit by one transaction."""
 DEFAULT_RECORDS = 1_000_000
-PATIENCE_SECONDS = 0.2
-"""How long a query that reads nothing else waits for changes in a request of Spark's. Between requests Spark pauses for
-a tenth of a second, in which a change is not noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,6 @@ class CdcOptions:
         state: folder for snapshots, with a folder for each slot; empty: the machine's temporary files.
         poll_seconds: least pause between looks at the log while nothing happens.
         is_live: whether the query may use a session that it shares with others.
-        patience_seconds: how long a request for the next offset may wait for changes; 0 if the query reads other
-            sources.
     """
 
     connector: str
@@ -61,7 +56,6 @@ class CdcOptions:
     state: str = ""
     poll_seconds: float = 0.1
     is_live: bool = True
-    patience_seconds: float = 0.0
 
     @property
     def address(self) -> Any:
@@ -99,7 +93,6 @@ class CdcOptions:
             state=lowered.get("state", ""),
             poll_seconds=_whole(lowered, "poll.interval.millis", 100) / 1000,
             is_live=lowered.get("live", "true").lower() != "false",
-            patience_seconds=PATIENCE_SECONDS if lowered.get("alone", "").lower() == "true" else 0.0,
         )
 
 
@@ -107,7 +100,7 @@ CONNECTION = ("url", "username", "password", "sslmode", "sslrootcert", "database
 KNOWN = frozenset(
     {
         "connector", "store", "tables", "entity", "slot", "owner", "columns", "key", "starting.position",
-        "max.records.per.batch", "state", "poll.interval.millis", "live", "alone", *CONNECTION,
+        "max.records.per.batch", "state", "poll.interval.millis", "live", *CONNECTION,
     }
 )  # fmt: skip
 

@@ -34,6 +34,9 @@ LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
 """After a look without changes: the pause as a multiple of the look's duration, and its limit in seconds."""
 MARK_BYTES = 16 * 1024 * 1024
 """Bytes of log between two marks from which decoding can begin, see :meth:`Server.mark_log`."""
+FRESH_SECONDS, CONFIRM_SECONDS = 0.3, 0.25
+"""How old the newest report of a shared session may be, and how long a query waits for it to send all there is in the
+log. Otherwise the query looks into its own slot."""
 CHECK_SECONDS = 1.0
 """While a query follows a shared session: pause between looks at its own slot and publication."""
 ADVANCE_SECONDS, ADVANCE_BYTES = 30.0, 64 * 1024 * 1024
@@ -249,7 +252,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clear = max(self._clear, self._quiet, at.lsn)
         standing = None if self._freeze is not None else self._live.standing(at.lsn, self._clear)
         if standing is not None and standing.last - self._clear <= most:
-            return self._followed(at, at.lsn, standing, most)
+            followed = self._followed(at, at.lsn, standing, most)
+            if followed is not None:
+                return followed
         self._clear = max(self._quiet, at.lsn)
         if time.monotonic() < self._next_look and self._freeze is None:
             return at
@@ -282,14 +287,16 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_planned = request.end == end and request.start >= start
         return _Range(start, end, (address, request), self._look.database) if is_planned else _Range(start, end)
 
-    def _followed(self, at: LogPosition, lsn: int, standing: Standing, most: int) -> LogPosition:
-        """The next offset from what the shared session has."""
+    def _followed(self, at: LogPosition, lsn: int, standing: Standing, most: int) -> LogPosition | None:
+        """The next offset from what the shared session has; None if that is not certain. Equal to ``at`` only if there
+        was nothing else a moment ago: an engine concludes from it that the query has caught up."""
         if time.monotonic() >= self._check_at and not self._checked(lsn, standing):
-            return at
-        if standing.last <= self._clear and self._options.patience_seconds:
-            standing = self._live.wait(self._clear, self._options.patience_seconds) or standing
-        if standing.since > self._clear or standing.last - self._clear > most:
-            return at
+            return None
+        if standing.last <= self._clear and time.monotonic() - standing.as_of > FRESH_SECONDS:
+            newer = self._live.reached(self._connect().look_from(lsn).flushed, CONFIRM_SECONDS)
+            if newer is None or newer.since > self._clear or newer.last - self._clear > most:
+                return None
+            standing = newer
         self._is_complete_until(standing.complete_until)
         if standing.last <= self._clear:
             self._clear = max(self._clear, standing.head)

@@ -55,8 +55,6 @@ def source_reader(
     if realtime_millis(query.sink) is not None:
         default_rows = 0
 
-    alone = len(query.scans) == 1
-
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:
             return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
@@ -64,9 +62,7 @@ def source_reader(
             raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
         job = job_name if scan.source_name in clocked else ""
         spec = reads[scan.source_name]
-        return read_records(
-            session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named, alone=alone
-        )
+        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named)
 
     return read
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
@@ -11,15 +11,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver, RowSource
+from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.ticks import timed_reader
-from ds_dagster.spark.planner.shared import share_planner
+from ds_dagster.spark.planner.shared import can_share, share_planner
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.schemas import resolved_schemas
 from ds_dagster.spark.records.typemap import to_spark
-from ds_dagster.spark.session import in_session
+from ds_dagster.spark.session import POLLING, SETTINGS, in_session
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 """Returns a scan's records in place of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
@@ -31,6 +32,7 @@ PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 
 SHARED_SESSIONS = "spark.dsdagster.sharedReplication"
 """Spark property; ``false``: each query over changes of Postgres reads its own slot only."""
+SHARED_POLLING = "40ms"
 STREAM_BATCH_ROWS = 1_000_000
 """Most records of one source in a batch, unless the query or the relation sets a number: a backlog is read in steps
 that can be replayed."""
@@ -47,7 +49,6 @@ def read_records(
     clock_job: str = "",
     default_rows: int,
     named: bool = True,
-    alone: bool = False,
 ) -> SourceFrame:
     """The stream of a scan's undecoded records from its store.
 
@@ -60,7 +61,6 @@ def read_records(
             event time.
         default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
-        alone: the query reads no other stream.
     """
     if spec.provider:
         share_planner(spark, spec.provider.partition(":")[0])
@@ -72,7 +72,7 @@ def read_records(
     if spec.limit_option and most:
         options[spec.limit_option] = str(most)
     if spec.rows is not None:
-        options |= row_options(spark, scan, spec.rows, alone)
+        options |= row_options(spark, scan, spec.rows)
     if clock_job:
         frame = timed_reader(
             spark,
@@ -92,14 +92,22 @@ def read_records(
     )
 
 
-def row_options(spark: SparkSession, scan: Scan, rows: RowSource, alone: bool) -> Mapping[str, str]:
+def row_options(spark: SparkSession, scan: Scan, rows: RowSource) -> Mapping[str, str]:
     """Options of a source of rows that depend on the query and the session; arguments as for :func:`read_records`."""
     options = {
         rows.columns_option: struct_json(scan),
         rows.shared_option: str(spark.conf.get(SHARED_SESSIONS, "true")),
-        rows.alone_option: str(alone).lower(),
     }
     return {name: value for name, value in options.items() if name}
+
+
+def polling(spark: SparkSession, reads: Collection[ReadSpec]) -> Mapping[str, str]:
+    """Settings of the session of a query: one that reads only shared sessions, which it asks without a request to a
+    server, asks more often. Your own setting is kept."""
+    is_shared = bool(reads) and all(read.rows is not None and read.rows.shared_option for read in reads)
+    is_possible = can_share(spark.sparkContext.master or "", str(spark.conf.get(SHARED_SESSIONS, "true")))
+    is_default = spark.conf.get(POLLING, SETTINGS[POLLING]) == SETTINGS[POLLING]
+    return {POLLING: SHARED_POLLING} if is_shared and is_possible and is_default else {}
 
 
 def struct_json(scan: Scan) -> str:

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSpec
+from ds_dagster.catalog.io_spec import Envelope, SchemaPart, SchemaSpec
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
 from ds_dagster.catalog.reserved_columns import CORRUPT
 from ds_dagster.datatypes import Scalar

@@ -7,7 +7,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.io_spec import RowSource
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.catalog.relation import Column
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, RowSource
+from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
@@ -50,7 +51,6 @@ ROWS = RowSource(
     owner_option="owner",
     state_option="state",
     shared_option="live",
-    alone_option="alone",
 )
 SCALARS: Mapping[str, tuple[str, ...]] = MappingProxyType({"op": ("VARCHAR",), "ts_ms": ("BIGINT",)})
 """Column of an envelope → types it may have."""

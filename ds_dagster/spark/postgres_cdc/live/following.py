@@ -157,14 +157,15 @@ class Following:
         standing = self._standing
         return standing if standing is not None and standing.since <= clear else None
 
-    def wait(self, clear: int, seconds: float) -> Standing | None:
-        """What the session has when it has a change after a position or is of no use, or after some seconds."""
+    def reached(self, flushed: int, seconds: float) -> Standing | None:
+        """What the session has when it has sent everything before the end of the log; None if it does not in time."""
         end = time.monotonic() + seconds
-        while self._connection is not None and (left := end - time.monotonic()) > 0:
+        while self._standing is not None and not has_reached(self._standing.head, flushed):
+            left = end - time.monotonic()
+            if self._connection is None or left <= 0:
+                return None
             select.select([self._connection], [], [], left)
             self._receive()
-            if self._standing is None or max(self._standing.last, self._standing.since) > clear:
-                break
         return self._standing
 
     def _receive(self) -> None:

@@ -25,7 +25,7 @@ from ds_dagster.spark.postgres_cdc.options import address_of
 from ds_dagster.spark.postgres_cdc.position import has_reached, lsn_number
 
 _LOG = logging.getLogger(__name__)
-TICK_SECONDS = 0.2
+TICK_SECONDS = 0.1
 """How often the server's clock is read, and the queries are told about it."""
 GATHER_SECONDS = 0.3
 """A session begins when no query has joined for so long: an engine starts its queries together."""
@@ -64,6 +64,18 @@ def _accept(hub: Hub, listener: socket.socket, lifeline: int) -> None:
             return
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The end of the server's log, its time (epoch ms; 0: unknown), and when it was read (monotonic clock)."""
+
+    flushed: int
+    millis: int
+    as_of: float
+
+
+NO_CLOCK = Clock(0, 0, 0.0)
+
+
 @dataclass(slots=True)
 class _Follower:
     """The connection of a member; ``rest``: bytes of a standing that the socket has not taken yet."""
@@ -95,8 +107,8 @@ class Hub:
     _begun: float = 0.0
     _retry_at: float = 0.0
     _failures: int = 0
-    _clock: tuple[int, int] = (0, 0)
-    _complete_until: int = 0
+    _clock: Clock = NO_CLOCK
+    _complete_until: Clock = NO_CLOCK
     _closed: threading.Event = field(default_factory=threading.Event)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -143,11 +155,12 @@ class Hub:
                 self.buffer.leave(name)
 
     def _tell(self) -> None:
-        if has_reached(self.buffer.head, self._clock[0]):
-            self._complete_until = self._clock[1]
+        if has_reached(self.buffer.head, self._clock.flushed):
+            self._complete_until = self._clock
+        clock = self._complete_until
         for name, follower in self.followers.items():
             member = self.buffer.members[name]
-            follower.tell(Standing(member.since, self.buffer.head, member.last, self._complete_until))
+            follower.tell(Standing(member.since, self.buffer.head, member.last, clock.millis, clock.as_of))
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
@@ -198,7 +211,7 @@ class Hub:
                     self._session.close()
                 self._session, self._begun, self._failures = session, time.monotonic(), 0
                 self.buffer.begin(session.floor, session.publications)
-                self._clock = (0, 0)
+                self._clock = NO_CLOCK
                 self._opening = None
             session.pump(partial(self._take, session))
         except psycopg2.Error as problem:
@@ -238,6 +251,7 @@ class Hub:
         from ds_dagster.errors import DsError
 
         try:
+            as_of = time.monotonic()
             if connection is None:
                 connection = self._address.control(CALL_MILLIS)
                 connection.autocommit = True
@@ -249,7 +263,7 @@ class Hub:
                 connection.close()
             return None
         with self._lock:
-            if has_reached(self.buffer.head, self._clock[0]):
-                self._complete_until = self._clock[1]
-                self._clock = (lsn_number(flushed), int(millis))
+            if has_reached(self.buffer.head, self._clock.flushed):
+                self._complete_until = self._clock
+                self._clock = Clock(lsn_number(flushed), int(millis), as_of)
         return connection

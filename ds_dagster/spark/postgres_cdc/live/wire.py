@@ -19,7 +19,7 @@ from ds_dagster.spark.postgres_cdc.pgoutput import Changes
 FETCH_SECONDS = 10.0
 """Without an answer for so long a task reads its query's own slot."""
 _LENGTH = struct.Struct(">Q")
-_STANDING = struct.Struct(">QQQQ")
+_STANDING = struct.Struct(">QQQQd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,18 @@ class Standing:
         head: position up to which it has received all transactions.
         last: end of the last transaction of the query's tables.
         complete_until: everything committed before this time (epoch ms) is before ``head``; 0: unknown.
+        as_of: when that time was read, by the machine's monotonic clock in seconds.
     """
 
     since: int
     head: int
     last: int
     complete_until: int
+    as_of: float
 
     def packed(self) -> bytes:
         """The form on the wire."""
-        return _STANDING.pack(self.since, self.head, self.last, self.complete_until)
+        return _STANDING.pack(self.since, self.head, self.last, self.complete_until, self.as_of)
 
     @classmethod
     def newest(cls, frames: bytes) -> tuple[Standing | None, bytes]:
