@@ -59,7 +59,9 @@ ITEMS: Mapping[str, Item] = {
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
     ),
     "cdc_many": Item(
-        "cdc_many:many", ("postgres",), "1 and 10 CDC queries over one database; the peer reads a slot for each"
+        "cdc_many:many",
+        ("postgres",),
+        "1 and 10 CDC queries over one database (cdc_many/N: N); the peer reads a slot for each",
     ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
     "realtime": Item(

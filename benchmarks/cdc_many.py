@@ -53,16 +53,16 @@ class Measured:
     busy: Mapping[str, float]
 
 
-def many(house: House, size: Size) -> list[Result]:
-    """Both sides in turns, with one query and with many."""
+def many(house: House, size: Size, count: str = "") -> list[Result]:
+    """Both sides in turns, with one query and with many, or with some other number."""
     pairs: list[Pairs] = []
-    for count in (1, size.of(10, 3)):
-        figures = _pairs(count)
+    for queries in [int(count)] if count else (1, size.of(10, 3)):
+        figures = _pairs(queries)
         pairs += figures.values()
         for run in range(size.runs):
-            sides = [_measured(house, size, count, f"{count}_{run}_{on}".lower(), on) for on in (True, False)]
+            sides = [_measured(house, size, queries, f"{queries}_{run}_{on}".lower(), on) for on in (True, False)]
             for side in sides:
-                say(f"cdc_many, {count} queries, load {os.getloadavg()[0]:.1f}: {_shown(side)}")
+                say(f"cdc_many, {queries} queries, load {os.getloadavg()[0]:.1f}: {_shown(side)}")
             ours, peer = (dict(_figures(side)) for side in sides)
             for name, pair in figures.items():
                 pair.add(ours[name], peer[name])
