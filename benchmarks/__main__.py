@@ -63,6 +63,9 @@ ITEMS: Mapping[str, Item] = {
         ("postgres",),
         "1 and 10 CDC queries over one database (cdc_many/N: N); the peer reads a slot for each",
     ),
+    "cdc_readers": Item(
+        "cdc_readers:readers", ("postgres",), "like cdc_many without Spark: from a commit to rows (cdc_readers/N: N)"
+    ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
     "realtime": Item(
         "realtime:realtime", ("kafka",), "click → topic in real-time mode; the peer is the same query in batches"

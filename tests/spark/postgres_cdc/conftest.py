@@ -113,8 +113,9 @@ def database(server: Database) -> Iterator[Database]:
     server.sql("DROP SCHEMA IF EXISTS s CASCADE")
     server.sql("CREATE SCHEMA s")
     yield server
-    until(lambda: not server.sql("SELECT 1 FROM pg_replication_slots WHERE active"), "no slot in use")
-    server.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    busy = "SELECT 1 FROM pg_replication_slots WHERE active AND NOT temporary"
+    until(lambda: not server.sql(busy), "no slot in use")
+    server.sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT temporary")
     for (name,) in server.sql("SELECT pubname FROM pg_publication"):
         server.sql(f'DROP PUBLICATION "{name}"')
 
@@ -267,7 +268,9 @@ class Bench:
         self.running.clear()
 
     def slots(self) -> list[str]:
-        return [name for (name,) in self.database.sql("SELECT slot_name FROM pg_replication_slots ORDER BY 1")]
+        """Those that outlive their sessions."""
+        wanted = "SELECT slot_name FROM pg_replication_slots WHERE NOT temporary ORDER BY 1"
+        return [name for (name,) in self.database.sql(wanted)]
 
 
 @pytest.fixture

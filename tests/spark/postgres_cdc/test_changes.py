@@ -8,6 +8,9 @@ import math
 
 import pytest
 
+from ds_dagster.spark.queries.sources import SHARED_SESSIONS, polling, row_options
+from ds_dagster.spark.session import POLLING, SETTINGS
+
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
 ENVELOPE = """
@@ -175,3 +178,18 @@ def test_windows_close_by_the_servers_clock(bench, database, until):
     database.sql("INSERT INTO s.t SELECT g FROM generate_series(1, 30) g")
     until(lambda: query.exception() or sum(row["n"] for row in bench.kept.all) == 30, "the closed window")
     assert query.exception() is None
+
+
+def test_a_query_follows_a_shared_session_unless_that_is_switched_off(bench, database, until):
+    database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")
+    bench.compile(KEYED)
+    query = bench.start("copy")
+    until(lambda: database.sql("SELECT 1 FROM pg_replication_slots WHERE temporary AND active"), "the session")
+    database.sql("INSERT INTO s.t SELECT g, 'v' FROM generate_series(1, 10) g")
+    bench.until_equal(query, "s.t")
+    (scan,) = bench.project.queries["copy"].scans
+    spec, session = bench.read_spec("copy", scan), bench.spark.newSession()
+    session.conf.set(POLLING, SETTINGS[POLLING])
+    assert row_options(session, scan, spec.rows)["live"] == "true" and polling(session, [spec])
+    session.conf.set(SHARED_SESSIONS, "false")
+    assert row_options(session, scan, spec.rows)["live"] == "false" and not polling(session, [spec])
