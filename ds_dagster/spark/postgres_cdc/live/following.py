@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from ds_dagster.spark.planner import companions
-from ds_dagster.spark.postgres_cdc.live.wire import Join, Standing, connected, receive, send
+from ds_dagster.spark.postgres_cdc.live.wire import BROKEN, Membership, Standing, connected, receive, send
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.position import has_reached
 from ds_dagster.spark.postgres_cdc.server import Server
@@ -98,7 +98,7 @@ class Following:
         if address is None:
             return
         options = self.options
-        request = Join(options.connector, options.store, dict(options.settings), options.slot, publication.oids)
+        request = Membership(options.connector, options.store, dict(options.settings), options.slot, publication.oids)
         try:
             connection = connected(address)
             self._connection = connection
@@ -106,7 +106,7 @@ class Following:
             send(connection, request)
             self.member = receive(connection)
             connection.setblocking(False)
-        except (OSError, EOFError):
+        except BROKEN:
             self._failures += 1
             self.leave()
             return

@@ -19,8 +19,8 @@ from typing import Any
 
 from ds_dagster.spark.postgres_cdc.live.buffer import Buffer
 from ds_dagster.spark.postgres_cdc.live.selection import changes_of
-from ds_dagster.spark.postgres_cdc.live.session import Session
-from ds_dagster.spark.postgres_cdc.live.wire import Fetch, Join, Standing, receive, send
+from ds_dagster.spark.postgres_cdc.live.session import LiveSession
+from ds_dagster.spark.postgres_cdc.live.wire import BROKEN, Fetch, Membership, Standing, receive, send
 from ds_dagster.spark.postgres_cdc.options import address_of
 from ds_dagster.spark.postgres_cdc.position import has_reached, lsn_number
 
@@ -65,7 +65,7 @@ def _accept(hub: Hub, listener: socket.socket, lifeline: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ServerClock:
     """The end of the server's log, its time (epoch ms; 0: unknown), and when it was read (monotonic clock)."""
 
     flushed: int
@@ -73,7 +73,7 @@ class Clock:
     as_of: float
 
 
-NO_CLOCK = Clock(0, 0, 0.0)
+NO_CLOCK = ServerClock(0, 0, 0.0)
 
 
 @dataclass(slots=True)
@@ -101,14 +101,14 @@ class Hub:
     buffer: Buffer = field(default_factory=Buffer)
     followers: dict[str, _Follower] = field(default_factory=dict)
     _address: Any = None
-    _session: Session | None = None
+    _session: LiveSession | None = None
     _opening: threading.Thread | None = None
     _changed: float = 0.0
     _begun: float = 0.0
     _retry_at: float = 0.0
     _failures: int = 0
-    _clock: Clock = NO_CLOCK
-    _complete_until: Clock = NO_CLOCK
+    _clock: ServerClock = NO_CLOCK
+    _complete_until: ServerClock = NO_CLOCK
     _closed: threading.Event = field(default_factory=threading.Event)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -116,11 +116,11 @@ class Hub:
 
     def answer(self, connection: socket.socket) -> None:
         """Answer the request of one connection."""
-        with suppress(OSError, EOFError), connection:
+        with suppress(*BROKEN), connection:
             request = receive(connection)
             if isinstance(request, Fetch):
                 self._give(connection, request)
-            elif isinstance(request, Join):
+            elif isinstance(request, Membership):
                 self._follow(connection, request)
 
     def _give(self, connection: socket.socket, request: Fetch) -> None:
@@ -134,7 +134,7 @@ class Hub:
             send(connection, changes_of(chunk.changes(), member.oids, request.start, request.end))
         send(connection, None)
 
-    def _follow(self, connection: socket.socket, request: Join) -> None:
+    def _follow(self, connection: socket.socket, request: Membership) -> None:
         name = uuid.uuid4().hex
         with self._lock:
             self._address = self._address or address_of(request.connector, request.store, request.settings)
@@ -205,7 +205,7 @@ class Hub:
         try:
             with self._lock:
                 wanted = self._wanted()
-            session = Session.open(self._address, wanted)
+            session = LiveSession.open(self._address, wanted)
             with self._lock:
                 if self._session is not None:
                     self._session.close()
@@ -220,7 +220,7 @@ class Hub:
             if session is not None:
                 session.release()
 
-    def _take(self, session: Session, messages: list[bytes], lsn: int) -> None:
+    def _take(self, session: LiveSession, messages: list[bytes], lsn: int) -> None:
         with self._lock:
             if session is not self._session:
                 return
@@ -229,7 +229,7 @@ class Hub:
             if is_complete:
                 self._tell()
 
-    def _ended(self, session: Session | None, problem: Exception) -> None:
+    def _ended(self, session: LiveSession | None, problem: Exception) -> None:
         with self._lock:
             is_current = session is self._session
             if session is None:
@@ -265,5 +265,5 @@ class Hub:
         with self._lock:
             if has_reached(self.buffer.head, self._clock.flushed):
                 self._complete_until = self._clock
-                self._clock = Clock(lsn_number(flushed), int(millis), as_of)
+                self._clock = ServerClock(lsn_number(flushed), int(millis), as_of)
         return connection

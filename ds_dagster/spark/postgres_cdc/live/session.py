@@ -6,7 +6,7 @@ import secrets
 import select
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ IDLE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Session:
+class LiveSession:
     """An open session.
 
     Attributes:
@@ -37,7 +37,7 @@ class Session:
     _told: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, address: Any, publications: Collection[str]) -> Session:
+    def open(cls, address: Any, publications: Collection[str]) -> LiveSession:
         """Begin a session. The server waits for the end of all transactions that are open now.
 
         Args:
@@ -52,7 +52,8 @@ class Session:
         from psycopg2.extras import LogicalReplicationConnection
 
         connection = psycopg2.connect(address.dsn(0), connection_factory=LogicalReplicationConnection)
-        try:
+        with ExitStack() as undo:
+            undo.callback(connection.close)
             cursor = connection.cursor()
             for name, value in SESSION:
                 cursor.execute(sql.SQL("SET {} TO {}").format(sql.Identifier(name), sql.Literal(value)))
@@ -63,9 +64,7 @@ class Session:
             names = ",".join(f'"{name}"' for name in sorted(publications))
             options = {"proto_version": "1", "publication_names": names}
             cursor.start_replication(slot_name=slot, options=options, decode=False)
-        except BaseException:
-            connection.close()
-            raise
+            undo.pop_all()
         return cls(frozenset(publications), floor, connection, cursor)
 
     def pump(self, take: Callable[[list[bytes], int], None]) -> None:

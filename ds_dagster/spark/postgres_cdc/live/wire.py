@@ -1,8 +1,8 @@
 """What the processes of an engine send each other through the hub's socket, which only their user can open.
 
-A connection begins with one pickled request. After :class:`Join` the hub answers with the name of the membership, then
-sends a :class:`Standing` whenever it changes; the query sends the positions that its checkpoint has committed. After
-:class:`Fetch` the hub answers with lists of changes, then None; or with False if it does not have them all.
+A connection begins with one pickled request. After :class:`Membership` the hub answers with the name of the membership,
+then sends a :class:`Standing` whenever it changes; the query sends the positions that its checkpoint has committed.
+After :class:`Fetch` the hub answers with lists of changes, then None; or with False if it does not have them all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from ds_dagster.spark.postgres_cdc.pgoutput import Changes
 
 FETCH_SECONDS = 10.0
 """Without an answer for so long a task reads its query's own slot."""
+BROKEN = (OSError, EOFError, struct.error, pickle.UnpicklingError)
+"""What :func:`send` and :func:`receive` raise if the connection ends, also in the middle of a message."""
 _LENGTH = struct.Struct(">Q")
 _STANDING = struct.Struct(">QQQQd")
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Membership:
     """A query joins.
 
     Attributes:
@@ -80,13 +82,13 @@ class Standing:
 
 
 def send(connection: socket.socket, message: object) -> None:
-    """Send one message. Raises OSError."""
+    """Send one message. Raises :data:`BROKEN`."""
     data = pickle.dumps(message, protocol=5)
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def receive(connection: socket.socket) -> Any:
-    """The next message. Raises OSError, EOFError."""
+    """The next message. Raises :data:`BROKEN`."""
     (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     return pickle.loads(_exactly(connection, length))
 
@@ -102,7 +104,7 @@ def fetch(address: str, request: Fetch) -> list[list[Changes]] | None:
                 if part is False:
                     return None
                 changes.append(part)
-    except (OSError, EOFError):
+    except BROKEN:
         return None
     return changes
 
@@ -118,12 +120,9 @@ def connected(address: str) -> socket.socket:
     return connection
 
 
-def _exactly(connection: socket.socket, length: int) -> bytearray:
-    data = bytearray(length)
-    view, at = memoryview(data), 0
-    while at < length:
-        count = connection.recv_into(view[at:])
-        if not count:
-            raise EOFError
+def _exactly(connection: socket.socket, length: int) -> memoryview:
+    """So many bytes; fewer if the connection ends."""
+    view, at = memoryview(bytearray(length)), 0
+    while at < length and (count := connection.recv_into(view[at:])):
         at += count
-    return data
+    return view[:at]
