@@ -68,6 +68,8 @@ def numbers(spark: SparkSession, tmp_path: Path) -> Any:
     """Starts a query over the source in a session of its own."""
     before = spark.sparkContext.pythonExec
     running: list[StreamingQuery] = []
+    if PLANNER.process is not None:
+        until(lambda: not forks(), "the end of forks of earlier queries, and of a session that they shared")
 
     def start(**options: str) -> StreamingQuery:
         session = spark.newSession()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -61,9 +62,11 @@ def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]
     read, write = os.pipe()
     threads: list[threading.Thread] = []
     listeners: list[socket.socket] = []
+    folders: list[str] = []
 
     def start(limit: int) -> None:
-        path = tempfile.mkdtemp(prefix="ds-hub-", dir="/tmp") + "/hub"
+        folders.append(tempfile.mkdtemp(prefix="ds-hub-", dir="/tmp"))
+        path = f"{folders[0]}/hub"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
         listener.listen()
@@ -82,6 +85,8 @@ def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]
     os.close(read)
     for listener in listeners:
         listener.close()
+    for folder in folders:
+        shutil.rmtree(folder)
 
 
 def hubs(planner: Planner) -> list[int]:
