@@ -59,8 +59,6 @@ CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Name here → Spark minor version → class name. An unlisted version uses the entry of the newest."""
 
-POLLING = "spark.sql.streaming.pollingDelay"
-"""Spark property: pause of a query between two looks at sources that had nothing new."""
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "spark.scheduler.mode": "FAIR",
@@ -79,7 +77,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         # records where our code made each column: six calls into the JVM per column
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         PARTITIONS: "1",
-        POLLING: "100ms",
+        "spark.sql.streaming.pollingDelay": "100ms",
         # only ticks move event time; a tick is data, and sets the watermark of its own batch, so a batch without data
         # has nothing to do (dsdagster.time.BatchWatermark); with a time to live such batches would follow endlessly
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

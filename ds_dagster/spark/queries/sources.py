@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
@@ -16,11 +16,11 @@ from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import is_local
 from ds_dagster.spark.clocks.ticks import timed_reader
-from ds_dagster.spark.planner.shared import can_share, share_planner
+from ds_dagster.spark.planner.shared import share_planner
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.schemas import resolved_schemas
 from ds_dagster.spark.records.typemap import to_spark
-from ds_dagster.spark.session import POLLING, SETTINGS, in_session
+from ds_dagster.spark.session import in_session
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 """Returns a scan's records in place of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
@@ -32,7 +32,6 @@ PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 
 SHARED_SESSIONS = "spark.dsdagster.sharedReplication"
 """Spark property; ``false``: each query over changes of Postgres reads its own slot only."""
-SHARED_POLLING = "40ms"
 STREAM_BATCH_ROWS = 1_000_000
 """Most records of one source in a batch, unless the query or the relation sets a number: a backlog is read in steps
 that can be replayed."""
@@ -99,15 +98,6 @@ def row_options(spark: SparkSession, scan: Scan, rows: RowSource) -> Mapping[str
         rows.shared_option: str(spark.conf.get(SHARED_SESSIONS, "true")),
     }
     return {name: value for name, value in options.items() if name}
-
-
-def polling(spark: SparkSession, reads: Collection[ReadSpec]) -> Mapping[str, str]:
-    """Settings of the session of a query: one that reads only shared sessions, which it asks without a request to a
-    server, asks more often. Your own setting is kept."""
-    is_shared = bool(reads) and all(read.rows is not None and read.rows.shared_option for read in reads)
-    is_possible = can_share(spark.sparkContext.master or "", str(spark.conf.get(SHARED_SESSIONS, "true")))
-    is_default = spark.conf.get(POLLING, SETTINGS[POLLING]) == SETTINGS[POLLING]
-    return {POLLING: SHARED_POLLING} if is_shared and is_possible and is_default else {}
 
 
 def struct_json(scan: Scan) -> str:

@@ -8,8 +8,7 @@ import math
 
 import pytest
 
-from ds_dagster.spark.queries.sources import SHARED_SESSIONS, polling, row_options
-from ds_dagster.spark.session import POLLING, SETTINGS
+from ds_dagster.spark.queries.sources import SHARED_SESSIONS, row_options
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
@@ -189,7 +188,6 @@ def test_a_query_follows_a_shared_session_unless_that_is_switched_off(bench, dat
     bench.until_equal(query, "s.t")
     (scan,) = bench.project.queries["copy"].scans
     spec, session = bench.read_spec("copy", scan), bench.spark.newSession()
-    session.conf.set(POLLING, SETTINGS[POLLING])
-    assert row_options(session, scan, spec.rows)["live"] == "true" and polling(session, [spec])
+    assert row_options(session, scan, spec.rows)["live"] == "true"
     session.conf.set(SHARED_SESSIONS, "false")
-    assert row_options(session, scan, spec.rows)["live"] == "false" and not polling(session, [spec])
+    assert row_options(session, scan, spec.rows)["live"] == "false"
