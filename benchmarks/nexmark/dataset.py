@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.parquet
 
 from benchmarks.nexmark.generator import BASE, KINDS, Event, events
+from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS
 
 SIDE_ROWS = 10_000
 PARTITIONS = 2
@@ -37,8 +38,8 @@ class Dataset:
     """The same events in every form.
 
     Attributes:
-        folder: where the files are; each topic has a folder with one file per part.
-        parts: how many files a topic has; the same part of every topic arrived in the same time.
+        folder: where the files are; each topic has a folder per part, with a file per partition.
+        parts: how many parts a topic has; the same part of every topic arrived in the same time.
         events: how many events there are.
         per_second: of event time.
     """
@@ -47,6 +48,11 @@ class Dataset:
     parts: int
     events: int
     per_second: int = 100
+
+    @property
+    def parts_of_batch(self) -> int:
+        """How many parts a batch of a backlog has: as many records as the engine reads at once."""
+        return max(1, STREAM_BATCH_ROWS * self.parts // self.events)
 
     @cached_property
     def arrived(self) -> Sequence[Event]:
@@ -58,9 +64,11 @@ class Dataset:
         """A moment behind everything: every window that holds an event is closed by then."""
         return _millis(BASE + timedelta(seconds=self.events / self.per_second) + timedelta(days=2))
 
-    def files(self, topic: str) -> list[Path]:
-        """Files of a topic, in order. The side input has one, which is there from the beginning."""
-        return [self.folder / "records" / topic / f"{part:05d}.parquet" for part in range(self._parts_of(topic))]
+    def files(self, topic: str) -> list[tuple[Path, ...]]:
+        """Files of a topic, part by part, in order: one for each partition. The side input has one part, which is there
+        from the beginning."""
+        parts = (self.folder / "records" / topic / f"{part:05d}" for part in range(self._parts_of(topic)))
+        return [tuple(part / f"{number}.parquet" for number in range(PARTITIONS)) for part in parts]
 
     def lines(self, topic: str) -> list[Path]:
         """The same as JSON lines, one file per partition."""
@@ -74,12 +82,14 @@ class Dataset:
     def write(self) -> None:
         """Write the records; topics that are there stay."""
         for topic in TOPICS:
-            if not all(path.is_file() for path in self.files(topic)):
+            if not all(path.is_file() for part in self.files(topic) for path in part):
                 slices = [_side_records()] if topic == "side_input" else self._slices(topic)
-                for path, records in zip(self.files(topic), slices, strict=True):
-                    _replace(path, records)
-            for number, path in enumerate(self.files(topic)):
-                os.utime(path, (number, number))  # in this order, whatever the file system's clock can tell apart
+                for part, records in zip(self.files(topic), slices, strict=True):
+                    for number, path in enumerate(part):
+                        _replace(path, [record for record in records if record["partition"] == str(number)])
+            for number, part in enumerate(self.files(topic)):
+                for path in part:
+                    os.utime(path, (number, number))  # in this order, whatever the file system's clock can tell apart
 
     def _slices(self, topic: str) -> list[list[dict[str, Any]]]:
         """Records of one kind of event by part; a part is a share of all events."""

@@ -12,7 +12,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from benchmarks.nexmark.dataset import RECORDS, Dataset
+from benchmarks.nexmark.dataset import PARTITIONS, RECORDS, Dataset
 from benchmarks.nexmark.queries import Compiled, batch_answer
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.plan.nodes.scan import Scan
@@ -40,34 +40,43 @@ FIRST_TOPICS = ("side_input",)
 
 
 class FileSource:
-    """One scan's view of a topic in files; handed over file by file. Outlives restarts of its query.
+    """One scan's view of a topic in files; handed over part by part. Outlives restarts of its query.
 
     Args:
         spark: shared session.
         name: of the source.
-        files: of the topic, in order.
+        files: of the topic by part, in order.
         folder: empty; what was handed over stands in it.
+        parts: most parts of a batch.
     """
 
-    def __init__(self, spark: SparkSession, name: str, files: Iterable[Path], folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, files: Iterable[Sequence[Path]], folder: Path, parts: int = 1
+    ) -> None:
         self.spark = spark
         self.name = name
         self.files = list(files)
         self.folder = folder
+        self.most = parts * PARTITIONS
         folder.mkdir(parents=True)
 
     def feed(self) -> bool:
-        """Hand over the next file; whether there was one."""
+        """Hand over the next part, all of its files at once; whether there was one."""
         if not self.files:
             return False
-        path = self.files.pop(0)
-        os.link(path, self.folder / path.name)
+        part = self.files.pop(0)
+        name = part[0].parent.name
+        beside = self.folder.with_name(f"{self.folder.name}-{name}")
+        beside.mkdir()
+        for path in part:
+            os.link(path, beside / path.name)
+        beside.rename(self.folder / name)
         return True
 
     def frame(self) -> DataFrame:
         """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
         reader = self.spark.readStream.format("parquet").name(self.name).schema(from_arrow_schema(RECORDS))
-        return reader.option("maxFilesPerTrigger", "1").load(str(self.folder))
+        return reader.option("maxFilesPerTrigger", str(self.most)).load(str(self.folder / "*"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +210,8 @@ def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path
     job = f"{query.name}_{uuid.uuid4().hex[:8]}"
 
     def provide(scan: Scan, _spec: ReadSpec | None) -> DataFrame:
-        source = FileSource(
-            spark, scan.source_name, dataset.files(scan.relation.entity), folder / job / scan.source_name
-        )
+        place = folder / job / scan.source_name
+        source = FileSource(spark, scan.source_name, dataset.files(scan.relation.entity), place, dataset.parts_of_batch)
         while source.feed():
             pass
         return source.frame()
