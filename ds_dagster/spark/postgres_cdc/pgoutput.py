@@ -86,6 +86,21 @@ class Changes:
     def __len__(self) -> int:
         return len(self.op)
 
+    def picked(self, which: Index, new: Tuples, old: Tuples) -> Changes:
+        """Some of the changes, with other rows."""
+        return Changes(
+            self.table,
+            self.op[which],
+            self.position[which],
+            self.commit[which],
+            self.sequence[which],
+            self.time[which],
+            self.transaction[which],
+            new,
+            old,
+            self.old_is_key[which],
+        )
+
 
 @dataclass(slots=True)
 class ChangeReader:

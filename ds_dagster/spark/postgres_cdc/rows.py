@@ -305,20 +305,9 @@ def _moved(changes: Changes, shape: Shape) -> Mask:
 
 def _deletes(changes: Changes, moved: Mask, shape: Shape) -> _TableRows:
     which = np.flatnonzero(moved)
-    chosen = Changes(
-        changes.table,
-        changes.op[which],
-        changes.position[which],
-        changes.commit[which],
-        changes.sequence[which],
-        changes.time[which],
-        changes.transaction[which],
-        changes.new,
-        changes.old,
-        changes.old_is_key[which],
-    )
-    reasons, values, picked = Reasons(len(which)), [], pa.array(which)
-    taken = Tuples(changes.old.present[which], tuple(v.take(picked) for v in changes.old.values), ())
+    chosen = changes.picked(which, changes.new, changes.old)
+    reasons, values = Reasons(len(which)), []
+    taken = changes.old.picked(which)
     for column in shape.columns:
         if column.name not in shape.key:
             values.append(pa.nulls(len(which), arrow_type(column.type)))

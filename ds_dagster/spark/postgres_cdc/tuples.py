@@ -40,6 +40,12 @@ class Tuples:
         """Absent rows."""
         return cls(np.zeros(rows, bool), tuple(pa.nulls(rows, pa.string()) for _ in range(columns)), (None,) * columns)
 
+    def picked(self, which: Index) -> Tuples:
+        """Some of the rows."""
+        places = pa.array(which)
+        unchanged = tuple(None if mask is None else mask[which] for mask in self.unchanged)
+        return Tuples(self.present[which], tuple(values.take(places) for values in self.values), unchanged)
+
 
 def whole_numbers(buffer: Bytes, at: Index, width: int) -> npt.NDArray[np.int64]:
     """Big-endian numbers of ``width`` bytes at many offsets."""

@@ -6,10 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from ds_dagster.spark.postgres_cdc.pgoutput import Changes
-from ds_dagster.spark.postgres_cdc.tuples import Index, Tuples
 
 
 def changes_of(changes: Sequence[Changes], oids: Collection[int], start: int, end: int) -> list[Changes]:
@@ -22,29 +20,10 @@ def _within(changes: Changes, start: int, end: int) -> list[Changes]:
     inside = (changes.commit >= start) & (changes.commit < end)
     if inside.all():
         return [changes]
-    return [_taken(changes, np.flatnonzero(inside))] if inside.any() else []
-
-
-def _taken(changes: Changes, which: Index) -> Changes:
-    """Some of the changes."""
-    return Changes(
-        changes.table,
-        changes.op[which],
-        changes.position[which],
-        changes.commit[which],
-        changes.sequence[which],
-        changes.time[which],
-        changes.transaction[which],
-        _rows(changes.new, which),
-        _rows(changes.old, which),
-        changes.old_is_key[which],
-    )
-
-
-def _rows(tuples: Tuples, which: Index) -> Tuples:
-    places = pa.array(which)
-    unchanged = tuple(None if mask is None else mask[which] for mask in tuples.unchanged)
-    return Tuples(tuples.present[which], tuple(values.take(places) for values in tuples.values), unchanged)
+    if not inside.any():
+        return []
+    which = np.flatnonzero(inside)
+    return [changes.picked(which, changes.new.picked(which), changes.old.picked(which))]
 
 
 def _numbered(changes: list[Changes]) -> list[Changes]:
