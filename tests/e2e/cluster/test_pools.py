@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,11 @@ class Cluster(House):
         own, pool = (Places(self.state, pool).python_lock for pool in ("", "heavy"))
         return (locks.holder(own) or {}).get("pid"), (locks.holder(pool) or {}).get("pid")
 
+    def close(self) -> None:
+        """End both engines, and everything else."""
+        called(self.root, "engine", "stop", "--all")
+        super().close()
+
     def apply(self, *options: str) -> None:
         applied = called(self.root, "apply", "copied", "counted", *options)
         assert applied.code == 0, applied.err
@@ -64,13 +70,10 @@ class Cluster(House):
 def test_engines_of_pools(tmp_path: Path) -> None:
     for name in ("spark", "house"):
         (tmp_path / name).mkdir()
-    cluster = Standalone(tmp_path / "spark", workers=3)
-    try:
+    with closing(Standalone(tmp_path / "spark", workers=3)) as cluster:
         settings = SETTINGS.format(master=cluster.url) + '"spark.cores.max" = "2"\n'
-        house = Cluster(
-            tmp_path / "house", {"pools.sql": SQL.format(HEAVY)}, settings=settings, servers=("kafka", "postgres")
-        )
-        try:
+        sql = {"pools.sql": SQL.format(HEAVY)}
+        with closing(Cluster(tmp_path / "house", sql, settings=settings, servers=("kafka", "postgres"))) as house:
             house.apply()
             house.feed()
             assert len(cluster.executors()) == 3, "two of the project's own engine, one of the pool"
@@ -87,8 +90,3 @@ def test_engines_of_pools(tmp_path: Path) -> None:
             house.apply("--allow", "restart")
             house.feed()
             assert house.control.status("counted").checkpoint_version == 1
-        finally:
-            called(house.root, "engine", "stop", "--all")
-            house.close()
-    finally:
-        cluster.close()

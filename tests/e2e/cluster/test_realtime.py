@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,10 @@ WORKERS = 3
 def test_rows_pass_while_executors_and_the_driver_are_killed(tmp_path: Path) -> None:
     for name in ("spark", "house"):
         (tmp_path / name).mkdir()
-    cluster = Standalone(tmp_path / "spark", WORKERS)
-    try:
+    with closing(Standalone(tmp_path / "spark", WORKERS)) as cluster:
         settings = SETTINGS.format(master=cluster.url)
         house = House(tmp_path / "house", {"fast.sql": SQL}, settings=settings, servers=("kafka", "postgres"))
-        try:
+        with closing(house):
             house.start("copied")
             until_copied(house, 0)
             for kill in (1, 2):
@@ -41,10 +41,6 @@ def test_rows_pass_while_executors_and_the_driver_are_killed(tmp_path: Path) -> 
             house.recover()
             until_copied(house, 3)
             house.stop("copied")
-        finally:
-            house.close()
-    finally:
-        cluster.close()
 
 
 def until_copied(house: House, turn: int, rows: int = 20) -> None:
