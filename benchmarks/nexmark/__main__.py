@@ -1,6 +1,6 @@
 """``python -m benchmarks.nexmark``: every Nexmark query compared with DuckDB and measured, each in its own process.
 
-    python -m benchmarks.nexmark [--only q0,q4] [--events 20000] [--speed-events 1000000] [--peers]
+    python -m benchmarks.nexmark [--only q0,q4] [--events 20000] [--speed-events 1000000] [--peers] [--peer-limit 1800]
 
 Prints a table and writes ``benchmarks/out/nexmark.json``. Ends with 1 when a result is not the batch answer.
 
@@ -31,7 +31,7 @@ from benchmarks.nexmark.generator import MOST_PER_SECOND
 from benchmarks.nexmark.queries import NAMES, compiled
 
 OUT = Path(__file__).parents[1] / "out" / "nexmark.json"
-SMALL_PARTS, LARGE_PART = 10, 100_000
+SMALL_PARTS, LARGE_PART = 10, 500_000
 """Batches of the compared run; events of one batch of the measured one."""
 
 
@@ -59,6 +59,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000, help="that results are compared over, default 20,000")
     parser.add_argument("--speed-events", type=int, default=1_000_000, help="that is measured with, default 1,000,000")
     parser.add_argument("--peers", action="store_true", help="PyFlink beside us, where it is installed")
+    parser.add_argument("--peer-limit", type=float, default=1800.0, help="seconds of PyFlink per query, default 1,800")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     names = asked.only.split(",")
@@ -71,7 +72,7 @@ def main() -> int:
     small, large = _datasets(asked.events, asked.speed_events, lines=not reason)
     found = []
     for name in names:
-        found.append(_line(name, small, large, with_peer=not reason))
+        found.append(_line(name, small, large, peer_limit=None if reason else asked.peer_limit))
         _write(found, asked.out)
     _show(found)
     say(f"written to {asked.out}")
@@ -89,15 +90,14 @@ def _datasets(events: int, speed_events: int, *, lines: bool) -> tuple[Dataset, 
     if not speed_events:
         return small, None
     parts = max(2, -(-speed_events // LARGE_PART))
-    large = Dataset(root / f"large-{speed_events}", parts, speed_events, MOST_PER_SECOND)
+    large = Dataset(root / f"large-{speed_events}-{parts}", parts, speed_events, MOST_PER_SECOND)
     say(f"events in {root}")
-    large.write()
-    if lines:
-        large.write_lines()
+    large.write(lines=lines)
     return small, large
 
 
-def _line(name: str, small: Dataset, large: Dataset | None, *, with_peer: bool) -> Line:
+def _line(name: str, small: Dataset, large: Dataset | None, *, peer_limit: float | None) -> Line:
+    """Measured; next to PyFlink if it may take some seconds."""
     query = compiled(name, small.folder)
     if query.refused:
         say(f"{name}: refused\n{query.reason}")
@@ -111,9 +111,9 @@ def _line(name: str, small: Dataset, large: Dataset | None, *, with_peer: bool) 
     read = found.pop("input_rows", 0)
     line = Line(**found)
     say(f"{name}: {'equal' if line.equal else 'NOT EQUAL'}, {line.rows_per_s or 0:,} rows/s")
-    if large is None or not with_peer:
+    if large is None or peer_limit is None:
         return line
-    took = peers.run(name, large)
+    took = peers.run(name, large, peer_limit)
     if took is None:
         return line
     say(f"{name} on PyFlink: {read / took.seconds:,.0f} rows/s, {took.cpu_s:,.1f} CPU s")
@@ -131,7 +131,9 @@ def _write(found: Sequence[Line], path: Path) -> None:
 
 def _show(found: Sequence[Line]) -> None:
     """A table for people."""
-    lines = [("query", "rows", "equal", "rows/s", "CPU s", "peak MB", "peer rows/s", "peer CPU s")]
+    lines: list[tuple[str, ...]] = [
+        ("query", "rows", "equal", "rows/s", "CPU s", "peak MB", "peer rows/s", "peer CPU s")
+    ]
     lines += [(line.query, *map(_cell, _cells(line))) for line in found]
     widths = [max(len(line[column]) for line in lines) for column in range(8)]
     for line in lines:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -14,8 +15,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from benchmarks.nexmark.generator import BASE, KINDS, Event, events
-from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS
+from benchmarks.nexmark.generator import BASE, KINDS, Event, arriving, events
 
 SIDE_ROWS = 10_000
 PARTITIONS = 2
@@ -30,6 +30,8 @@ RECORDS = pyarrow.schema(
     ]
 )
 """A record as a topic hands it over: what :data:`ds_dagster.spark.queries.sources.SourceProvider` gives."""
+WHOLE = "whole"
+"""A file of this name stands in a folder that has everything."""
 _MOMENT = pyarrow.timestamp("ms")
 
 
@@ -48,11 +50,6 @@ class Dataset:
     parts: int
     events: int
     per_second: int = 100
-
-    @property
-    def parts_of_batch(self) -> int:
-        """How many parts a batch of a backlog has: as many records as the engine reads at once."""
-        return max(1, STREAM_BATCH_ROWS * self.parts // self.events)
 
     @cached_property
     def arrived(self) -> Sequence[Event]:
@@ -79,40 +76,46 @@ class Dataset:
 
     # writing
 
-    def write(self) -> None:
-        """Write the records; topics that are there stay."""
-        for topic in TOPICS:
-            if not all(path.is_file() for part in self.files(topic) for path in part):
-                slices = [_side_records()] if topic == "side_input" else self._slices(topic)
-                for part, records in zip(self.files(topic), slices, strict=True):
-                    for number, path in enumerate(part):
-                        _replace(path, [record for record in records if record["partition"] == str(number)])
-            for number, part in enumerate(self.files(topic)):
-                for path in part:
+    def write(self, *, lines: bool = False) -> None:
+        """Write records, with ``lines`` also JSON lines in order of arrival; a data set that is whole stays."""
+        forms = [self.folder / form for form in ("records", "lines")[: 1 + lines]]
+        if not all((form / WHOLE).is_file() for form in forms):
+            positions = dict.fromkeys(KINDS, 0)
+            for part, slice_ in enumerate(self._slices()):
+                for topic in KINDS:
+                    rows = [event for event in slice_ if event.kind == topic]
+                    self._write_part(topic, part, rows, positions[topic], lines=lines)
+                    positions[topic] += len(rows)
+            self._write_side(lines=lines)
+            for form in forms:
+                (form / WHOLE).touch()
+        for name in TOPICS:
+            for number, files in enumerate(self.files(name)):
+                for path in files:
                     os.utime(path, (number, number))  # in this order, whatever the file system's clock can tell apart
 
-    def _slices(self, topic: str) -> list[list[dict[str, Any]]]:
-        """Records of one kind of event by part; a part is a share of all events."""
-        size = -(-len(self.arrived) // self.parts)
-        found: list[list[dict[str, Any]]] = [[] for _ in range(self.parts)]
-        position = 0
-        for number, event in enumerate(self.arrived):
-            if event.kind == topic:
-                found[number // size].append(_record(event, position))
-                position += 1
-        return found
+    def _slices(self) -> Iterator[list[Event]]:
+        """Events of each part: an equal share of all."""
+        coming, size = arriving(self.events, per_second=self.per_second), -(-self.events // self.parts)
+        return (list(itertools.islice(coming, size)) for _ in range(self.parts))
 
-    def write_lines(self) -> None:
-        """Write JSON lines, in order of arrival; topics that are there stay."""
-        for topic in TOPICS:
-            if all(path.is_file() for path in self.lines(topic)):
-                continue
-            made = _side_rows() if topic == "side_input" else [e.row for e in self.arrived if e.kind == topic]
-            for number, path in enumerate(self.lines(topic)):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                beside = path.with_name("." + path.name)
-                beside.write_bytes(b"".join(_json(row) + b"\n" for row in made[number::PARTITIONS]))
-                beside.rename(path)
+    def _write_part(self, topic: str, part: int, rows: Sequence[Event], first: int, *, lines: bool) -> None:
+        """One part of a topic, whose first event has this position in it."""
+        records = [_record(event, first + at) for at, event in enumerate(rows)]
+        for number, path in enumerate(self.files(topic)[part]):
+            _replace(path, [record for record in records if record["partition"] == str(number)])
+        for number, path in enumerate(self.lines(topic) if lines else ()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab" if part else "wb") as file:
+                file.writelines(r["value"] + b"\n" for at, r in enumerate(records, first) if at % PARTITIONS == number)
+
+    def _write_side(self, *, lines: bool) -> None:
+        ((first, second),) = self.files("side_input")
+        _replace(first, _side_records())
+        _replace(second, [])
+        for number, path in enumerate(self.lines("side_input") if lines else ()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"".join(_json(row) + b"\n" for row in _side_rows()[number::PARTITIONS]))
 
     # batch
 

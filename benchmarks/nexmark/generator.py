@@ -11,6 +11,7 @@ published suite's generator (``nexmark/nexmark``, class ``GeneratorConfig`` and 
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +65,12 @@ class Event:
 
 
 def events(count: int, *, per_second: int = 100, seed: int = SEED) -> list[Event]:
-    """The first ``count`` events in the order in which they arrive.
+    """All of :func:`arriving`."""
+    return list(arriving(count, per_second=per_second, seed=seed))
+
+
+def arriving(count: int, *, per_second: int = 100, seed: int = SEED) -> Iterator[Event]:
+    """The first ``count`` events in the order in which they arrive; no more are kept than arrive late.
 
     Args:
         count: how many.
@@ -76,8 +82,14 @@ def events(count: int, *, per_second: int = 100, seed: int = SEED) -> list[Event
     """
     if not 1 <= per_second <= MOST_PER_SECOND:
         raise ValueError(f"{per_second} events a second: 1 to {MOST_PER_SECOND} have times of their own")
-    made = _Maker(random.Random(seed), timedelta(milliseconds=1000 // per_second))
-    return sorted(made.events(count), key=lambda event: (event.arrival, event.number))
+    step = timedelta(milliseconds=1000 // per_second)
+    waiting: list[tuple[datetime, int, Event]] = []
+    for event in _Maker(random.Random(seed), step).events(count):
+        while waiting and waiting[0][0] <= BASE + event.number * step:  # no later event arrives before it
+            yield heapq.heappop(waiting)[2]
+        heapq.heappush(waiting, (event.arrival, event.number, event))
+    while waiting:
+        yield heapq.heappop(waiting)[2]
 
 
 def last_person(number: int) -> int:
@@ -185,7 +197,8 @@ class _Maker:
         return 1 + self._below(max(2 * horizon, 1))
 
     def _price(self) -> int:
-        return round(10.0 ** (self.dice.random() * 6.0) * 100.0)
+        price: int = round(10.0 ** (self.dice.random() * 6.0) * 100.0)
+        return price
 
     def _channel(self) -> tuple[str, str]:
         if self._below(10) > 0:

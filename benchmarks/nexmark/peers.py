@@ -41,13 +41,13 @@ class Took:
     cpu_s: float
 
 
-def run(query: str, dataset: Dataset, limit: float = 1800.0) -> Took | None:
+def run(query: str, dataset: Dataset, limit: float) -> Took | None:
     """Run a query on PyFlink over the same events; None when it cannot, the reason goes to standard error.
 
     Args:
         query: ``q0`` to ``q22``.
         dataset: with JSON lines.
-        limit: seconds after which it is given up.
+        limit: seconds of both runs together, after which it is given up.
     """
     with TemporaryDirectory(prefix="ds-nexmark-flink-") as checkpoints:
         files = (

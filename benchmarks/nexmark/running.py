@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.nexmark.dataset import PARTITIONS, RECORDS, Dataset
+from benchmarks.nexmark.generator import AUCTIONS, PERSONS, ROUND
 from benchmarks.nexmark.queries import Compiled, batch_answer
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.plan.nodes.scan import Scan
@@ -29,12 +30,15 @@ from ds_dagster.project.load import kind_of_store
 from ds_dagster.spark.jvm import TICK_SOURCE
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.prepared import prepare
+from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS
 from ds_dagster.testing.contents import changes_of, folded
 from ds_dagster.testing.running import RunningQuery, plain, unbounded
 from ds_dagster.testing.topics import Topic
 from ds_dagster.testing.values import normal
 
 Row = Mapping[str, Any]
+EVENTS = {"person": PERSONS, "auction": AUCTIONS, "bid": ROUND - PERSONS - AUCTIONS}
+"""How many of a round of events go to each topic."""
 FIRST_TOPICS = ("side_input",)
 """Topics that are full before a query starts."""
 
@@ -194,6 +198,12 @@ def _write(query: Compiled, bound: BoundQuery) -> WriteSpec:
 # speed
 
 
+def _parts_of_batch(dataset: Dataset, topic: str) -> int:
+    """How many parts of a topic a batch of a backlog has: as many records as the engine reads of it at once."""
+    records = dataset.events * EVENTS.get(topic, ROUND) // ROUND
+    return max(1, STREAM_BATCH_ROWS * dataset.parts // max(1, records))
+
+
 def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path) -> Speed:
     """Run a query over everything there is, part by part, and throw its records away.
 
@@ -211,7 +221,8 @@ def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path
 
     def provide(scan: Scan, _spec: ReadSpec | None) -> DataFrame:
         place = folder / job / scan.source_name
-        source = FileSource(spark, scan.source_name, dataset.files(scan.relation.entity), place, dataset.parts_of_batch)
+        topic = scan.relation.entity
+        source = FileSource(spark, scan.source_name, dataset.files(topic), place, _parts_of_batch(dataset, topic))
         while source.feed():
             pass
         return source.frame()
