@@ -17,7 +17,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks import peers
-from ds_dagster.catalog.io_spec import Envelope, RowSource
+from ds_dagster.catalog.io_spec import Envelope
+from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from benchmarks.measure import Pairs, Result, Size, cpu_seconds, results, say
+from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.spark.queries.prepared import EVOLUTION
 from ds_dagster.spark.session import job_session
 from ds_dagster.testing.runner import run_case
@@ -88,7 +89,8 @@ def _bare(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> None:
     """One batch of two rows from a memory stream."""
     found: list[int] = []
     topic = Topic("bare")
-    source = MemorySource(job_session(spark, {EVOLUTION: "false"}, "heap"), topic)  # its source has no name
+    session = job_session(spark, {EVOLUTION: "false"}, "heap")  # its source has no name
+    source = MemorySource(session, topic, ReadOptions())
     frame = source.frame().select(sf.from_json(sf.col("value").cast("string"), "x int, y string").alias("v"))
     folder = tempfile.mkdtemp(prefix="ds-bare-")
     writer = query(frame.select("v.*")).writeStream.outputMode("update").option("checkpointLocation", folder)

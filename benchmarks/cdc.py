@@ -174,7 +174,8 @@ def _change(data: bytes, kind: int, millis: int) -> dict[str, Any]:
 
 def _tuple(data: bytes, at: int) -> tuple[list[Any], int]:
     (count,) = struct.unpack_from(">H", data, at)
-    at, values = at + 2, []
+    at += 2
+    values: list[str | None] = []
     for _ in range(count):
         if data[at] == ord("t"):
             (length,) = struct.unpack_from(">I", data, at + 1)

@@ -21,9 +21,10 @@ from benchmarks.house import STORES, TOML, House
 from benchmarks.measure import Pairs, Result, Size, children, cpu_seconds, percentile, results, say
 from benchmarks.tables import _connection
 from ds_dagster.project.load import load_project
-from ds_dagster.runtime.control import Control, Ensured
+from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.status import Ensured
 from ds_dagster.settings import load_settings
 from ds_dagster.spark.planner.shared import SERVER
 from ds_dagster.spark.queries.sources import SHARED_SESSIONS

@@ -181,7 +181,8 @@ class Load:
                 insert = f"INSERT INTO {table} SELECT g, %s FROM generate_series(%s, %s) g"
                 _run(self.connection, insert, repr(time.time()), start, start + rows - 1)
             time.sleep(max(0.0, begun + (number + 1) / rate - time.perf_counter()))
-        wanted, millis = count * rows * len(self.tables), []
+        wanted = count * rows * len(self.tables)
+        millis: list[float] = []
         while len(millis) < wanted:
             millis += self.queue.get(timeout=120)
         took = time.perf_counter() - begun

@@ -96,11 +96,8 @@ class Bench:
         reports = [one for one in query.recentProgress if one["numInputRows"]][1:]  # type: ignore[attr-defined]
         query.stop()  # type: ignore[attr-defined]
         operators(self.spark).release_transaction(name)
-        return (
-            sum(one["numInputRows"] for one in reports)
-            / sum(one["durationMs"]["triggerExecution"] for one in reports)
-            * 1e3
-        )
+        millis = sum(one["durationMs"]["triggerExecution"] for one in reports)
+        return 1000.0 * float(sum(one["numInputRows"] for one in reports)) / float(millis)
 
     def latencies(self, sink: str, name: str) -> list[float]:
         """Milliseconds of small batches, without the first ten."""

@@ -76,12 +76,13 @@ def pushdown(size: Size) -> list[Result]:
 def bound(settings: Any) -> tuple[StoreDefinition, BoundQuery, BoundQuery]:
     """The store, and the query with the rule and without it."""
     from ds_dagster.plan.binding import rewrites
+    from ds_dagster.plan.binding.filter_rules import push_filters
     from ds_dagster.project.load import compile_texts
 
     def compiled() -> LoadedProject:
         return compile_texts([("bench.sql", DECLARED)], settings)
 
-    without = tuple(rule for rule in rewrites.RULES if rule is not rewrites.push_filters)
+    without = tuple(rule for rule in rewrites.RULES if rule is not push_filters)
     ours = compiled()
     with patch.object(rewrites, "RULES", without):
         peer = compiled()
@@ -139,6 +140,7 @@ def ran(spark: Any, store: StoreDefinition, query: BoundQuery, folder: Path, nam
         running.awaitTermination()
         seconds = time.perf_counter() - begin
         progress = running.lastProgress
+        assert progress is not None
         return seconds, sum(operator.numRowsTotal for operator in progress.stateOperators)
     finally:
         face.close(prepared)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.measure import Pairs, Result, Size, results
 from benchmarks.nexmark.generator import events
@@ -28,7 +28,7 @@ def bids() -> list[bytes]:
 
 
 def _shown(at: Any) -> str:
-    return at.isoformat(sep=" ", timespec="milliseconds")
+    return str(at.isoformat(sep=" ", timespec="milliseconds"))
 
 
 def in_memory(spark: Any, frame: Any, times: int) -> Any:
@@ -70,7 +70,7 @@ def _pairs(spark: Any, size: Size) -> list[Result]:
 
     from ds_dagster.spark.functions.java_values import json_columns, json_text
 
-    bid = StructType.fromDDL(BID)
+    bid = cast("StructType", StructType.fromDDL(BID))
     times = size.of(50, 5)
     records = in_memory(spark, spark.createDataFrame([(bytearray(one),) for one in bids()], "value BINARY"), times)
     fields = tuple(f"r.{name}" for name in bid.names)

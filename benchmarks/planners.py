@@ -22,7 +22,8 @@ import pyspark.serializers
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from benchmarks.measure import Pairs, Result, Size, cpu_seconds, proportional_megabytes, results, say
-from ds_dagster.spark.planner.shared import RUNNER, Planner
+from ds_dagster.spark.planner.hand_over import RUNNER
+from ds_dagster.spark.planner.shared import Planner
 from ds_dagster.spark.postgres_cdc.source import PostgresCdcSource
 
 serializers: Any = pyspark.serializers  # without types
