@@ -196,7 +196,7 @@ def resolve(set_name: str, progress: Progress | None = None) -> tuple[Path, ...]
     """The jars of a set, fetched if need be.
 
     Args:
-        set_name: ``spark-kafka``, ``spark-compile``, ``kafka-broker`` or ``ecj``.
+        set_name: ``spark-kafka``, ``s3a``, ``spark-compile``, ``kafka-broker`` or ``ecj``.
         progress: receives a line for each step and each fetched jar; not called when the cache is complete.
 
     Raises:
@@ -329,13 +329,18 @@ def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 # --- what a driver needs ----------------------------------------------------------------------------------------------
 
 
-def driver_jars(progress: Progress | None = None) -> tuple[Path, ...]:
+def driver_jars(progress: Progress | None = None, *, in_bucket: bool = False) -> tuple[Path, ...]:
     """The jars of a driver besides Spark's own: connectors and our operators; fetched and built if need be.
+
+    Args:
+        progress: see :func:`resolve`.
+        in_bucket: checkpoints are in a bucket, which needs the jars of an S3 client.
 
     Raises:
         DsError: what :func:`resolve` and :func:`operator_jar` raise.
     """
-    return (*resolve("spark-kafka", progress), operator_jar(progress))
+    client = resolve("s3a", progress) if in_bucket else ()
+    return (*resolve("spark-kafka", progress), operator_jar(progress), *client)
 
 
 # --- our own jar ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ds_dagster.checkpoint_settings import IN_STATE_FOLDER, CheckpointSettings, read_checkpoints
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean, is_address
 
@@ -59,7 +60,8 @@ class EngineSettings:
         master: Spark master URL; empty for ``local[cores]``.
         durable: checkpoints are forced to the engine's disk (fsync), so that a power failure loses nothing. False: jobs
             may have to be reset after a power failure.
-        shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one.
+        shared_folders: on a cluster: folders that every host mounts at the same path; ``state`` has to be inside one if
+            checkpoints are in it.
         kafka_writers: on a cluster: who writes to exactly-once Kafka sinks. ``tasks``: each task sends its records in a
             transaction of its own, committed in two phases. ``driver``: all records go through the driver, which sends
             them in one transaction.
@@ -120,7 +122,7 @@ class Settings:
     Attributes:
         root: the project's folder.
         sql: folder of statements.
-        state: journal, checkpoints, views, logs, pid files; on a local disk.
+        state: journal, checkpoints (unless ``[checkpoints]`` names a bucket), views, logs, pid files; on a local disk.
         database: default database of names without one.
         schema: default schema of names without one.
         store: store of a CREATE … AS without ``'store'``; a ``USE STORE`` in a file overrides it.
@@ -128,6 +130,7 @@ class Settings:
         journal: ``sqlite``, a Postgres URL, or a ``${NAME}`` reference to one.
         environment: part of every job's identity, so that one cluster can hold several (``dev``, ``prod``).
         engine: see :class:`EngineSettings`.
+        checkpoints: see :class:`ds_dagster.checkpoint_settings.CheckpointSettings`.
         spark: any Spark property.
         overlay: store properties that replace those of CREATE STORE.
         file: name of the settings file, for messages; ``(defaults)`` without a file.
@@ -151,6 +154,7 @@ class Settings:
     journal: str = "sqlite"
     environment: str = "dev"
     engine: EngineSettings = EngineSettings()
+    checkpoints: CheckpointSettings = IN_STATE_FOLDER
     spark: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     overlay: Overlay = Overlay()
     file: str = ""
@@ -162,7 +166,7 @@ class Settings:
 
 _TEXT = ("database", "schema", "store", "views", "journal", "environment")
 _PATHS = {"sql": "sql", "state": ".ds"}
-_SECTIONS = ("engine", "spark")
+_SECTIONS = ("engine", "checkpoints", "spark")
 _KNOWN = (*_TEXT, *_PATHS, *_SECTIONS)
 
 
@@ -202,6 +206,7 @@ def load_settings(root: Path, **overrides: object) -> Settings:
     settings = Settings(
         root=root,
         engine=_engine(table.get("engine", {}), name),
+        checkpoints=read_checkpoints(table.get("checkpoints", {}), name),
         spark=_spark(table.get("spark", {}), name),
         file=name,
         **values,
@@ -268,7 +273,7 @@ def _text_setting(table: Mapping[str, Any], key: str, file: str) -> str:
 
 def _checked_path(text: str, key: str, file: str) -> str:
     if is_address(text):
-        allowed = "a folder of this machine's file system"
+        allowed = "a folder of this machine's file system; a bucket for checkpoints is `url` of [checkpoints]"
         raise error("SETTING_INVALID", name=key, file=file, reason=text, allowed=allowed)
     return text
 

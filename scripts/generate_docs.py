@@ -39,6 +39,7 @@ from ds_dagster.catalog.properties.table import (
     STORE,
 )
 from ds_dagster.catalog.store import StoreKind
+from ds_dagster.checkpoint_settings import CheckpointSettings
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
@@ -406,7 +407,10 @@ VARIABLES: Mapping[str, str] = {
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""
-NOT_WRITTEN = ("root", "file", "overlay", "store_values", "source_names", "ordered_state", "pool", "engine", "spark")
+NOT_WRITTEN = (
+    "root", "file", "overlay", "store_values", "source_names", "ordered_state", "pool", "engine",
+    "checkpoints", "spark",
+)  # fmt: skip
 PATHS: Mapping[str, str] = {"sql": "sql", "state": ".ds"}
 EXAMPLE = """```toml
 [tool.ds-dagster]
@@ -433,6 +437,8 @@ def settings_page() -> str:
     ]
     engine = attributes(EngineSettings)
     engine_rows = [(code(f.name), code(f.default), engine[f.name]) for f in fields(EngineSettings)]
+    bucket = attributes(CheckpointSettings)
+    bucket_rows = [(code(f.name), bucket[f.name]) for f in fields(CheckpointSettings)]
     return page(
         "Settings",
         "ds_dagster/settings.py",
@@ -446,6 +452,9 @@ def settings_page() -> str:
         table(["Setting", "Default", "Variable", "Meaning"], rows),
         "## `[tool.ds-dagster.engine]`",
         table(["Setting", "Default", "Meaning"], engine_rows),
+        "## `[tool.ds-dagster.checkpoints]`",
+        "A bucket for checkpoints, see [Checkpoints in a bucket](../how-to/deploy.md#checkpoints-in-a-bucket).",
+        table(["Setting", "Meaning"], bucket_rows),
         "## `[tool.ds-dagster.spark]`",
         attributes(Settings)["spark"][0].upper()
         + attributes(Settings)["spark"][1:]

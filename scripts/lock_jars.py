@@ -28,6 +28,14 @@ class Root(NamedTuple):
     transitive: bool = False
 
 
+AWS_MODULES = (
+    "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol", "checksums",
+    "checksums-spi", "crt-core", "endpoints-spi", "http-auth", "http-auth-aws", "http-auth-aws-eventstream",
+    "http-auth-spi", "http-client-spi", "identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles",
+    "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
+    "third-party-jackson-core", "utils", "utils-lite",
+)  # fmt: skip
+
 ROOTS: dict[str, tuple[str, tuple[Root, ...]]] = {
     "spark-kafka": (
         "Spark's Kafka connector with exactly what PySpark does not bring, and the runtime of Protobuf",
@@ -37,6 +45,17 @@ ROOTS: dict[str, tuple[str, tuple[Root, ...]]] = {
             Root("org.apache.kafka:kafka-clients:3.9.2"),
             Root("org.apache.commons:commons-pool2:2.13.1"),
             Root("com.google.protobuf:protobuf-java:4.33.2"),
+        ),
+    ),
+    "s3a": (
+        "Hadoop's S3 client for checkpoints in a bucket, with the modules of the AWS SDK that it uses (its bundle of "
+        "all services has 686 MB); PySpark brings Netty and Apache's HTTP client",
+        (
+            Root("org.apache.hadoop:hadoop-aws:3.5.0"),
+            Root("software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1"),
+            *(Root(f"software.amazon.awssdk:{module}:2.35.4") for module in AWS_MODULES),
+            Root("software.amazon.eventstream:eventstream:1.0.1"),
+            Root("org.reactivestreams:reactive-streams:1.0.4"),
         ),
     ),
     "spark-compile": (

@@ -138,3 +138,45 @@ def test_a_strict_load_tells_all_mistakes_together(tmp_path: Path) -> None:
         ("CREATE_UNKNOWN", 2),
     }
     assert [d.text() for d in load_project(tmp_path).errors] == [d.text() for d in found]
+
+
+BUCKET = {"url": "s3://a-bucket/some/prefix", "region": "eu-central-1"}
+KEY = {"access_key_id": "${KEY}", "secret_access_key": "${SECRET}"}
+
+
+def test_checkpoints_may_be_in_a_bucket(tmp_path: Path) -> None:
+    found = load_settings(write(tmp_path, section({**BUCKET, **KEY}))).checkpoints
+    assert (found.bucket, found.prefix, found.in_bucket) == ("a-bucket", "some/prefix", True)
+    found = load_settings(
+        write(tmp_path, section({"url": "s3a://bucket", "endpoint_url": "http://h:9000"}))
+    ).checkpoints
+    assert (found.bucket, found.prefix, found.region) == ("bucket", "", "")
+    assert not load_settings(write(tmp_path, "")).checkpoints.in_bucket
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition", "named"),
+    [
+        ({"url": ""}, "SETTING_INVALID", "checkpoints.url"),
+        ({"url": "s3://a-bucket/with space"}, "SETTING_INVALID", "checkpoints.url"),
+        ({"url": "gs://a-bucket"}, "SETTING_INVALID", "checkpoints.url"),
+        ({"url": "s3://key:secret@a-bucket"}, "SETTING_INVALID", "checkpoints.url"),
+        ({"region": ""}, "SETTING_INVALID", "checkpoints.region"),
+        ({"endpoint_url": "h:9000"}, "SETTING_INVALID", "checkpoints.endpoint_url"),
+        ({"access_key_id": "AKIA"}, "CHECKPOINT_KEY_WRITTEN", "access_key_id"),
+        ({"secret_access_key": ""}, "SETTING_INVALID", "checkpoints.access_key_id"),
+        ({"access_key_id": "", "secret_access_key": "", "session_token": "${T}"}, "SETTING_INVALID", "session_token"),
+        ({"regoin": "x"}, "SETTING_UNKNOWN", "region"),
+    ],
+)
+def test_a_bucket_that_cannot_work_is_refused(
+    tmp_path: Path, changes: dict[str, str], condition: str, named: str
+) -> None:
+    with pytest.raises(DsError) as refused:
+        load_settings(write(tmp_path, section({**BUCKET, **KEY, **changes})))
+    assert refused.value.condition == condition and named in str(refused.value)
+    assert "AKIA" not in str(refused.value)
+
+
+def section(values: dict[str, str]) -> str:
+    return "[checkpoints]\n" + "".join(f'{name} = "{text}"\n' for name, text in values.items())

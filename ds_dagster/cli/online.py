@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from ds_dagster.bucket import Bucket
 from ds_dagster.catalog.entity import ProbeResult
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties.values import PropertyValue, secret_reference
@@ -24,11 +25,14 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.checkpoints import bucket_address
 from ds_dagster.runtime.connecting import resolver
+from ds_dagster.settings import Settings
 from ds_dagster.stores.schema_registry import SchemaRegistry
 
 PROBE_SUBJECT = "ds-doctor-probe"
 """A subject that does not exist: a registry that reports this is reachable and accepts our login."""
+CHECKPOINTS = "checkpoints"
 Probe = Callable[[], ProbeResult]
 
 
@@ -52,9 +56,12 @@ def examine_online(project: LoadedProject, seconds: float) -> tuple[Fact, ...]:
 
 
 def store_findings(project: LoadedProject, seconds: float) -> Iterator[Diagnostic]:
-    """Stores that do not answer or refuse our login, with the place of their declaration."""
+    """Stores that do not answer or refuse our login, with the place of their declaration, and the bucket of
+    checkpoints."""
     stores = {f"store {store.name}": store for store in project.catalog.stores.values()}
     for fact in examine_online(project, seconds):
+        if fact.name == CHECKPOINTS and not fact.ok:
+            yield replace(error("CHECKPOINTS_NOT_USABLE", found=fact.found).diagnostic(), hint=fact.fix)
         if fact.name in stores and not fact.ok:
             store = stores[fact.name]
             problem = error("STORE_NOT_USABLE", span=store.origin.span, store=store.name, found=fact.found)
@@ -86,6 +93,8 @@ def _refused(project: LoadedProject) -> Iterator[Fact]:
 
 
 def _probes(project: LoadedProject, redactor: Redactor) -> Iterator[tuple[str, Probe]]:
+    if project.settings.checkpoints.in_bucket:
+        yield CHECKPOINTS, partial(_checkpoints, project.settings, redactor)
     for secret in project.catalog.secrets:
         yield f"secret {secret}", partial(_secret, secret, _resolver(project, secret, redactor))
     for registry in project.catalog.registries.values():
@@ -109,6 +118,16 @@ def _resolver(project: LoadedProject, name: str, redactor: Redactor) -> Resolver
         return text
 
     return resolved
+
+
+def _checkpoints(settings: Settings, redactor: Redactor) -> ProbeResult:
+    address = bucket_address(settings)
+    assert address is not None
+    for key in (address.secret_access_key, address.session_token):
+        if key:
+            redactor.remember(key)
+    Bucket(address).check(settings.checkpoints.prefix)
+    return ProbeResult(True, f"{settings.checkpoints.url} can be written, and keeps what must be new")
 
 
 def _secret(name: str, resolve: Resolver) -> ProbeResult:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
@@ -31,6 +30,7 @@ from ds_dagster.runtime.planning.planned import PlannedChange
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.stores.schema_registry import SchemaRegistry
+from ds_dagster.trees import Place, read_if_any
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")
@@ -169,7 +169,7 @@ class OnlinePlan:
         if (
             facts is None
             or not facts.identity
-            or not self.control.fleet.shares_host()
+            or not self.control.sees_checkpoints()
             or not self.control.journal.exists()
         ):
             return
@@ -200,8 +200,8 @@ class OnlinePlan:
         return ()
 
 
-def _identities(path: Path) -> Mapping[str, str]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+def _identities(path: Place) -> Mapping[str, str]:
+    return dict(json.loads(read_if_any(path) or "{}"))
 
 
 def _shown(relation: Relation) -> str:

@@ -16,7 +16,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "CLUSTER_NEEDS_SHARED_FOLDER",
         "user",
         "{what} is {folder}, which executors of {master} may not have on their hosts",
-        "use a folder that all hosts mount at the same path, and name it in `shared_folders` of [engine]",
+        "use a folder that all hosts mount at the same path, and name it in `shared_folders` of [engine]; checkpoints "
+        "may be in a bucket instead ([checkpoints])",
         "22023",
     ),
     Condition(
@@ -60,6 +61,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "external",
         "{host} does not see {folder} as the engine does",
         "mount it on that host at the same path, then start the engine again",
+    ),
+    Condition(
+        "CLUSTER_BUCKET_UNREACHABLE",
+        "external",
+        "{host} does not see in {place} what the engine wrote there",
+        "check that host's way to the bucket; without `access_key_id` in [checkpoints] the host needs credentials of "
+        "its own: a role, or AWS variables of its Spark worker",
     ),
     Condition(
         "CLUSTER_VERSION_SKEW",

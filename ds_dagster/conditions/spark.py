@@ -348,7 +348,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "CHECKPOINT_UNREADABLE",
         "external",
         "the checkpoint cannot be read or written",
-        "check the disk of the state folder; the job retries, and `ds reset` starts a new checkpoint version",
+        "check the disk of the state folder, or the bucket of [checkpoints]; the job retries, and `ds reset` starts a "
+        "new checkpoint version",
     ),
     Condition(
         "CHECKPOINT_IN_USE",

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -27,6 +26,7 @@ from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.sink_account import note_written, sources_text
 from ds_dagster.spark.queries.source_identity import SOURCES, TARGETS, remember, remembered
 from ds_dagster.spark.session import active
+from ds_dagster.trees import Place
 
 _LOG = logging.getLogger(__name__)
 KEY, VALUE = "key", "value"
@@ -48,7 +48,7 @@ class Version:
     """
 
     job: Compiled
-    checkpoint: Path
+    checkpoint: Place
     number: int
 
 
@@ -72,7 +72,7 @@ def hand_over(spark: SparkSession, serving: Version, taking: Version) -> None:
         _LOG.warning("%s: the entity of version %s is not dropped: %s", taking.job.order.name, taking.number, problem)
 
 
-def last_written(spark: SparkSession, job: Compiled, place: Path, version: int = 0) -> int | None:
+def last_written(spark: SparkSession, job: Compiled, place: Place, version: int = 0) -> int | None:
     """Number of the last batch in the entity of a version: the planned batch if the marker names it, else the last
     committed one; None if nothing was written."""
     tip = checkpoint_tip(spark, str(place))
@@ -82,7 +82,7 @@ def last_written(spark: SparkSession, job: Compiled, place: Path, version: int =
     return None if tip.committed is None else tip.committed.batch
 
 
-def write_options(spark: SparkSession, job: Compiled, place: Path, version: int = 0) -> Mapping[str, str]:
+def write_options(spark: SparkSession, job: Compiled, place: Place, version: int = 0) -> Mapping[str, str]:
     """Options of the transactional sink of a version, with its checkpoint."""
     sink = job.query.sink
     store, kind, resolver = job.store(sink)
@@ -136,7 +136,7 @@ def _move(spark: SparkSession, version: Version, places: tuple[int, int], reques
     return True
 
 
-def _ensure_target(spark: SparkSession, job: Compiled, place: Path, entity: str) -> None:
+def _ensure_target(spark: SparkSession, job: Compiled, place: Place, entity: str) -> None:
     """Create the entity if it is missing, and record its identity in the checkpoint: it may be new under its name."""
     sink = job.query.sink
     facts = ensured(job, replace(sink, entity=entity))

@@ -7,7 +7,6 @@ batch up to there is recorded as written.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +19,7 @@ from ds_dagster.runtime.deciding.beside import is_refined, is_written_in_turn
 from ds_dagster.runtime.host import Errand, HostContext, StartOrder
 from ds_dagster.spark.cluster import close_ended_stores
 from ds_dagster.spark.queries.sink_account import note_written
+from ds_dagster.trees import Place
 
 
 def run_errand(errand: Errand, context: HostContext, spark: SparkSession) -> None:
@@ -91,8 +91,9 @@ def switch(spark: SparkSession, serving: Compiled, job: Compiled, checkpoints: C
     has_state = any(node.is_stateful for node in job.query.plan.walk())
     planned = plan_switch(job.order.name, place, former, last, has_state=has_state)
     if planned is not None:
-        note_written(spark, write_options(spark, job, place), planned, job.query.entities)
+        options = write_options(spark, job, _place(checkpoints, job.order))  # the plan may have given it another folder
+        note_written(spark, options, planned, job.query.entities)
 
 
-def _place(checkpoints: Checkpoints, order: StartOrder) -> Path:
+def _place(checkpoints: Checkpoints, order: StartOrder) -> Place:
     return checkpoints.path(order.checkpoint_name, order.checkpoint_version)

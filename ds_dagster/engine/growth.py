@@ -8,9 +8,7 @@ was killed before repeats this; the former checkpoint stays as ``…-replaced-N`
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import ExitStack
-from pathlib import Path
 
 from ds_dagster.runtime.checkpoint_files import exchange_grown, grown_folder
 from ds_dagster.runtime.checkpoint_log import STATE, copy_without_state
@@ -18,9 +16,10 @@ from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.grown_state import add_results, lacks_results
 from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.query import close
+from ds_dagster.trees import Place, remove_tree
 
 
-def add_missing_results(query: PreparedQuery, place: Path) -> int | None:
+def add_missing_results(query: PreparedQuery, place: Place) -> int | None:
     """Add results to the groups of a checkpoint that lack them; if that fails, the query is closed. Idempotent.
 
     Args:
@@ -39,18 +38,18 @@ def add_missing_results(query: PreparedQuery, place: Path) -> int | None:
         undo.callback(close, query)
         batch = checkpoint_tip(query.session, str(place)).committed
         if batch is None:
-            shutil.rmtree(place / STATE, ignore_errors=True)  # left by a batch that has not finished
+            remove_tree(place / STATE)  # left by a batch that has not finished
         elif lacks_results(query, str(place)):
             groups = _exchange_state(query, place, batch.batch)
         undo.pop_all()
     return groups
 
 
-def _exchange_state(query: PreparedQuery, place: Path, batch: int) -> int:
+def _exchange_state(query: PreparedQuery, place: Place, batch: int) -> int:
     """Put a checkpoint with more results in the place of one that ends at a batch; returns the number of groups."""
     folder = grown_folder(place)
     copy_without_state(place, folder)
     groups = add_results(query, str(place), str(folder), batch)
     os.sync()
-    exchange_grown(place)
+    exchange_grown(place, folder)
     return groups

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -47,6 +46,7 @@ from ds_dagster.spark.queries.row_logs import log_identity
 from ds_dagster.spark.queries.sources import resolved
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
+from ds_dagster.trees import Place
 from ds_dagster.version import __version__
 
 SNAPSHOTS = "snapshots"
@@ -241,7 +241,7 @@ def resolver_of_all(job: Compiled) -> Resolver:
     return job.resolver("store " + " or ".join(stores) if stores else job.order.name)
 
 
-def fence(spark: SparkSession, job: Compiled, checkpoint: Path) -> None:
+def fence(spark: SparkSession, job: Compiled, checkpoint: Place) -> None:
     """Abort transactions that a dead job left open in its sinks and logs. On a cluster, a batch that is decided and not
     committed everywhere is finished first."""
     own = job.order.identity

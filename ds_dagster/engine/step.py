@@ -14,10 +14,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ds_dagster import jars
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
 from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.session import start_session
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
 from ds_dagster.errors import DsError, error
 from ds_dagster.figures import taken_over
@@ -38,7 +38,7 @@ from ds_dagster.runtime.status import RESTORED, FiniteResult, JobState
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.queries.query import close, failure, finish, start
-from ds_dagster.spark.session import build_session
+from ds_dagster.trees import make_folder
 
 HOLD_SECONDS = 60.0
 """How long a step holds its run without renewing the deadline."""
@@ -70,7 +70,7 @@ class StepRun:
         """Wait for the sources, load, publish, and record the result. A failure of the load is returned, not raised;
         an interruption stops the query and is raised."""
         places = Places.of(self.settings)
-        checkpoints = Checkpoints(places.checkpoints, self.journal.identity())
+        checkpoints = Checkpoints.of(self.settings, self.journal.identity())
         redactor = Redactor()
         context = HostContext(
             self.settings, places, self.clock, checkpoints, JobLog(places, self.clock, redactor), redactor
@@ -125,7 +125,7 @@ class StepRun:
         self._record("STARTING", order, "run in a step")
         definition = compiled(order, context)
         hosted.prepared = prepare_query(spark, definition, self._specs(definition))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         empty(spark, definition, str(path))
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
@@ -262,6 +262,4 @@ def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSess
     Raises:
         DsError: Java is missing, or jars cannot be fetched.
     """
-    jar_files = jars.driver_jars()
-    merged = replace(settings, spark={**settings.spark, **properties})
-    return build_session(merged, jars=jar_files, app_name="ds_dagster step")
+    return start_session(replace(settings, spark={**settings.spark, **properties}), "ds_dagster step")

@@ -13,28 +13,28 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ds_dagster import jars
 from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
 from ds_dagster.engine.growth import add_missing_results
 from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.session import start_session
 from ds_dagster.engine.shape_watch import ShapeWatch
 from ds_dagster.engine.slots import reserve
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence, prepare_query, store_specs
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
+from ds_dagster.runtime.checkpoint_files import current_folder
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.planner.shared import shares_planner
 from ds_dagster.spark.queries.query import close, failure, finish, start
-from ds_dagster.spark.session import build_session
+from ds_dagster.trees import Place, make_folder
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
 """Conditions that a job with an old secret gets after a rotation: another start may help."""
@@ -118,8 +118,7 @@ class SparkHost:
             _LOG.info("Spark %s is ready", spark.version)
 
     def _start_session(self) -> SparkSession:
-        jar_files = jars.driver_jars(_LOG.info)
-        spark = build_session(self.context.settings, jars=jar_files, app_name="ds_dagster")
+        spark = start_session(self.context.settings, "ds_dagster", _LOG.info)
         self._lock_jvm(spark)
         return spark
 
@@ -282,7 +281,7 @@ class SparkHost:
                 return
             self.context.clock.sleep(0.1)
 
-    def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: StoreSpecs, path: Path) -> None:
+    def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: StoreSpecs, path: Place) -> None:
         if self._is_given_up(job):
             return
         reserve(job, definition.query, inputs.reads, self._session.result(), list(self._jobs.values()))
@@ -290,12 +289,13 @@ class SparkHost:
         job.sources, job.shapes = inputs.watched, inputs.shapes
         if self._is_given_up(job):
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         empty(self._session.result(), definition, str(path))
         groups = add_missing_results(job.prepared, path) if definition.order.spec.grows else None
         if groups is not None:
             text = f"results are added to {groups} groups, and are computed from the rows since now"
             self.context.log.line(job.order.name, "INFO", text)
+            path = current_folder(path)
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         if job.shapes:

@@ -40,7 +40,7 @@ DISK_BYTES = 3 * 1024**3
 MEMORY_BYTES = 2 * 1024**3
 CLOCK_SECONDS = 2.0
 OLDEST_YEAR = 2025
-OPTIONAL_SETS = ("ecj", "spark-compile")
+OPTIONAL_SETS = ("ecj", "s3a", "spark-compile")
 DISTRIBUTION = "ds-dagster"
 
 

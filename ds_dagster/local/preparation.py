@@ -20,6 +20,7 @@ def prepare(progress: Progress, *, servers: bool = True) -> None:
         DsError: Java, a jar or a program is missing and cannot be fetched.
     """
     resolve("spark-kafka", progress)
+    resolve("s3a", progress)
     operator_jar(progress)
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(_prepare_servers, progress) if servers else None

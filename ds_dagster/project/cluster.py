@@ -35,6 +35,8 @@ SQLITE = "sqlite"
 _FILE = "file"
 _AUTHORITY = "tls.ca_cert_file"
 """The one file of a login that executors open; the text of others travels with the job."""
+_COPIES_ROWS = ("POSTGRESQL",)
+"""Kinds of stores whose tables are copied into files of the state folder when a query begins to read their changes."""
 _STREAMS = ("stream", "changelog")
 """Relations that executors read and write; tables and views are written by the driver."""
 
@@ -56,8 +58,9 @@ def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
     """Errors for folders that executors read or write and do not share with the driver."""
     master = settings.engine.master
     if not settings.engine.shares(settings.state):
-        what, folder = "the setting state", str(settings.state)
-        yield error("CLUSTER_NEEDS_SHARED_FOLDER", what=what, folder=folder, master=master).diagnostic()
+        for what in _in_state(catalog, settings):
+            folder = str(settings.state)
+            yield error("CLUSTER_NEEDS_SHARED_FOLDER", what=what, folder=folder, master=master).diagnostic()
     for function in chain.from_iterable(catalog.functions.functions.values()):
         if function.language == "java" and not settings.engine.shares(Path(function.file)):
             what, span = f"the jar of function {function.name}", function.origin.span
@@ -72,6 +75,21 @@ def _folders(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
                 yield problem.diagnostic()
 
 
+def _in_state(catalog: Catalog, settings: Settings) -> Iterator[str]:
+    """What executors read or write in the state folder."""
+    if not settings.checkpoints.in_bucket:
+        yield "the setting state"
+        return
+    for store in catalog.stores.values():
+        if store.kind in _COPIES_ROWS and _has_streams(store, catalog):
+            yield f"the setting state, which holds the first rows of store {store.name},"
+
+
+def _has_streams(store: StoreDefinition, catalog: Catalog) -> bool:
+    relations = catalog.relations.values()
+    return any(relation.store == store.name and relation.kind in _STREAMS for relation in relations)
+
+
 def _places(store: StoreDefinition, catalog: Catalog, settings: Settings) -> Iterator[tuple[str, Path]]:
     """What executors read or write of a store on their own hosts."""
     address = store.properties.get("uris")
@@ -79,16 +97,14 @@ def _places(store: StoreDefinition, catalog: Catalog, settings: Settings) -> Ite
     if parts is not None and parts.scheme == _FILE:
         yield f"the folder of store {store.name}", Path(unquote(parts.path)).resolve()
     authority = store.properties.get(_AUTHORITY)
-    has_streams = any(
-        relation.store == store.name and relation.kind in _STREAMS for relation in catalog.relations.values()
-    )
-    if authority is not None and not authority.is_reference and has_streams:
+    if authority is not None and not authority.is_reference and _has_streams(store, catalog):
         yield f"{_AUTHORITY} of store {store.name}", path_in(settings.root, authority)
 
 
 def _sqlite(catalog: Catalog, settings: Settings) -> Iterator[Diagnostic]:
     """Errors for a journal or views in SQLite, whose files would be in a folder that several hosts mount."""
-    if not settings.engine.has_other_hosts:
+    is_own_folder = settings.checkpoints.in_bucket and not settings.engine.shares(settings.state)
+    if not settings.engine.has_other_hosts or is_own_folder:
         return
     folder, has_views = str(settings.state), any(r.store == SQLITE for r in catalog.relations.values())
     if settings.journal == SQLITE:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, open_loader
@@ -27,6 +26,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import Loaded, wanted_times
 from ds_dagster.runtime.journals.history import note_in_history
 from ds_dagster.runtime.sink_ends import sink_ends
+from ds_dagster.trees import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,9 +171,9 @@ class Backfill:
         return BatchEnd.of(place, tip.batch).watermark
 
     @property
-    def _place(self) -> Path | None:
+    def _place(self) -> Place | None:
         """Checkpoint of the query; None if it is on another machine."""
-        if not self.control.fleet.shares_host():
+        if not self.control.sees_checkpoints():
             return None
         status = self.control.status(self.query.name)
         return self.control.checkpoints().path(status.writes_as, status.checkpoint_version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -17,8 +17,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ds_dagster.bucket import NEW
+from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.durable import force_names, make_folder, write_whole
+from ds_dagster.durable import force_names
+from ds_dagster.errors import error
+from ds_dagster.trees import Place, copy_file, copy_tree, make_folder, names_in, read_if_any, remove_tree, write_whole
 
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
 SOURCES, TARGETS = "ds-sources.json", "ds-targets.json"
@@ -32,6 +36,10 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting that Spark compares between a planned batch and the batch before; it has no effect without state."""
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 VOID = "-"
+CURRENT = ".current"
+"""End of the name of an object that says which folder of a bucket is the checkpoint of a version. A version without one
+uses the folder of its first start. S3 replaces the object in one step, and renames nothing."""
+_VERSION = re.compile(r"v\d+")
 
 
 def unusable(tip: Tip) -> str:
@@ -56,7 +64,7 @@ def digest_of(offsets: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named: bool) -> None:
+def put_checkpoint(place: Place, tip: Tip, following: Tip | None = None, *, named: bool) -> None:
     """Put a checkpoint that ends at a batch into a folder. Its former content is moved to ``…-replaced-N``.
 
     Args:
@@ -70,7 +78,7 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     for name in KEPT:
         _copy(place / name, folder / name)
     ends = json.loads(tip.ends)
-    _write(folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
+    _write(folder / METADATA, read_if_any(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
     _write(folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
     conf = {EVOLUTION: json.dumps(named), PARTITIONS: _partitions(place)}
     entry = entry_of(ends["offsets"], conf)
@@ -82,46 +90,97 @@ def put_checkpoint(place: Path, tip: Tip, following: Tip | None = None, *, named
     exchange(place, folder)
 
 
-def grown_folder(place: Path) -> Path:
-    """The path ``…-growing`` where a checkpoint is prepared whose groups get more results."""
-    return place.with_name(f"{place.name}-growing")
+def grown_folder(place: Place) -> Place:
+    """The path ``…-growing`` where a checkpoint is prepared whose groups get more results; in a bucket a new name."""
+    return place.with_name(f"{place.name}-growing") if isinstance(place, Path) else _unused(place)
 
 
-def exchange_grown(place: Path) -> Path:
-    """:func:`exchange` with :func:`grown_folder`, which is complete. It is called ``…-grown`` before, so that
+def exchange_grown(place: Place, folder: Place) -> Place:
+    """:func:`exchange` with a :func:`grown_folder` that is complete. It is called ``…-grown`` before, so that
     :func:`finish_growth` never takes one that is not complete."""
-    folder = _complete(place)
-    shutil.rmtree(folder, ignore_errors=True)
-    grown_folder(place).rename(folder)
+    if isinstance(place, Path) and isinstance(folder, Path):
+        complete = _complete(place)
+        remove_tree(complete)
+        folder = folder.rename(complete)
     return exchange(place, folder)
 
 
-def finish_growth(place: Path) -> None:
+def finish_growth(place: Place) -> None:
     """Finish an :func:`exchange_grown` that was killed when ``place`` was gone."""
-    _finish(place, _complete(place))
+    if isinstance(place, Path):
+        _finish(place, _complete(place))
 
 
-def new_folder(place: Path) -> Path:
-    """The path ``…-new`` where a checkpoint is prepared before :func:`exchange`; what was there is deleted."""
-    folder = _new(place)
-    shutil.rmtree(folder, ignore_errors=True)
+def new_folder(place: Place) -> Place:
+    """The path ``…-new`` where a checkpoint is prepared before :func:`exchange`; what was there is deleted. In a bucket
+    a name that was never used."""
+    folder = _new(place) if isinstance(place, Path) else _unused(place)
+    remove_tree(folder)
     return folder
 
 
-def finish_exchange(place: Path) -> None:
+def finish_exchange(place: Place) -> None:
     """Finish an :func:`exchange` with a complete :func:`new_folder` that was killed between its two renames."""
-    _finish(place, _new(place))
+    if isinstance(place, Path):
+        _finish(place, _new(place))
 
 
-def exchange(place: Path, folder: Path) -> Path:
-    """Move a prepared folder to ``place``. The former content of ``place`` moves to ``…-replaced-N``; returns that
-    path, also if there was none."""
+def exchange(place: Place, folder: Place) -> Place:
+    """Make a prepared folder the checkpoint. On disk it moves to ``place``, whose former content moves to
+    ``…-replaced-N``. In a bucket nothing moves: the object ``….current`` names the folder, which
+    :func:`current_folder` returns from then on.
+
+    Returns:
+        Where the former content is; the path is free if there was none.
+
+    Raises:
+        ExternalError: CHECKPOINT_EXCHANGED: another process was faster, in a bucket.
+    """
+    if isinstance(place, BucketPath):
+        _point(place, folder.name)
+        return place
+    assert isinstance(folder, Path)
     replaced = _replaced(place)
     if place.exists():
         place.rename(replaced)
     folder.rename(place)
     force_names(place.parent)
     return replaced
+
+
+def current_folder(first: Place) -> Place:
+    """The folder that is the checkpoint of a version.
+
+    Args:
+        first: the folder of its first start, ``…/v1``.
+    """
+    if isinstance(first, Path):
+        return first
+    name = read_if_any(_pointer(first))
+    return first.with_name(name) if name else first
+
+
+def _point(place: BucketPath, name: str) -> None:
+    pointer = _pointer(place)
+    before = pointer.bucket.read(pointer.key)
+    current, mark = (before[0].decode(), before[1]) if before else (_version(place), NEW)
+    if current != place.name or not pointer.bucket.write(pointer.key, name.encode(), mark):
+        raise error("CHECKPOINT_EXCHANGED", path=str(place))
+
+
+def _pointer(place: BucketPath) -> BucketPath:
+    return place.with_name(f"{_version(place)}{CURRENT}")
+
+
+def _version(place: BucketPath) -> str:
+    """The part ``v1`` of the name of a folder, as in ``v1-3f9c2a71``."""
+    match = _VERSION.match(place.name)
+    assert match is not None
+    return match[0]
+
+
+def _unused(place: BucketPath) -> BucketPath:
+    return place.with_name(f"{_version(place)}-{uuid.uuid4().hex[:8]}")
 
 
 def _finish(place: Path, folder: Path) -> None:
@@ -139,12 +198,13 @@ def _complete(place: Path) -> Path:
     return place.with_name(f"{place.name}-grown")
 
 
-def _partitions(place: Path) -> str:
+def _partitions(place: Place) -> str:
     """The number of shuffle partitions in the offset log of the present checkpoint; 1 if it has none."""
-    entries = [path for path in (place / OFFSETS).glob("*") if path.name.isdecimal()]
-    newest = max(entries, key=lambda path: int(path.name), default=None)
+    newest = max((int(name) for name in names_in(place / OFFSETS) if name.isdecimal()), default=None)
+    if newest is None:
+        return "1"
     try:
-        return str(json.loads(_read(newest).splitlines()[1])["conf"][PARTITIONS]) if newest else "1"
+        return str(json.loads(read_if_any(place / OFFSETS / str(newest)).splitlines()[1])["conf"][PARTITIONS])
     except (ValueError, LookupError, TypeError):
         return "1"
 
@@ -173,16 +233,12 @@ def _replaced(place: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Place, target: Place) -> None:
     if source.is_dir():
-        shutil.copytree(source, target)
+        copy_tree(source, target)
     elif source.is_file():
-        shutil.copy2(source, target)
+        copy_file(source, target)
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def _write(path: Path, text: str) -> None:
+def _write(path: Place, text: str) -> None:
     write_whole(path, text.encode())

@@ -7,17 +7,15 @@ checkpoint is as it was when the earlier batch had finished.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.runtime.checkpoint_files import COMMITS, OFFSETS, VOID, digest_of, exchange, new_folder
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
+from ds_dagster.trees import Parts, Place, copy_tree, files_below, names_in, remove_tree
 
 STATE = "state"
 STATE_FILE = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")
@@ -29,12 +27,14 @@ PATTERNS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 )
 """Folder of a checkpoint → names of its files that belong to one batch."""
 HEADER_LINES = 2
+PARTITION = 2
+"""Number of folders above that of a partition of a state store."""
 CHECKSUM = ".crc"
 UNFINISHED = ".tmp"
 """Part of the names of files that Spark is still writing; it renames them when they are complete."""
 
 
-def kept_batches(place: Path) -> CheckpointLog:
+def kept_batches(place: Place) -> CheckpointLog:
     """Batches and state versions of a checkpoint; empty if it does not exist.
 
     Raises:
@@ -45,7 +45,7 @@ def kept_batches(place: Path) -> CheckpointLog:
     return CheckpointLog(max(finished, default=None), tips, frozenset(finished & _states(place / STATE)))
 
 
-def first_offset(place: Path, source: str) -> Mapping[str, Any] | None:
+def first_offset(place: Place, source: str) -> Mapping[str, Any] | None:
     """Where a query with this checkpoint began to read a source of Spark's own (topic → partition → offset).
     Partitions that the topic got later are missing. None if the checkpoint does not say.
 
@@ -64,7 +64,7 @@ def first_offset(place: Path, source: str) -> Mapping[str, Any] | None:
     return None
 
 
-def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> Path:
+def rewind_checkpoint(place: Place, tip: Tip, following: Tip | None = None) -> Place:
     """Take a checkpoint back to one of its earlier batches. The whole checkpoint is kept as ``…-replaced-N``; returns
     that path.
 
@@ -79,7 +79,7 @@ def rewind_checkpoint(place: Path, tip: Tip, following: Tip | None = None) -> Pa
     return exchange(place, folder)
 
 
-def copy_batches(place: Path, folder: Path, finished: int, planned: int) -> None:
+def copy_batches(place: Place, folder: Place, finished: int, planned: int) -> None:
     """Copy a checkpoint without the files of later batches; the copy is on disk when the call returns.
 
     Args:
@@ -89,42 +89,40 @@ def copy_batches(place: Path, folder: Path, finished: int, planned: int) -> None
         planned: number of its last planned batch.
 
     Raises:
-        OSError: a file cannot be read, or was removed during the copy (``shutil.Error``).
+        OSError: a file cannot be read, or was removed during the copy.
     """
     ends = {OFFSETS: planned, COMMITS: finished, STATE: finished + 1}
 
-    def later(path: str, names: list[str]) -> Collection[str]:
-        """Files of a folder that belong to batches after the end, or that are still being written."""
-        (part, *_) = (*Path(path).relative_to(place).parts, "")
-        pattern = PATTERNS.get(part)
-        matches = ((name, pattern.fullmatch(name) if pattern else None) for name in names)
-        return [name for name, match in matches if UNFINISHED in name or (match and int(match[1]) > ends[part])]
+    def is_later(parts: Parts) -> bool:
+        """Whether a file belongs to a batch after the end, or is still being written."""
+        (part, *_, name) = ("", *parts) if len(parts) == 1 else parts
+        match = PATTERNS[part].fullmatch(name) if part in PATTERNS else None
+        return UNFINISHED in name or (match is not None and int(match[1]) > ends[part])
 
-    shutil.copytree(place, folder, ignore=later)
-    os.sync()
+    copy_tree(place, folder, is_later)
 
 
-def copy_without_state(place: Path, folder: Path) -> None:
+def copy_without_state(place: Place, folder: Place) -> None:
     """Copy a checkpoint with its logs and without the content of its state stores. What was in the target is deleted.
 
     Raises:
         OSError: a file cannot be read.
     """
 
-    def stores(path: str, names: list[str]) -> Collection[str]:
-        """Folders of the partitions of an operator, and files that are still being written."""
-        is_operator = Path(path).parent == place / STATE
-        return [name for name in names if UNFINISHED in name or (is_operator and name.isdecimal())]
+    def is_of_store(parts: Parts) -> bool:
+        """Whether a file belongs to a partition of an operator, or is still being written."""
+        is_partition = len(parts) > PARTITION and parts[0] == STATE and parts[PARTITION].isdecimal()
+        return UNFINISHED in parts[-1] or is_partition
 
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(place, folder, ignore=stores)
-
-
-def _numbers(folder: Path) -> set[int]:
-    return {int(path.name) for path in (folder.iterdir() if folder.is_dir() else ()) if path.name.isdecimal()}
+    remove_tree(folder)
+    copy_tree(place, folder, is_of_store)
 
 
-def _planned(place: Path, batch: int) -> Tip | None:
+def _numbers(folder: Place) -> set[int]:
+    return {int(name) for name in names_in(folder) if name.isdecimal()}
+
+
+def _planned(place: Place, batch: int) -> Tip | None:
     """A batch as ledgers store it; None if its offsets cannot be read as JSON."""
     try:
         version, *lines = (place / OFFSETS / str(batch)).read_text(encoding="utf-8").splitlines()
@@ -141,12 +139,12 @@ def _offset(text: str) -> object:
     return None if text == VOID else json.loads(text)
 
 
-def _states(folder: Path) -> set[int]:
+def _states(folder: Place) -> set[int]:
     """Batches after which every state store has a version. An empty file only stands for a version, see
     ``dsdagster.checkpoint.GrownState``."""
-    stores: dict[Path, set[int]] = {}
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        match = STATE_FILE.fullmatch(path.name)
-        if match and not path.name.endswith(CHECKSUM) and path.stat().st_size:
-            stores.setdefault(path.parent, set()).add(int(match[1]) - 1)
+    stores: dict[Parts, set[int]] = {}
+    for (*store, name), size in files_below(folder):
+        match = STATE_FILE.fullmatch(name)
+        if match and not name.endswith(CHECKSUM) and size:
+            stores.setdefault(tuple(store), set()).add(int(match[1]) - 1)
     return set.intersection(*stores.values()) if stores else set()

@@ -9,18 +9,16 @@ none is missing.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.durable import write_whole
 from ds_dagster.errors import error
-from ds_dagster.runtime.checkpoint_files import OFFSETS, VOID, entry_of, finish_exchange, unusable
+from ds_dagster.runtime.checkpoint_files import OFFSETS, VOID, current_folder, entry_of, finish_exchange, unusable
 from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
+from ds_dagster.trees import Place, remove_tree, write_whole
 
 NAMED = "v2"
 """Format of an offset log whose sources have names; in format ``v1`` they are in the order of the plan."""
@@ -45,7 +43,7 @@ class BatchEnd:
     sources: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, place: Path, batch: int) -> BatchEnd:
+    def of(cls, place: Place, batch: int) -> BatchEnd:
         """Read the entry of a batch from a checkpoint folder.
 
         Raises:
@@ -111,7 +109,7 @@ class BatchEnd:
         return BatchEnd(self.version, {**self.head, **moved}, tuple((name, end(text)) for name, text in self.sources))
 
 
-def source_ends(place: Path, source: str) -> Mapping[int, Mapping[str, Any]]:
+def source_ends(place: Place, source: str) -> Mapping[int, Mapping[str, Any]]:
     """Offset of a source after each batch that a checkpoint keeps and that had something of the source.
 
     Args:
@@ -130,7 +128,7 @@ def source_ends(place: Path, source: str) -> Mapping[int, Mapping[str, Any]]:
     return ends
 
 
-def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_state: bool) -> int | None:
+def plan_switch(name: str, place: Place, former: Place, last: int | None, *, has_state: bool) -> int | None:
     """Plan a batch in one checkpoint that ends where a batch of another checkpoint ends. Idempotent.
 
     Args:
@@ -156,16 +154,17 @@ def plan_switch(name: str, place: Path, former: Path, last: int | None, *, has_s
         reason = unready if last is not None else "the running version has finished no batch yet"
         raise error("STREAM_NOT_HANDED_OVER", name=name, reason=reason)
     planned = BatchEnd.of(place, base).moved_to(BatchEnd.of(former, last)).text
-    path, newest = place / OFFSETS / str(base + 1), max(log.batches)
-    if newest == base + 1 and path.read_text(encoding="utf-8") == planned:
+    entry, newest = str(base + 1), max(log.batches)
+    if newest == base + 1 and (place / OFFSETS / entry).read_text(encoding="utf-8") == planned:
         return newest
     if newest > base:
-        shutil.rmtree(rewind_checkpoint(place, Tip(base)))
-    write_whole(path, planned.encode())
+        remove_tree(rewind_checkpoint(place, Tip(base)))
+        place = current_folder(place)
+    write_whole(place / OFFSETS / entry, planned.encode())
     return base + 1
 
 
-def entry_at(place: Path, end: Tip, saved: Path, batch: int) -> str:
+def entry_at(place: Place, end: Tip, saved: Place, batch: int) -> str:
     """The entry of an offset log for a batch that ends where another batch of the same query ends; empty if its event
     time is unknown.
 
@@ -187,7 +186,7 @@ def entry_at(place: Path, end: Tip, saved: Path, batch: int) -> str:
     return entry_of(json.loads(end.ends)["offsets"], last.head["conf"])
 
 
-def _newest_up_to(end: BatchEnd, place: Path, log: CheckpointLog, has_state: bool) -> int | None:
+def _newest_up_to(end: BatchEnd, place: Place, log: CheckpointLog, has_state: bool) -> int | None:
     """The newest finished batch that is not beyond ``end`` and, if the query keeps state, still has its state."""
     finished = [number for number in log.batches if log.finished is not None and number <= log.finished]
     usable = [number for number in finished if number in log.states or not has_state]

@@ -1,4 +1,4 @@
-"""Where checkpoints are: one folder per job and version under the state folder.
+"""Where checkpoints are: one folder per job and version, under the state folder or in a bucket.
 
 The journal has the number of the current version. A new version gets a new folder; the old one stays until ``ds gc``.
 A folder that the journal does not know is refused. A folder that the journal knows but that is gone is refused too:
@@ -8,18 +8,42 @@ sinks remember the batches of that version and would skip new batches with the s
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
+from ds_dagster.bucket import Bucket, BucketAddress
+from ds_dagster.bucket_path import BucketPath
+from ds_dagster.catalog.properties.values import resolve_text
 from ds_dagster.errors import error
 from ds_dagster.names import file_name
-from ds_dagster.runtime.checkpoint_files import finish_growth
+from ds_dagster.runtime.checkpoint_files import current_folder, finish_growth
 from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.processes.environment import engine_environment
+from ds_dagster.runtime.processes.places import Places
+from ds_dagster.settings import Settings
+from ds_dagster.trees import Place, names_in, remove_tree, size_of
 
-_VERSION = re.compile(r"v(\d+)(-replaced-\d+)?")
+_VERSION = re.compile(r"v(\d+)(-replaced-\d+|-[0-9a-f]{8})?")
+"""Name of a checkpoint: its version, with a number if a repair replaced it, with letters and digits for later folders
+of a version in a bucket."""
+
+
+def bucket_address(settings: Settings) -> BucketAddress | None:
+    """The bucket of checkpoints with its login; None if checkpoints are in the state folder.
+
+    Raises:
+        UserError: ENVIRONMENT_REFERENCE_MISSING.
+    """
+    of = settings.checkpoints
+    if not of.in_bucket:
+        return None
+    variables = engine_environment(settings.root)
+    keys = {
+        name: resolve_text(getattr(of, name), variables, f"the setting checkpoints.{name}")
+        for name in ("access_key_id", "secret_access_key", "session_token")
+    }
+    return BucketAddress(of.bucket, of.region, of.endpoint_url, **keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +52,35 @@ class OldCheckpoint:
 
     name: str
     version: int
-    path: Path
+    path: Place
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The checkpoint folders of one journal. ``root`` is ``<state>/checkpoints``."""
+    """The checkpoint folders of one journal. ``root``: ``<state>/checkpoints``, or a folder of a bucket."""
 
-    root: Path
+    root: Place
     identity: Identity
 
-    def path(self, name: str, version: int) -> Path:
-        """Folder of one version of one job."""
-        return self.root / self.identity.folder / file_name(name) / f"v{version}"
+    @classmethod
+    def of(cls, settings: Settings, identity: Identity) -> Checkpoints:
+        """The checkpoints of a project.
 
-    def verify(self, name: str, version: int, *, started: bool, progressed: bool) -> Path:
+        Raises:
+            UserError: ENVIRONMENT_REFERENCE_MISSING.
+        """
+        address = bucket_address(settings)
+        if address is None:
+            return cls(Places.of(settings).checkpoints, identity)
+        return cls(BucketPath(Bucket(address), settings.checkpoints.prefix), identity)
+
+    def path(self, name: str, version: int) -> Place:
+        """Folder of one version of one job. In a bucket a repair or a restore gives a version another folder: call it
+        again after one."""
+        return current_folder(self._folder(name) / f"v{version}")
+
+    def verify(self, name: str, version: int, *, started: bool, progressed: bool) -> Place:
         """The folder to start from. An exchange of the folder that was killed is finished first.
 
         Args:
@@ -57,7 +94,7 @@ class Checkpoints:
         """
         path = self.path(name, version)
         finish_growth(path)
-        exists = path.is_dir() and any(path.iterdir())
+        exists = path.is_dir() and bool(names_in(path))
         if exists and not started:
             raise error("CHECKPOINT_UNKNOWN", name=name, path=str(path))
         if progressed and not exists:
@@ -69,24 +106,23 @@ class Checkpoints:
         of jobs that are not in ``current`` (job → version) are left out: this journal did not make them."""
         checkpoints: list[OldCheckpoint] = []
         for name, version in sorted(current.items()):
-            folder = self.root / self.identity.folder / file_name(name)
-            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-                match = _VERSION.fullmatch(path.name)
-                if match and (int(match[1]) != version or match[2]):
-                    checkpoints.append(OldCheckpoint(name, int(match[1]), path, _size(path)))
+            folder, used = self._folder(name), self.path(name, version).name
+            for found in sorted(names_in(folder)):
+                match = _VERSION.fullmatch(found)
+                if match and found != used:
+                    checkpoints.append(OldCheckpoint(name, int(match[1]), folder / found, size_of(folder / found)))
         return tuple(checkpoints)
 
     def delete(self, checkpoint: OldCheckpoint) -> None:
         """Remove one old checkpoint for good."""
-        shutil.rmtree(checkpoint.path)
+        remove_tree(checkpoint.path)
 
     def delete_all(self, name: str) -> None:
         """Remove every checkpoint of a job for good, where there are any; also while another engine does the same."""
-        folder = self.root / self.identity.folder / file_name(name)
+        folder = self._folder(name)
         while folder.is_dir():
             with suppress(FileNotFoundError):
-                shutil.rmtree(folder)
+                remove_tree(folder)
 
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    def _folder(self, name: str) -> Place:
+        return self.root / self.identity.folder / file_name(name)

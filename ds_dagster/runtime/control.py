@@ -408,9 +408,13 @@ class Control:
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
+    def sees_checkpoints(self) -> bool:
+        """Whether this process reads and writes the same checkpoints as the engine."""
+        return self.settings.checkpoints.in_bucket or self.fleet.shares_host()
+
     def checkpoints(self) -> Checkpoints:
         """The checkpoint folders of this project's queries."""
-        return Checkpoints(self.places.checkpoints, self.journal.identity())
+        return Checkpoints.of(self.settings, self.journal.identity())
 
     def old_checkpoints(self) -> Sequence[OldCheckpoint]:
         """Checkpoint folders of former versions, for ``ds gc``."""

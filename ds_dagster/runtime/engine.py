@@ -152,7 +152,7 @@ class Engine:
     def _serve(self, places: Places, journal: Journal, lease: Lease, lock: FileLock) -> None:
         identity = journal.create()
         job_log = JobLog(places, self.clock, self.redactor)
-        checkpoints = Checkpoints(places.checkpoints, identity)
+        checkpoints = Checkpoints.of(self.settings, identity)
         host = self.make_host(HostContext(self.settings, places, self.clock, checkpoints, job_log, self.redactor))
         reconciler = Reconciler(journal, identity, lease, host, self.clock, random.random, job_log, places=places)
         self._heard = self._needed = self.clock.monotonic()

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ds_dagster.catalog.ledger import Tip, ends_text
-from ds_dagster.durable import force_names, make_folder, write_whole
+from ds_dagster.durable import force_names
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean, safe_name
 from ds_dagster.runtime.checkpoint_files import OFFSETS, ORIGIN, SOURCES, TARGETS, VOID, exchange, new_folder
 from ds_dagster.runtime.checkpoint_log import copy_batches, kept_batches
 from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.trees import Place, make_folder, read_if_any, size_of, write_whole
 
 FORMAT = 1
 MANIFEST, CHECKPOINT = "savepoint.json", "checkpoint"
@@ -71,7 +72,7 @@ class Savepoint:
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        return size_of(self.folder)
 
     @property
     def entry(self) -> str:
@@ -95,7 +96,7 @@ class Savepoints:
 
     root: Path
 
-    def take(self, name: str, place: Path, about: Savepoint, *, has_state: bool) -> Savepoint:
+    def take(self, name: str, place: Place, about: Savepoint, *, has_state: bool) -> Savepoint:
         """Copy a checkpoint up to its last finished batch.
 
         Args:
@@ -192,7 +193,7 @@ class Savepoints:
         return self.root / safe_name(query)
 
 
-def put_savepoint(savepoint: Savepoint, place: Path, following: str = "", *, is_fork: bool = False) -> Tip | None:
+def put_savepoint(savepoint: Savepoint, place: Place, following: str = "", *, is_fork: bool = False) -> Tip | None:
     """Make a checkpoint from a savepoint; the former content of its place is moved to ``…-replaced-N``.
 
     Args:
@@ -221,7 +222,7 @@ def put_savepoint(savepoint: Savepoint, place: Path, following: str = "", *, is_
     return planned
 
 
-def tip_of(place: Path, batch: int) -> Tip | None:
+def tip_of(place: Place, batch: int) -> Tip | None:
     """A batch of a checkpoint with its offsets, as ledgers store it; None if its entry cannot be read."""
     tip = kept_batches(place).batches.get(batch)
     if tip is None:
@@ -236,17 +237,17 @@ def tip_of(place: Path, batch: int) -> Tip | None:
     return Tip(batch, tip.offsets, ends_text(offsets, json.dumps(_object(place / SOURCES))))
 
 
-def targets_of(place: Path) -> Mapping[str, str]:
+def targets_of(place: Place) -> Mapping[str, str]:
     """``store.entity`` → identity of the entity that the job of a checkpoint wrote; empty without a checkpoint."""
     return {entity: identity for entity, identity in _object(place / TARGETS).items() if "." in entity and identity}
 
 
-def origin_of(place: Path, version: int) -> int:
+def origin_of(place: Place, version: int) -> int:
     """The checkpoint version in which the history of a checkpoint began."""
     return int(_object(place / ORIGIN).get("origin", version))
 
 
-def _copied(query: str, place: Path, copy: Path, has_state: bool) -> Tip:
+def _copied(query: str, place: Place, copy: Path, has_state: bool) -> Tip:
     """Make a complete copy. If the query removes old files during the copy, the copy is repeated.
 
     Raises:
@@ -260,7 +261,7 @@ def _copied(query: str, place: Path, copy: Path, has_state: bool) -> Tip:
             raise _refused(query, "it has finished no batch yet")
         try:
             copy_batches(place, copy, finished, finished)
-        except (shutil.Error, FileNotFoundError):
+        except FileNotFoundError:
             continue
         log, tip = kept_batches(copy), tip_of(copy, finished)
         if log.finished == finished and tip is not None and (finished in log.states or not has_state):
@@ -294,5 +295,5 @@ def _read(path: Path) -> Savepoint:
         raise error("SAVEPOINT_UNREADABLE", path=str(path), detail=f"{type(problem).__name__}: {problem}") from problem
 
 
-def _object(path: Path) -> Mapping[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+def _object(path: Place) -> Mapping[str, Any]:
+    return dict(json.loads(read_if_any(path) or "{}"))

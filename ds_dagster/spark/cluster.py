@@ -10,16 +10,20 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from ds_dagster.bucket import Bucket, BucketAddress
+from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.executors import INSTANCES
 from ds_dagster.errors import DsError, error
+from ds_dagster.names import is_address
+from ds_dagster.redaction import redact
 from ds_dagster.settings import Settings
 from ds_dagster.spark.gateway import package
+from ds_dagster.trees import write_whole
 from ds_dagster.version import __version__
 
 if TYPE_CHECKING:
@@ -93,12 +97,15 @@ class HostReport:
         return cls(report.host(), report.spark(), report.jar(), sees_file, report.python(), report.problem())
 
 
-def check_executors(session: SparkSession, settings: Settings, *, runs_python: bool = False) -> None:
-    """Check that the hosts of all executors have the state folder, the driver's versions of Spark and of the operator
-    jar, and Python if ``runs_python``. Does nothing on a local master.
+def check_executors(
+    session: SparkSession, settings: Settings, bucket: BucketAddress | None = None, *, runs_python: bool = False
+) -> None:
+    """Check that the hosts of all executors have the state folder or reach the ``bucket`` of the checkpoints, the
+    driver's versions of Spark and of the operator jar, and Python if ``runs_python``. Does nothing on a local master.
 
     Raises:
-        ExternalError: CLUSTER_FOLDER_MISSING, CLUSTER_VERSION_SKEW, CLUSTER_PYTHON_MISSING; each names the host.
+        ExternalError: CLUSTER_FOLDER_MISSING, CLUSTER_BUCKET_UNREACHABLE, CLUSTER_VERSION_SKEW, CLUSTER_PYTHON_MISSING;
+            each names the host.
     """
     if not settings.engine.is_cluster:
         return
@@ -108,24 +115,28 @@ def check_executors(session: SparkSession, settings: Settings, *, runs_python: b
     command = lists.java.util.ArrayList()
     for part in (python, "-c", PYTHON_PROBE) if runs_python else ():
         command.add(part)
-    with _marker(settings.state) as marker:
-        driver = HostReport.of(probe.here(str(marker), lists.java.util.ArrayList()))
-        reports = [
-            HostReport.of(report) for report in probe.executors(session.sparkContext._jsc.sc(), str(marker), command)
-        ]
-    problem = problem_of(driver, reports, str(settings.state), python if runs_python else "")
+    context: Any = session.sparkContext._jsc.sc()
+    with _marker(settings, bucket) as marker:
+        driver = HostReport.of(probe.here("", context.hadoopConfiguration(), lists.java.util.ArrayList()))
+        reports = [HostReport.of(report) for report in probe.executors(context, marker, command)]
+    folder = settings.checkpoints.url or str(settings.state)
+    problem = problem_of(driver, reports, folder, python if runs_python else "")
     if problem is not None:
         raise problem
 
 
 @contextmanager
-def _marker(folder: Path) -> Iterator[Path]:
-    """A new file in the folder; a host that sees the file shares the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _marker(settings: Settings, bucket: BucketAddress | None) -> Iterator[str]:
+    """Path of a new file that all hosts must see: in the state folder, or in the bucket of the checkpoints. Empty if
+    checkpoints are in a bucket that is not given."""
+    if settings.checkpoints.in_bucket and bucket is None:
+        yield ""
+        return
+    folder = settings.state if bucket is None else BucketPath(Bucket(bucket), settings.checkpoints.prefix)
     marker = folder / f"seen-{uuid.uuid4().hex}"
-    marker.touch()
+    write_whole(marker, b"")
     try:
-        yield marker
+        yield str(marker)
     finally:
         marker.unlink()
 
@@ -136,11 +147,13 @@ def problem_of(driver: HostReport, reports: Iterable[HostReport], folder: str, p
     Args:
         driver: report of the driver, with which the others are compared.
         reports: reports of the executors.
-        folder: the state folder.
+        folder: the state folder, or the address of the checkpoints.
         python: the Python program that executors need; empty if they need none.
     """
     for report in reports:
         host = report.host
+        if not report.sees_file and is_address(folder):
+            return error("CLUSTER_BUCKET_UNREACHABLE", host=host, place=folder, detail=redact(report.problem))
         if not report.sees_file:
             return error("CLUSTER_FOLDER_MISSING", host=host, folder=folder)
         versions = [

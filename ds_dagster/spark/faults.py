@@ -137,6 +137,7 @@ RULES: tuple[FaultRule, ...] = (
         "CHECKPOINT_UNREADABLE",
         conditions=r"^(MALFORMED_LOG_FILE|CHECKPOINT_FILE_CHECKSUM|ROCKSDB_)|OFFSET_LOG|COMMIT_LOG",
     ),
+    FaultRule("CHECKPOINT_UNREADABLE", kinds=r"hadoop\.fs\.s3a\.|^software\.amazon\.awssdk\."),
     FaultRule("CHECKPOINT_UNREADABLE", text=r"batch \S+ doesn't exist|Failed to read log file"),
     # Kafka
     FaultRule("INPUT_LOST", conditions=r"^KAFKA_DATA_LOSS"),

@@ -19,9 +19,11 @@ from typing import Any, Literal, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from ds_dagster.bucket import BucketAddress
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.settings import Settings, is_local
+from ds_dagster.spark.buckets import bucket_settings, give_keys
 from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores, starting
 from ds_dagster.spark.gateway import has_operators, known_class, launch_jvm, quicken
 
@@ -125,7 +127,9 @@ def class_name(what: str, version: str) -> str:
     return by_minor.get(minor, by_minor[max(by_minor)])
 
 
-def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) -> Mapping[str, str]:
+def session_settings(
+    settings: Settings, *, jars: Iterable[Path], version: str, bucket: BucketAddress | None = None
+) -> Mapping[str, str]:
     """Every property of the engine's session: defaults, then values for this machine, then the project's properties.
     Jars in the project's ``spark.jars`` are added to ours.
 
@@ -133,6 +137,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         settings: of the project.
         jars: connector jars and the operator jar; they must be on the class path when the JVM starts.
         version: version of Spark (``4.2.0``).
+        bucket: of the checkpoints; None: they are on disk.
     """
     master = settings.engine.master or f"local[{settings.engine.cores}]"
     jar_files = tuple(jars)
@@ -158,6 +163,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         }
         archive = java_options(jar_files)
         values |= {"spark.driver.defaultJavaOptions": f"{END_WITHOUT_MEMORY} {archive}"} if archive else {}
+    values |= bucket_settings(bucket) if bucket is not None else {}
     class_path = settings.spark.get("spark.driver.extraClassPath", "")
     placed = {
         "spark.jars": ",".join(paths),
@@ -166,7 +172,9 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
     return MappingProxyType({**values, **settings.spark, **(placed if paths else {})})
 
 
-def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) -> SparkSession:
+def build_session(
+    settings: Settings, *, jars: Iterable[Path], app_name: str, bucket: BucketAddress | None = None
+) -> SparkSession:
     """Start the JVM and its session (classic, not Connect); the caller stops it. On a cluster, wait for the executors:
     by default state has as many partitions as they have cores.
 
@@ -174,6 +182,7 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
         settings: master, cores, memory and Spark properties of the project.
         jars: see :func:`session_settings`.
         app_name: shown by Spark.
+        bucket: of the checkpoints, with its login; None: they are on disk.
 
     Raises:
         DsError: CLUSTER_HAS_NO_EXECUTORS, and the conditions of :func:`starting` and :func:`check_executors`.
@@ -185,7 +194,8 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM reads it where it plans Python data sources
     for name in _LOGGERS_OF_VALUES:
         logging.getLogger(name).disabled = True
-    values = {**session_settings(settings, jars=jars, version=pyspark.__version__), "spark.app.name": app_name}
+    properties = session_settings(settings, jars=jars, version=pyspark.__version__, bucket=bucket)
+    values = {**properties, "spark.app.name": app_name}
     with starting(settings, pyspark.__version__):
         launch_jvm(values)
         builder = SparkSession.builder
@@ -197,18 +207,20 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
             context = cast(Any, session.sparkContext)._jsc.sc()
             known_class(session, "dsdagster.schedule.OldestFirst").install(context)
             known_class(session, "dsdagster.session.HadoopDefaults").drop(context.hadoopConfiguration())
+        if bucket is not None:
+            give_keys(session, bucket)
         if settings.engine.is_cluster:
-            _join_cluster(session, settings)
+            _join_cluster(session, settings, bucket)
     return session
 
 
-def _join_cluster(session: SparkSession, settings: Settings) -> None:
+def _join_cluster(session: SparkSession, settings: Settings, bucket: BucketAddress | None) -> None:
     """Wait for executors and check their hosts; if either fails, the session is stopped."""
     with ExitStack() as undo:
         undo.callback(session.stop)
         cores = registered_cores(session, settings)
         if has_operators(session):
-            check_executors(session, settings)
+            check_executors(session, settings, bucket)
         undo.pop_all()
     if PARTITIONS not in settings.spark:
         session.conf.set(PARTITIONS, str(cores))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.checkpoint_settings import CheckpointSettings
 from ds_dagster.cli.explain import explain_level
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import compile_texts
@@ -28,7 +29,7 @@ FOLDER, POSTGRES, SETTING = "CLUSTER_NEEDS_SHARED_FOLDER", "CLUSTER_NEEDS_POSTGR
 
 def problems(sql: str = SQL, state: str = "/local/.ds", **engine: Any) -> list[tuple[str, str]]:
     """Conditions and messages of a project."""
-    choices = {name: engine.pop(name) for name in ("journal", "spark") if name in engine}
+    choices = {name: engine.pop(name) for name in ("journal", "spark", "checkpoints") if name in engine}
     settings = Settings(root=Path("/p"), sql=Path("/p/sql"), state=Path(state), store="k", **choices)
     project = compile_texts([("a.sql", sql)], replace(settings, engine=EngineSettings(**engine)))
     return [(problem.condition, problem.message) for problem in project.errors]
@@ -77,6 +78,17 @@ def test_sqlite_is_refused_in_a_shared_folder() -> None:
     assert condition == POSTGRES and "the setting journal is sqlite" in message
     ((condition, message),) = problems(SQL + VIEW, **shared, journal="${JOURNAL}")
     assert condition == POSTGRES and "the setting views is sqlite" in message
+
+
+def test_checkpoints_in_a_bucket_need_no_shared_folder() -> None:
+    there = {"master": ELSEWHERE, "checkpoints": CheckpointSettings("s3://bucket/ds", "eu-central-1")}
+    assert not problems(SQL + VIEW, **there), "journal and views are on a disk of the engine alone"
+    shared = {"state": "/mnt/ds", "shared_folders": SHARED, **there}
+    assert [name for name, _ in problems(SQL + VIEW, **shared)] == [POSTGRES, POSTGRES]
+    changes = "CREATE STORE db WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h/d');"
+    changes += "CREATE CHANGELOG c (id BIGINT, PRIMARY KEY(id)) WITH ('store' = 'db', 'postgresql.table.name' = 'c');"
+    ((condition, message),) = problems(SQL + changes, **there)
+    assert condition == FOLDER and "the first rows of store db" in message
 
 
 def test_folders_of_stores_are_refused() -> None:

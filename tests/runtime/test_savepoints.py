@@ -67,13 +67,13 @@ def test_files_that_go_meanwhile_are_copied_again(tmp_path: Path, place: Path, m
     def copied(*arguments: Any) -> None:
         copies.append(arguments)
         if len(copies) < 3:
-            raise shutil.Error([("3", "3", "it is gone")])
+            raise FileNotFoundError("3")
         copy_batches(*arguments)
 
     copy_batches = module.copy_batches
     monkeypatch.setattr(module, "copy_batches", copied)
     assert take(tmp_path, place).tip.batch == 7
-    monkeypatch.setattr(module, "copy_batches", lambda *_: (_ for _ in ()).throw(shutil.Error([])))
+    monkeypatch.setattr(module, "copy_batches", lambda *_: (_ for _ in ()).throw(FileNotFoundError("3")))
     assert condition(lambda: take(tmp_path, place, "other")) == "SAVEPOINT_REFUSED"
     assert [path.name for path in (tmp_path / "saved" / "q").iterdir()] == ["batch-7-17"], "complete or absent"
 

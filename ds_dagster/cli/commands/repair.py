@@ -21,6 +21,7 @@ from ds_dagster.runtime.deciding.from_sink import FromSink, from_sink, needs_its
 from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, Way, ways
 from ds_dagster.runtime.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.runtime.status import Action, JobStatus
+from ds_dagster.trees import Place
 
 ENDED = ("FAILED", "STOPPED")
 """States in which no query writes a job's checkpoint."""
@@ -102,7 +103,7 @@ class Repair:
         return self.status.message or "its sink and checkpoint agree"
 
     @property
-    def _checkpoint(self) -> Path:
+    def _checkpoint(self) -> Place:
         return self.control.checkpoints().path(self.status.writes_as, self.status.checkpoint_version)
 
     @property
@@ -114,7 +115,7 @@ class Repair:
         if self.status.state not in ENDED or self.status.condition not in GOES_ON or not is_answered:
             return None
         reason = needs_its_checkpoint(self.query)
-        if not reason and not self.control.fleet.shares_host():
+        if not reason and not self.control.sees_checkpoints():
             reason = "its checkpoint is on the engine's machine: run it there"
         if reason:
             return FromSink(reason=reason)

@@ -27,6 +27,7 @@ from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_
 from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
 from ds_dagster.settings import Settings
+from ds_dagster.trees import Place
 
 AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")
 """States in which no query writes a job's checkpoint."""
@@ -203,7 +204,7 @@ class Restore:
         return self.control.journal.identity().sink(self.status.writes_as, version)
 
     @property
-    def _place(self) -> Path:
+    def _place(self) -> Place:
         return self.control.checkpoints().path(self.status.writes_as, self.status.checkpoint_version)
 
     @property
@@ -275,7 +276,7 @@ def _job_of(control: Control, query: str) -> str:
 
 
 def _check_host(control: Control, name: str) -> None:
-    if not control.fleet.shares_host():
+    if not control.sees_checkpoints():
         raise error("SAVEPOINT_REFUSED", name=name, reason="its checkpoint is on the engine's machine: run it there")
 
 

@@ -11,14 +11,18 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.jar.JarFile;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.package$;
+import org.apache.spark.util.SerializableConfiguration;
 
 /** Checks the hosts of a cluster's executors: versions, access to the driver's files, Python. */
 public final class Probe {
   private static final String KEY = "Ds-Source-Key";
   private static final int PYTHON_SECONDS = 60;
+  private static final String ADDRESS = "://";
 
   private Probe() {}
 
@@ -28,9 +32,9 @@ public final class Probe {
    * @param host host in Spark's spelling, with the executor's id
    * @param spark version of Spark
    * @param jar key of the sources of the loaded operator jar; empty without one
-   * @param seesFile whether it sees the driver's file
+   * @param seesFile whether it sees the driver's file; true without a file
    * @param python first line that Python wrote; empty if Python was not run
-   * @param problem reason why Python wrote no line
+   * @param problem reason why Python wrote no line, or why the file cannot be looked for
    */
   public record Report(
       String host, String spark, String jar, boolean seesFile, String python, String problem)
@@ -39,18 +43,26 @@ public final class Probe {
   /**
    * A report of every executor that answered.
    *
-   * @param file a file that the driver has made
+   * @param file a file that the driver has made, a path of the host or the address of an object in a bucket; empty: none
    * @param command Python and its arguments; empty: Python is not run
    */
   public static List<Report> executors(SparkContext context, String file, List<String> command) {
     ArrayList<String> copied = new ArrayList<>(command);
-    return new ArrayList<>(EveryExecutor.run(context, () -> here(file, copied)).byExecutor().values());
+    SerializableConfiguration hadoop = new SerializableConfiguration(context.hadoopConfiguration());
+    return new ArrayList<>(
+        EveryExecutor.run(context, () -> here(file, hadoop.value(), copied)).byExecutor().values());
   }
 
   /** The report of this JVM. */
-  public static Report here(String file, List<String> command) {
+  public static Report here(String file, Configuration hadoop, List<String> command) {
     String python = "";
     String problem = "";
+    boolean sees = file.isEmpty();
+    try {
+      sees = sees || (file.contains(ADDRESS) ? isObject(file, hadoop) : Files.exists(Path.of(file)));
+    } catch (IOException cannot) {
+      problem = String.valueOf(cannot.getMessage());
+    }
     try {
       python = command.isEmpty() ? "" : firstLine(command);
     } catch (IOException cannot) {
@@ -59,7 +71,14 @@ public final class Probe {
     SparkEnv env = SparkEnv.get();
     String host = env.blockManager().blockManagerId().host() + " (executor " + env.executorId() + ")";
     String spark = package$.MODULE$.SPARK_VERSION();
-    return new Report(host, spark, jarKey(), Files.exists(Path.of(file)), python, problem);
+    return new Report(host, spark, jarKey(), sees, python, problem);
+  }
+
+  private static boolean isObject(String address, Configuration hadoop) throws IOException {
+    org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(address);
+    try (FileSystem bucket = FileSystem.newInstance(path.toUri(), hadoop)) {
+      return bucket.exists(path);
+    }
   }
 
   private static String firstLine(List<String> command) throws IOException {
