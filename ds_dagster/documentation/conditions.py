@@ -44,6 +44,7 @@ HEADINGS: Mapping[str, str] = {
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "cluster": "Spark clusters",
+    "checkpoints": "Checkpoints in a bucket",
     "compute_pools": "Compute pools",
     "runtime": "Jobs, engine and journal",
     "versions": "Versions and other names",

@@ -32,6 +32,7 @@ from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, secret_reader
 from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.checkpoints import bucket_address
 from ds_dagster.runtime.deciding.beside import is_refined, is_written_in_turn
 from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
 from ds_dagster.runtime.host import HostContext, StartOrder
@@ -207,7 +208,8 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> Pre
     Raises:
         DsError: from stores, loaders, references, the compiler, or the check of a cluster's hosts.
     """
-    check_executors(spark, job.project.settings, runs_python=_runs_python(job, inputs))
+    settings = job.project.settings
+    check_executors(spark, settings, bucket_address(settings), runs_python=_runs_python(job, inputs))
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
         query = prepare(

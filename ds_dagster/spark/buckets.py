@@ -26,13 +26,14 @@ CLIENT: Mapping[str, str] = MappingProxyType(
     {
         # one request for a new file: the file manager says itself what may be replaced
         "performance.flags": "create,mkdir",
-        "connection.establish.timeout": "5s",
+        "connection.establish.timeout": "15s",
         "connection.timeout": "30s",
         "attempts.maximum": "5",
         "retry.limit": "4",
     }
 )
-"""Settings of the S3 client, without their prefix. Its defaults repeat a request for a quarter of an hour."""
+"""Settings of the S3 client, without their prefix. A request is repeated a few times; then the job fails, and is retried
+like any other."""
 
 
 def bucket_settings(address: BucketAddress) -> Mapping[str, str]:

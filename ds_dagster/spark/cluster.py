@@ -127,11 +127,7 @@ def check_executors(
 
 @contextmanager
 def _marker(settings: Settings, bucket: BucketAddress | None) -> Iterator[str]:
-    """Path of a new file that all hosts must see: in the state folder, or in the bucket of the checkpoints. Empty if
-    checkpoints are in a bucket that is not given."""
-    if settings.checkpoints.in_bucket and bucket is None:
-        yield ""
-        return
+    """Path of a new file that all hosts must see: in the state folder, or in the bucket of the checkpoints."""
     folder = settings.state if bucket is None else BucketPath(Bucket(bucket), settings.checkpoints.prefix)
     marker = folder / f"seen-{uuid.uuid4().hex}"
     write_whole(marker, b"")

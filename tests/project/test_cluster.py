@@ -85,7 +85,8 @@ def test_checkpoints_in_a_bucket_need_no_shared_folder() -> None:
     assert not problems(SQL + VIEW, **there), "journal and views are on a disk of the engine alone"
     shared = {"state": "/mnt/ds", "shared_folders": SHARED, **there}
     assert [name for name, _ in problems(SQL + VIEW, **shared)] == [POSTGRES, POSTGRES]
-    changes = "CREATE STORE db WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h/d');"
+    changes = "CREATE STORE db WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h/d', 'postgres.username' = 'u',"
+    changes += " 'postgres.password' = '${P}');"
     changes += "CREATE CHANGELOG c (id BIGINT, PRIMARY KEY(id)) WITH ('store' = 'db', 'postgresql.table.name' = 'c');"
     ((condition, message),) = problems(SQL + changes, **there)
     assert condition == FOLDER and "the first rows of store db" in message

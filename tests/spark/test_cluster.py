@@ -137,5 +137,12 @@ def test_what_a_host_lacks_is_named(lacks: dict[str, Any], condition: str, messa
     assert cluster.problem_of(WHOLE, [WHOLE], "/mnt/ds", "/env/python") is None
 
 
+def test_a_host_that_does_not_see_the_bucket_is_named() -> None:
+    lacks = replace(WHOLE, sees_file=False, problem="Access Denied")
+    problem = cluster.problem_of(WHOLE, [lacks], "s3://bucket/ds", "")
+    assert problem is not None and problem.condition == "CLUSTER_BUCKET_UNREACHABLE"
+    assert (problem.params["host"], problem.detail) == ("worker-2 (executor 7)", "Access Denied")
+
+
 def test_a_job_without_python_needs_none_on_the_hosts() -> None:
     assert cluster.problem_of(WHOLE, [replace(WHOLE, python="", problem="No such file")], "/mnt/ds", "") is None

@@ -21,7 +21,7 @@ def test_one_writer_of_a_new_file_wins(tmp_path: Path) -> None:
         root = Path(__file__).parents[3]
         line = [sys.executable, bucket_files.__file__, options["endpoint_url"], str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(root)}
-        done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False, env=environment)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer == {"won": [1] * bucket_files.FILES, "totals": [10, 20], "renamed": True}
