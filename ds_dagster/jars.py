@@ -330,11 +330,8 @@ def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 
 def driver_jars(progress: Progress | None = None, *, in_bucket: bool = False) -> tuple[Path, ...]:
-    """The jars of a driver besides Spark's own: connectors and our operators; fetched and built if need be.
-
-    Args:
-        progress: see :func:`resolve`.
-        in_bucket: checkpoints are in a bucket, which needs the jars of an S3 client.
+    """The jars of a driver besides Spark's own: connectors and our operators, for checkpoints ``in_bucket`` also an S3
+    client; fetched and built if need be.
 
     Raises:
         DsError: what :func:`resolve` and :func:`operator_jar` raise.

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.checkpoint_settings import IN_STATE_FOLDER, CheckpointSettings, read_checkpoints
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean, is_address
+from ds_dagster.places.checkpoint_settings import IN_STATE_FOLDER, CheckpointSettings, read_checkpoints
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -130,7 +130,7 @@ class Settings:
         journal: ``sqlite``, a Postgres URL, or a ``${NAME}`` reference to one.
         environment: part of every job's identity, so that one cluster can hold several (``dev``, ``prod``).
         engine: see :class:`EngineSettings`.
-        checkpoints: see :class:`ds_dagster.checkpoint_settings.CheckpointSettings`.
+        checkpoints: see :class:`ds_dagster.places.checkpoint_settings.CheckpointSettings`.
         spark: any Spark property.
         overlay: store properties that replace those of CREATE STORE.
         file: name of the settings file, for messages; ``(defaults)`` without a file.

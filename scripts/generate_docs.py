@@ -39,7 +39,6 @@ from ds_dagster.catalog.properties.table import (
     STORE,
 )
 from ds_dagster.catalog.store import StoreKind
-from ds_dagster.checkpoint_settings import CheckpointSettings
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
@@ -47,6 +46,7 @@ from ds_dagster.functions.function import Example, Function, Signature
 from ds_dagster.functions.group_function import EXAMPLE_COLUMNS, EXAMPLE_ROWS
 from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
+from ds_dagster.places.checkpoint_settings import CheckpointSettings
 from ds_dagster.plan.checks import stacking
 from ds_dagster.plan.checks.joins import JOIN_FORMS
 from ds_dagster.settings import EngineSettings, Settings

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from ds_dagster.bucket import Bucket
 from ds_dagster.catalog.entity import ProbeResult
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties.values import PropertyValue, secret_reference
@@ -23,6 +22,7 @@ from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
+from ds_dagster.places.bucket import Bucket
 from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import bucket_address

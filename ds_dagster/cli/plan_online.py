@@ -19,6 +19,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS, ReadPart, read_parts
 from ds_dagster.catalog.shapes import ComparesShape
 from ds_dagster.errors import DsError
+from ds_dagster.places.trees import Place, read_if_any
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
@@ -30,7 +31,6 @@ from ds_dagster.runtime.planning.planned import PlannedChange
 from ds_dagster.runtime.planning.running import Running
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.stores.schema_registry import SchemaRegistry
-from ds_dagster.trees import Place, read_if_any
 
 T = TypeVar("T")
 AGAIN = ("needs_new_checkpoint", "would_lose_data")

@@ -11,7 +11,6 @@ from ds_dagster.conditions import (
     backfill,
     catalog,
     cdc,
-    checkpoints,
     cluster,
     command,
     files,
@@ -48,8 +47,8 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
-    cdc, files, functions, secret, registry, row_logs, spark, cluster, checkpoints, compute_pools, runtime, versions,
-    realtime, savepoints, backfill, orchestration, local, testing, command,
+    cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, versions, realtime,
+    savepoints, backfill, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

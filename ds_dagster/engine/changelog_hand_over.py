@@ -19,6 +19,7 @@ from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.store import MarkerReader
 from ds_dagster.engine.start import Compiled, at_entity, ensured, entity_of, fence
 from ds_dagster.errors import DsError, error
+from ds_dagster.places.trees import Place
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.batch_writers import sink_options
@@ -26,7 +27,6 @@ from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.sink_account import note_written, sources_text
 from ds_dagster.spark.queries.source_identity import SOURCES, TARGETS, remember, remembered
 from ds_dagster.spark.session import active
-from ds_dagster.trees import Place
 
 _LOG = logging.getLogger(__name__)
 KEY, VALUE = "key", "value"

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.versions import KeepsVersions, RenamesTables
 from ds_dagster.engine.changelog_hand_over import Version, drop_entity, hand_over, last_written, write_options
 from ds_dagster.engine.start import Compiled, compiled, fence
+from ds_dagster.places.trees import Place
 from ds_dagster.runtime.checkpoint_switch import plan_switch
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.beside import is_refined, is_written_in_turn
 from ds_dagster.runtime.host import Errand, HostContext, StartOrder
 from ds_dagster.spark.cluster import close_ended_stores
 from ds_dagster.spark.queries.sink_account import note_written
-from ds_dagster.trees import Place
 
 
 def run_errand(errand: Errand, context: HostContext, spark: SparkSession) -> None:

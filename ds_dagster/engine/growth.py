@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
+from ds_dagster.places.trees import Place, remove_tree
 from ds_dagster.runtime.checkpoint_files import exchange_grown, grown_folder
 from ds_dagster.runtime.checkpoint_log import STATE, copy_without_state
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.grown_state import add_results, lacks_results
 from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.query import close
-from ds_dagster.trees import Place, remove_tree
 
 
 def add_missing_results(query: PreparedQuery, place: Place) -> int | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from ds_dagster import jars
-from ds_dagster.bucket import Bucket
 from ds_dagster.jars import Progress, silent
+from ds_dagster.places.bucket import Bucket
 from ds_dagster.runtime.checkpoints import bucket_address
 from ds_dagster.settings import Settings
 from ds_dagster.spark.session import build_session

@@ -27,6 +27,7 @@ from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.engine.shapes import WatchedShape, watched_subjects, watched_tables
 from ds_dagster.errors import DsError, error
+from ds_dagster.places.trees import Place
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
@@ -47,7 +48,6 @@ from ds_dagster.spark.queries.row_logs import log_identity
 from ds_dagster.spark.queries.sources import resolved
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
-from ds_dagster.trees import Place
 from ds_dagster.version import __version__
 
 SNAPSHOTS = "snapshots"

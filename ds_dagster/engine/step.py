@@ -21,6 +21,7 @@ from ds_dagster.engine.session import start_session
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
 from ds_dagster.errors import DsError, error
 from ds_dagster.figures import taken_over
+from ds_dagster.places.trees import make_folder
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.spec import JobSpec
@@ -38,7 +39,6 @@ from ds_dagster.runtime.status import RESTORED, FiniteResult, JobState
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.queries.query import close, failure, finish, start
-from ds_dagster.trees import make_folder
 
 HOLD_SECONDS = 60.0
 """How long a step holds its run without renewing the deadline."""

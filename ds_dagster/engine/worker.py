@@ -29,12 +29,12 @@ from ds_dagster.engine.slots import reserve
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence, prepare_query, store_specs
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
+from ds_dagster.places.trees import Place, make_folder
 from ds_dagster.runtime.checkpoint_files import current_folder
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.planner.shared import shares_planner
 from ds_dagster.spark.queries.query import close, failure, finish, start
-from ds_dagster.trees import Place, make_folder
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
 """Conditions that a job with an old secret gets after a rotation: another start may help."""

@@ -15,6 +15,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.assemble import Assembled
 from ds_dagster.settings import Settings
+from ds_dagster.stores.registry import KINDS
 
 REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -35,8 +36,6 @@ SQLITE = "sqlite"
 _FILE = "file"
 _AUTHORITY = "tls.ca_cert_file"
 """The one file of a login that executors open; the text of others travels with the job."""
-_COPIES_ROWS = ("POSTGRESQL",)
-"""Kinds of stores whose tables are copied into files of the state folder when a query begins to read their changes."""
 _STREAMS = ("stream", "changelog")
 """Relations that executors read and write; tables and views are written by the driver."""
 
@@ -81,7 +80,9 @@ def _in_state(catalog: Catalog, settings: Settings) -> Iterator[str]:
         yield "the setting state"
         return
     for store in catalog.stores.values():
-        if store.kind in _COPIES_ROWS and _has_streams(store, catalog):
+        if KINDS[store.kind].capabilities.keeps_slot and _has_streams(
+            store, catalog
+        ):  # it copies tables to files first
             yield f"the setting state, which holds the first rows of store {store.name},"
 
 

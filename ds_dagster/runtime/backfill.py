@@ -14,6 +14,7 @@ from ds_dagster.catalog.reading.past import Past, PastRequest, Portion, ReadsPas
 from ds_dagster.catalog.reading.ranges import Replaced, ReplacesRanges, TimeRange
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.errors import error
+from ds_dagster.places.trees import Place
 from ds_dagster.plan.checks.recomputable import closed_windows
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
@@ -26,7 +27,6 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.backfilling import Loaded, wanted_times
 from ds_dagster.runtime.journals.history import note_in_history
 from ds_dagster.runtime.sink_ends import sink_ends
-from ds_dagster.trees import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

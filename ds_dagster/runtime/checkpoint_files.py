@@ -17,12 +17,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ds_dagster.bucket import NEW
-from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.durable import force_names
 from ds_dagster.errors import error
-from ds_dagster.trees import Place, copy_file, copy_tree, make_folder, names_in, read_if_any, remove_tree, write_whole
+from ds_dagster.places.bucket import NEW
+from ds_dagster.places.bucket_path import BucketPath
+from ds_dagster.places.trees import (
+    Place,
+    copy_file,
+    copy_tree,
+    make_folder,
+    names_in,
+    read_if_any,
+    remove_tree,
+    write_whole,
+)
 
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
 SOURCES, TARGETS = "ds-sources.json", "ds-targets.json"

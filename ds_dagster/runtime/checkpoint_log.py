@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.places.trees import Parts, Place, copy_tree, files_below, names_in, remove_tree
 from ds_dagster.runtime.checkpoint_files import COMMITS, OFFSETS, VOID, digest_of, exchange, new_folder
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
-from ds_dagster.trees import Parts, Place, copy_tree, files_below, names_in, remove_tree
 
 STATE = "state"
 STATE_FILE = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")

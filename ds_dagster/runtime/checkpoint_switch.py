@@ -15,10 +15,10 @@ from typing import Any
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import error
+from ds_dagster.places.trees import Place, remove_tree, write_whole
 from ds_dagster.runtime.checkpoint_files import OFFSETS, VOID, current_folder, entry_of, finish_exchange, unusable
 from ds_dagster.runtime.checkpoint_log import kept_batches, rewind_checkpoint
 from ds_dagster.runtime.deciding.from_sink import CheckpointLog
-from ds_dagster.trees import Place, remove_tree, write_whole
 
 NAMED = "v2"
 """Format of an offset log whose sources have names; in format ``v1`` they are in the order of the plan."""

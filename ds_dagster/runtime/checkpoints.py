@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ds_dagster.bucket import Bucket, BucketAddress
-from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.properties.values import resolve_text
 from ds_dagster.errors import error
 from ds_dagster.names import file_name
+from ds_dagster.places.bucket import Bucket, BucketAddress
+from ds_dagster.places.bucket_path import BucketPath
+from ds_dagster.places.trees import Place, names_in, remove_tree, size_of
 from ds_dagster.runtime.checkpoint_files import current_folder, finish_growth
 from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.settings import Settings
-from ds_dagster.trees import Place, names_in, remove_tree, size_of
 
 _VERSION = re.compile(r"v(\d+)(-replaced-\d+|-[0-9a-f]{8})?")
 """Name of a checkpoint: its version, with a number if a repair replaced it, with letters and digits for later folders
@@ -107,10 +107,10 @@ class Checkpoints:
         checkpoints: list[OldCheckpoint] = []
         for name, version in sorted(current.items()):
             folder, used = self._folder(name), self.path(name, version).name
-            for found in sorted(names_in(folder)):
-                match = _VERSION.fullmatch(found)
-                if match and found != used:
-                    checkpoints.append(OldCheckpoint(name, int(match[1]), folder / found, size_of(folder / found)))
+            for other in sorted(names_in(folder)):
+                match, path = _VERSION.fullmatch(other), folder / other
+                if match and other != used:
+                    checkpoints.append(OldCheckpoint(name, int(match[1]), path, size_of(path)))
         return tuple(checkpoints)
 
     def delete(self, checkpoint: OldCheckpoint) -> None:

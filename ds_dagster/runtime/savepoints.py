@@ -20,10 +20,10 @@ from ds_dagster.catalog.ledger import Tip, ends_text
 from ds_dagster.durable import force_names
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean, safe_name
+from ds_dagster.places.trees import Place, make_folder, read_if_any, size_of, write_whole
 from ds_dagster.runtime.checkpoint_files import OFFSETS, ORIGIN, SOURCES, TARGETS, VOID, exchange, new_folder
 from ds_dagster.runtime.checkpoint_log import copy_batches, kept_batches
 from ds_dagster.runtime.deciding.spec import JobSpec
-from ds_dagster.trees import Place, make_folder, read_if_any, size_of, write_whole
 
 FORMAT = 1
 MANIFEST, CHECKPOINT = "savepoint.json", "checkpoint"

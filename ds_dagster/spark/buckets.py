@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from ds_dagster.bucket import BucketAddress
+from ds_dagster.places.bucket import BucketAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +32,8 @@ CLIENT: Mapping[str, str] = MappingProxyType(
         "retry.limit": "4",
     }
 )
-"""Settings of the S3 client, without their prefix. A request is repeated a few times; then the job fails, and is retried
-like any other."""
+"""Settings of the S3 client, without their prefix. A request is repeated a few times; then the job fails, and is
+retried like any other."""
 
 
 def bucket_settings(address: BucketAddress) -> Mapping[str, str]:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from ds_dagster.bucket import Bucket, BucketAddress
-from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.executors import INSTANCES
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import is_address
+from ds_dagster.places.bucket import Bucket, BucketAddress
+from ds_dagster.places.bucket_path import BucketPath
+from ds_dagster.places.trees import write_whole
 from ds_dagster.redaction import redact
 from ds_dagster.settings import Settings
 from ds_dagster.spark.gateway import package
-from ds_dagster.trees import write_whole
 from ds_dagster.version import __version__
 
 if TYPE_CHECKING:

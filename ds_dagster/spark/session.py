@@ -19,9 +19,9 @@ from typing import Any, Literal, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from ds_dagster.bucket import BucketAddress
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
+from ds_dagster.places.bucket import BucketAddress
 from ds_dagster.settings import Settings, is_local
 from ds_dagster.spark.buckets import bucket_settings, give_keys
 from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores, starting

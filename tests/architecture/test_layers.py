@@ -43,6 +43,7 @@ COMPILER = "sql catalog functions stores plan project"
 PACKAGES_OF_THE_BASE: Mapping[str, Layer] = {
     "settings": layer(third="tomli"),
     "aws_session": layer(inside="boto3 botocore"),
+    "places": layer(inside="botocore"),
     "kinesis_aggregates": layer(inside="google"),
     "python_code": layer(inside="pyarrow", typing="pyarrow"),
 }

@@ -162,6 +162,10 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     "sql/grammar/join.py:duration": "the same",
     "sql/grammar/join.py:at_alias": "the same",
     "sql/grammar/sets.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
+    **dict.fromkeys(
+        ("places/bucket.py:copy", "places/bucket_path.py", "places/trees.py:copy_tree"),
+        "a missing object is reported as pathlib reports a missing file",
+    ),
     "questions/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
     **dict.fromkeys(
         (

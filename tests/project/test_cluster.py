@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.checkpoint_settings import CheckpointSettings
 from ds_dagster.cli.explain import explain_level
 from ds_dagster.errors import DsError
+from ds_dagster.places.checkpoint_settings import CheckpointSettings
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings, load_settings
 

@@ -12,6 +12,7 @@ from ds_dagster.cli.converging import WAIT_SECONDS, is_settled
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
+from ds_dagster.places.trees import Place
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.checkpoint_files import put_checkpoint
@@ -21,7 +22,6 @@ from ds_dagster.runtime.deciding.from_sink import FromSink, from_sink, needs_its
 from ds_dagster.runtime.deciding.repair import GOES_ON, RESET, Way, ways
 from ds_dagster.runtime.sink_ends import forgotten, renumber, sink_ends
 from ds_dagster.runtime.status import Action, JobStatus
-from ds_dagster.trees import Place
 
 ENDED = ("FAILED", "STOPPED")
 """States in which no query writes a job's checkpoint."""

@@ -15,6 +15,7 @@ from ds_dagster.cli.converging import REQUESTED_BY, WAIT_SECONDS, is_settled, no
 from ds_dagster.cli.output import LocalFolder, clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
+from ds_dagster.places.trees import Place
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.runtime.checkpoint_switch import entry_at
@@ -27,7 +28,6 @@ from ds_dagster.runtime.savepoints import Savepoint, Savepoints, origin_of, put_
 from ds_dagster.runtime.sink_ends import adopt, forgotten, sink_ends
 from ds_dagster.runtime.status import RESTORED, JobStatus
 from ds_dagster.settings import Settings
-from ds_dagster.trees import Place
 
 AT_REST = ("STOPPED", "FAILED", "FINISHED", "ABSENT")
 """States in which no query writes a job's checkpoint."""

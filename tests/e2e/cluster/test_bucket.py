@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.bucket import Bucket, BucketAddress
-from ds_dagster.bucket_path import BucketPath
-from ds_dagster.trees import Place, names_in
+from ds_dagster.places.bucket import Bucket, BucketAddress
+from ds_dagster.places.bucket_path import BucketPath
+from ds_dagster.places.trees import Place, names_in
 from tests.e2e.cluster.standalone import Standalone
 from tests.e2e.cluster.test_spark_cluster import DOUBLING, SETTINGS, SQL, Feed, check
 from tests.e2e.feeding import ROOT, WAIT, House, Stream, until

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.lake import s3_bucket
-from tests.spark.jvm import bucket_files
+from tests.places import bucket_files
 
 
 @pytest.mark.slow
 def test_one_writer_of_a_new_file_wins(tmp_path: Path) -> None:
     with s3_bucket("checkpoints") as options:
-        root = Path(__file__).parents[3]
+        root = Path(__file__).parents[2]
         line = [sys.executable, bucket_files.__file__, options["endpoint_url"], str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(root)}
         done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False, env=environment)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ds_dagster import durable
-from ds_dagster.bucket_path import BucketPath
+from ds_dagster.places.bucket_path import BucketPath
 
 Place = Path | BucketPath
 """A file or a folder on disk or in a bucket."""

@@ -83,7 +83,7 @@ def read_checkpoints(table: Any, file: str) -> CheckpointSettings:
         if not isinstance(value, str):
             raise _invalid(name, file, "not a text", "a text in quotes")
         if name in _KEYS and value and not _REFERENCE.fullmatch(value):
-            raise error("CHECKPOINT_KEY_WRITTEN", name=name, file=file, variable=f"CHECKPOINT_{name.upper()}")
+            raise error("CHECKPOINT_KEY_WRITTEN", name=name, file=file, reference=f"${{CHECKPOINT_{name.upper()}}}")
     return _checked(table, file)
 
 

@@ -17,8 +17,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.bucket import BucketAddress
 from ds_dagster.jars import driver_jars
+from ds_dagster.places.bucket import BucketAddress
 from ds_dagster.settings import load_settings
 from ds_dagster.spark.session import build_session
 from ds_dagster.testing.short_lived import session_engine

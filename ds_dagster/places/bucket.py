@@ -191,11 +191,11 @@ class Bucket:
     @contextmanager
     def _named(self, action: str) -> Iterator[None]:
         """Turn failures of botocore into our conditions."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
         try:
             yield
-        except Exception as problem:
-            if not type(problem).__module__.startswith(("botocore", "boto3", "s3transfer")):
-                raise
+        except (BotoCoreError, ClientError) as problem:
             code = _code(problem) or type(problem).__name__
             raise self._failure(code, str(problem), action) from None
 

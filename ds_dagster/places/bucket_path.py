@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ds_dagster.bucket import Bucket
+from ds_dagster.places.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class BucketPath:
         Raises:
             FileNotFoundError: there is no such object.
         """
-        found = self.bucket.read(self.key)
-        if found is None:
+        answer = self.bucket.read(self.key)
+        if answer is None:
             raise FileNotFoundError(str(self))
-        return found[0]
+        return answer[0]
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """The content as text. Raises: as :meth:`read_bytes`."""

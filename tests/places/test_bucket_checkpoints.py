@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
-from ds_dagster.bucket import NEW, Bucket, BucketAddress
-from ds_dagster.bucket_path import BucketPath
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.cli.online import store_findings
+from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError
+from ds_dagster.places.bucket import NEW, Bucket, BucketAddress
+from ds_dagster.places.bucket_path import BucketPath
+from ds_dagster.places.checkpoint_settings import CheckpointSettings
+from ds_dagster.places.trees import Place, below, copy_tree, files_below, write_whole
+from ds_dagster.project.load import compile_texts
 from ds_dagster.runtime.checkpoint_files import (
     current_folder,
     exchange,
@@ -28,7 +34,7 @@ from ds_dagster.runtime.checkpoint_switch import plan_switch
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.runtime.savepoints import Savepoint, Savepoints, put_savepoint, tip_of
-from ds_dagster.trees import Place, below, copy_tree, files_below, write_whole
+from ds_dagster.settings import Settings
 from tests.fixtures.lake import s3_bucket
 from tests.runtime.test_checkpoint_switch import OWN, checkpoint, entry
 
@@ -158,6 +164,29 @@ def test_the_bucket_is_checked(bucket: Bucket, root: BucketPath, monkeypatch: py
     write = Bucket.write
     monkeypatch.setattr(Bucket, "write", lambda self, key, content, _="": write(self, key, content))
     assert _condition(lambda: bucket.check("")) == "CHECKPOINT_BUCKET_OVERWRITES"
+
+
+def test_what_the_service_refuses_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "MethodNotAllowed", "Message": "not here"}}, "PutObject")
+
+    monkeypatch.setattr(bucket._client, "put_object", refuses)
+    assert _condition(lambda: bucket.check("")) == "CHECKPOINT_BUCKET_FAILED"
+
+
+def test_check_online_looks_at_the_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def findings(name: str) -> list[Diagnostic]:
+        there = CheckpointSettings(f"s3://{name}", "", bucket.address.endpoint_url, "${KEY}", "${SECRET}")
+        settings = Settings(root=tmp_path, sql=tmp_path, state=tmp_path, checkpoints=there)
+        return list(store_findings(compile_texts([], settings), 60))
+
+    (unset,) = findings("checkpoints")
+    assert (unset.condition, "KEY" in unset.message) == ("CHECKPOINTS_NOT_USABLE", True)
+    monkeypatch.setenv("KEY", "marked-key")
+    monkeypatch.setenv("SECRET", "marked-secret")
+    assert findings("checkpoints") == []
+    (missing,) = findings("no-such-bucket")
+    assert "the bucket no-such-bucket of the checkpoints does not exist" in missing.message
 
 
 def _condition(call: Callable[[], Any]) -> str:

@@ -1,0 +1,1 @@
+"""Files and folders on disk and in buckets, seen in one way."""
