@@ -331,11 +331,7 @@ def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 def driver_jars(progress: Progress | None = None, *, in_bucket: bool = False) -> tuple[Path, ...]:
     """The jars of a driver besides Spark's own: connectors and our operators, for checkpoints ``in_bucket`` also an S3
-    client; fetched and built if need be.
-
-    Raises:
-        DsError: what :func:`resolve` and :func:`operator_jar` raise.
-    """
+    client; fetched and built if need be. Raises: what :func:`resolve` and :func:`operator_jar` raise."""
     client = resolve("s3a", progress) if in_bucket else ()
     return (*resolve("spark-kafka", progress), operator_jar(progress), *client)
 

@@ -80,9 +80,8 @@ def _in_state(catalog: Catalog, settings: Settings) -> Iterator[str]:
         yield "the setting state"
         return
     for store in catalog.stores.values():
-        if KINDS[store.kind].capabilities.keeps_slot and _has_streams(
-            store, catalog
-        ):  # it copies tables to files first
+        copies_tables = KINDS[store.kind].capabilities.keeps_slot  # into files of the state folder, when a query begins
+        if copies_tables and _has_streams(store, catalog):
             yield f"the setting state, which holds the first rows of store {store.name},"
 
 

@@ -111,7 +111,7 @@ def until_in_batch(place: Place, job: str) -> None:
 
 
 def ds(house: House, *arguments: str) -> str:
-    line = [sys.executable, "-m", "ds_dagster", *arguments, "--project", str(house.root)]
+    line = [str(Path(sys.executable).with_name("ds")), *arguments, "--project", str(house.root)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=WAIT, env=environment)
     assert done.returncode == 0, done.stderr + done.stdout
