@@ -154,7 +154,7 @@ class Bucket:
         new.
 
         Args:
-            folder: prefix of the object's key; empty for none.
+            folder: prefix of the object's key; empty: the bucket's root.
 
         Raises:
             DsError: CHECKPOINT_BUCKET_OVERWRITES, or another condition of this module.

@@ -23,7 +23,7 @@ class CheckpointSettings:
     Attributes:
         url: ``s3://bucket/prefix``; empty: checkpoints are in the state folder.
         region: of the bucket, ``eu-central-1``; not needed with ``endpoint_url``.
-        endpoint_url: of an S3 service other than Amazon's.
+        endpoint_url: of an S3 service that is not Amazon's.
         access_key_id: reference to the id of a key, ``${NAME}``; empty: each host uses its own credentials (role,
             profile, environment).
         secret_access_key: reference to the secret part of the key.

@@ -17,7 +17,7 @@ def test_everything_a_driver_needs_is_made_in_order(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(preparation, "operator_jar", lambda progress: steps.append("operators"))
     monkeypatch.setattr(preparation, "record", lambda progress: steps.append("classes"))
     preparation.prepare(steps.append, servers=False)
-    assert steps == ["spark-kafka", "operators", "classes"]
+    assert steps == ["spark-kafka", "s3a", "operators", "classes"]
 
 
 def test_the_doctor_prepares_and_then_looks(
