@@ -28,10 +28,10 @@ from ds_dagster.testing.topics import MemorySource, Topic
 CASES = Path(__file__).parent.parent / "tests" / "cases"
 STATELESS = ("types/scalars", "types/case_and_cast", "types/nested", "sets/union_all_of_streams", "sinks/key_exclude")
 STATEFUL = (
-    "windows/tumble_alignment",
+    "windows/tumble/alignment",
     "aggregates/having",
     "deltas/emptied_group",
-    "joins/temporal_inner",
+    "joins/temporal/inner",
     "sets/distinct_of_stream",
 )
 ROWS = [(None, b'{"x": 1, "y": "a"}'), (None, b'{"x": 9, "y": "b"}')]
