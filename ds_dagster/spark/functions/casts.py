@@ -135,7 +135,7 @@ def text_of(value: Column, type_: DataType) -> Column:
         parts = [_shown(value.getField(field.name), field.type) for field in type_.fields]
         return sf.when(value.isNotNull(), sf.concat(sf.lit("("), sf.concat_ws(", ", *parts), sf.lit(")")))
     if type_.name == "BOOLEAN":
-        return sf.upper(value.cast("string"))
+        return sf.when(value, sf.lit("TRUE")).when(~value, sf.lit("FALSE"))
     if type_.name == "DECIMAL":
         value = value.cast(spark_sql(type_))  # Spark may compute with more digits than the type has
     if type_.name in FLOATS:  # Spark may compute a FLOAT as a double
