@@ -75,6 +75,9 @@ ITEMS: Mapping[str, Item] = {
         "durability:forced", ("kafka",), "small batches whose checkpoint is forced to disk; the peer's is not"
     ),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
+    "recovery": Item(
+        "recovery:recovery", (), "the example's ten jobs after kill -9 of their engine; the peer is the budget"
+    ),
     "planners": Item(
         "planners:planners", (), "processes that plan for ten CDC sources; the peer is Spark's own way, one each"
     ),
