@@ -23,7 +23,9 @@ from ds_dagster.testing.runner import run_case
 
 CASE = Path(__file__).with_name("recording.case.yaml")
 EXIT_SECONDS = 240.0
-_UNUSED = ("kafka/common/message/", "kafka/shaded/", "module-info", "package-info")
+_UNUSED = ("JsonConverter", "kafka/shaded/", "module-info", "package-info")
+_INITIALIZED = ("org.apache.kafka.common.protocol.ApiKeys", "org.apache.kafka.common.protocol.Errors")
+"""Classes of every Kafka client whose code makes a hundred others."""
 
 
 def main() -> int:
@@ -39,6 +41,7 @@ def main() -> int:
         spark = build_session(settings, jars=jars, app_name="recording")
         result = run_case(CASE, lambda: spark)
         _load(spark, _names(jars))
+        _load(spark, iter(_INITIALIZED), run=True)
         process = cast(Any, spark.sparkContext._gateway).proc
         spark.stop()
         process.stdin.close()
@@ -56,13 +59,13 @@ def _names(jars: tuple[Path, ...]) -> Iterator[str]:
                     yield name.removesuffix(".class").replace("/", ".")
 
 
-def _load(spark: SparkSession, names: Iterator[str]) -> None:
-    """Load classes without running their code; classes that need a missing jar are skipped."""
+def _load(spark: SparkSession, names: Iterator[str], *, run: bool = False) -> None:
+    """Load classes; classes that need a missing jar are skipped. ``run``: run their initializers too."""
     jvm = cast(Any, spark._jvm)
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
     for name in names:
         try:
-            jvm.java.lang.Class.forName(name, False, loader)
+            jvm.java.lang.Class.forName(name, run, loader)
         except Py4JJavaError:
             continue
 
