@@ -215,14 +215,20 @@ class SecuredKafka:
         }
 
     def allow(self, *grants: tuple[str, ResourceType, str, AclOperation]) -> None:
-        """Grants of (principal, type, name or ``*``, operation)."""
+        """Grants of (principal, type, name, ``prefix*`` or ``*``, operation)."""
         bindings = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+            AclBinding(kind, *_pattern(name), f"User:{user}", "*", operation, AclPermissionType.ALLOW)
             for user, kind, name, operation in grants
         ]
         admin = self.admin()
         for future in admin.create_acls(bindings).values():
             future.result(20)
+
+
+def _pattern(name: str) -> tuple[str, ResourcePatternType]:
+    if len(name) > 1 and name.endswith("*"):
+        return name[:-1], ResourcePatternType.PREFIXED
+    return name, ResourcePatternType.LITERAL
 
 
 LOGIN_NAMES = ("plain", "sha256", "sha512", "oauth", "mutual", "mutual by text", "clear")

@@ -251,7 +251,7 @@ def test_each_missing_grant_is_the_users(world: World) -> None:
     grants = [
         (ResourceType.TOPIC, source, AclOperation.READ),
         (ResourceType.TOPIC, sink, AclOperation.WRITE),
-        (ResourceType.TRANSACTIONAL_ID, job, AclOperation.WRITE),
+        (ResourceType.TRANSACTIONAL_ID, f"{job}*", AclOperation.WRITE),
         (ResourceType.GROUP, f"{job}/v1", AclOperation.READ),
         (ResourceType.TOPIC, sink, AclOperation.READ),
     ]
