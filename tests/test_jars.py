@@ -97,7 +97,7 @@ def test_the_connector_is_the_one_of_the_pinned_spark() -> None:
 def test_no_repository_host_is_written_down() -> None:
     package = Path(jars.__file__).parent
     for path in (package / "jars.lock.json", package / "local" / "kinesalite" / "package-lock.json"):
-        assert "http" not in json.dumps([v for k, v in _leaves(json.loads(path.read_text())) if k != "url"])
+        assert "://" not in json.dumps([v for k, v in _leaves(json.loads(path.read_text())) if k != "url"])
 
 
 def _leaves(tree: object, key: str = "") -> list[tuple[str, str]]:
