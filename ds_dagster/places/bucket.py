@@ -112,18 +112,18 @@ class Bucket:
             for page in pages:
                 yield from ((item["Key"], int(item["Size"])) for item in page.get("Contents", ()))
 
-    def names(self, folder: str) -> Iterator[tuple[str, bool]]:
-        """Names directly below a folder, and whether each is a folder. ``folder`` ends with a slash or is empty."""
+    def names(self, folder: str) -> Iterator[str]:
+        """Names of objects and folders directly below a folder. ``folder`` ends with a slash or is empty."""
         with self._named("list objects"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.address.name, Prefix=folder, Delimiter="/"
             )
             for page in pages:
                 for part in page.get("CommonPrefixes", ()):
-                    yield part["Prefix"][len(folder) : -1], True
+                    yield part["Prefix"][len(folder) : -1]
                 for item in page.get("Contents", ()):
                     if item["Key"] != folder:  # the marker of a folder
-                        yield item["Key"][len(folder) :], False
+                        yield item["Key"][len(folder) :]
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object inside the bucket.

@@ -41,8 +41,7 @@ class BucketPath:
 
     def iterdir(self) -> Iterator[BucketPath]:
         """Objects and folders directly below."""
-        for name, _ in self.bucket.names(self._below):
-            yield self / name
+        return (self / name for name in self.bucket.names(self._below))
 
     def is_dir(self) -> bool:
         """Whether anything is below."""

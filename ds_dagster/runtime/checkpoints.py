@@ -94,7 +94,7 @@ class Checkpoints:
         """
         path = self.path(name, version)
         finish_growth(path)
-        exists = path.is_dir() and bool(names_in(path))
+        exists = bool(names_in(path))
         if exists and not started:
             raise error("CHECKPOINT_UNKNOWN", name=name, path=str(path))
         if progressed and not exists:
