@@ -21,6 +21,7 @@ public final class PlanningRules extends ColumnarRule {
     SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
     if (KNOWN.add(extensions)) {
       extensions.injectColumnar(any -> new PlanningRules());
+      extensions.injectColumnar(any -> new OfBatches());
     }
   }
 
@@ -32,5 +33,13 @@ public final class PlanningRules extends ColumnarRule {
   @Override
   public Rule<SparkPlan> postColumnarTransitions() {
     return new DriverPlans();
+  }
+
+  /** What is decided for each batch before its plan is compiled. */
+  private static final class OfBatches extends ColumnarRule {
+    @Override
+    public Rule<SparkPlan> preColumnarTransitions() {
+      return new SmallBatches();
+    }
   }
 }

@@ -3,6 +3,9 @@ package dsdagster.time;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
  * Offsets of any source as partition → position.
@@ -11,7 +14,8 @@ import java.util.Map;
  * outer/inner}; {@code {"a": 12}} by its names; a bare value is partition {@code 0}. Positions compare as numbers when
  * both are numbers, otherwise only equality is known.
  */
-final class Positions {
+public final class Positions {
+  private static final Set<String> COUNTED = Set.of("KafkaSourceOffset", "LongOffset");
   private static final String ONLY = "0";
 
   private Positions() {}
@@ -53,6 +57,22 @@ final class Positions {
     Long there = number(end);
     Long here = position == null ? Long.valueOf(0) : number(position);
     return there == null || here == null ? 0 : Math.max(0, there - here);
+  }
+
+  /** Number of records between two offsets of a source; empty if its offsets do not tell. Kafka's and memory's do. */
+  public static OptionalLong records(Offset start, Offset end) {
+    if (end instanceof TickOffset) {
+      return OptionalLong.of(1);
+    }
+    if (!COUNTED.contains(end.getClass().getSimpleName())) {
+      return OptionalLong.empty();
+    }
+    Map<String, String> from = start == null ? Map.of() : of(start.json());
+    long sum = 0;
+    for (Map.Entry<String, String> position : of(end.json()).entrySet()) {
+      sum += distance(from.get(position.getKey()), position.getValue());
+    }
+    return OptionalLong.of(sum);
   }
 
   private static Long number(String text) {

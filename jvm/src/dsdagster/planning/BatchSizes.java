@@ -1,0 +1,69 @@
+package dsdagster.planning;
+
+import java.lang.ref.WeakReference;
+import java.util.OptionalLong;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The batches of one query: whether their expressions are interpreted, and how many rows they had.
+ *
+ * <p>Rule: after a batch that was taken for small and had more rows in some step (a window that ends, a join that fans
+ * out, a large table that is looked up), all batches of the next ten minutes are compiled.
+ */
+final class BatchSizes {
+  private static final String WHOLE_STAGE = "spark.sql.codegen.wholeStage";
+  private static final String FACTORY_MODE = "spark.sql.codegen.factoryMode";
+  private static final String ROWS = "numOutputRows";
+  private static final long COMPILED_NANOS = 600_000_000_000L;
+
+  private final String wholeStage;
+  private final String factoryMode;
+  private WeakReference<IncrementalExecution> last = new WeakReference<>(null);
+  private boolean isInterpreted;
+  private Long compiledUntil;
+
+  /** {@code conf} has the settings of batches that are compiled. */
+  BatchSizes(SQLConf conf) {
+    wholeStage = conf.getConfString(WHOLE_STAGE);
+    factoryMode = conf.getConfString(FACTORY_MODE);
+  }
+
+  boolean isNew(IncrementalExecution execution) {
+    return last.get() != execution;
+  }
+
+  /** The rows of the step with most rows in the last batch; empty if there is none. */
+  OptionalLong rowsOfTheLast(long most) {
+    IncrementalExecution execution = last.get();
+    if (execution == null) {
+      return OptionalLong.empty();
+    }
+    long rows = rows(execution.executedPlan());
+    if (isInterpreted && rows > most) {
+      compiledUntil = System.nanoTime() + COMPILED_NANOS;
+    }
+    return OptionalLong.of(rows);
+  }
+
+  private static long rows(SparkPlan plan) {
+    Option<SQLMetric> own = plan.metrics().get(ROWS);
+    long most = own.isDefined() ? (Long) own.get().value() : 0;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
+      most = Math.max(most, rows(child));
+    }
+    return most;
+  }
+
+  /** A batch begins: sets what Spark does with the expressions of its plan and of what its sinks run. */
+  void begin(IncrementalExecution execution, boolean isSmall, SQLConf conf) {
+    last = new WeakReference<>(execution);
+    isInterpreted = isSmall && (compiledUntil == null || System.nanoTime() - compiledUntil > 0);
+    conf.setConfString(WHOLE_STAGE, isInterpreted ? "false" : wholeStage);
+    conf.setConfString(FACTORY_MODE, isInterpreted ? "NO_CODEGEN" : factoryMode);
+  }
+}

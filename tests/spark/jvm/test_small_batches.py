@@ -1,0 +1,89 @@
+"""Small batches are interpreted, others compiled; read off the plans that Spark has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+RECORDS = "spark.dsdagster.interpretedRecords"
+WHOLE_STAGE = "spark.sql.codegen.wholeStage"
+FACTORY_MODE = "spark.sql.codegen.factoryMode"
+COMPILED = "*("
+"""Mark of compiled steps in Spark's text of a plan."""
+
+
+@pytest.fixture
+def ruled(lab: Any) -> Any:
+    """A lab whose sessions plan with our rules. Sources have no names."""
+    lab.operators.plan_with_rules()
+    lab.spark = lab.spark.newSession()
+    lab.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
+    return lab
+
+
+def is_compiled(query: StreamingQuery) -> bool:
+    """Whether the plan of the last batch was compiled, and so what its sink ran."""
+    execution = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+    settings = execution.sparkSession().conf()
+    has_stages = bool(COMPILED in execution.executedPlan().toString())
+    assert has_stages is (settings.get(WHOLE_STAGE) == "true") is (settings.get(FACTORY_MODE) == "FALLBACK")
+    return has_stages
+
+
+def modes(lab: Any, source: Any, numbers: Sequence[int]) -> list[bool]:
+    """Whether each batch was compiled. A batch has one record, of which a number of rows is made; all are right."""
+    query = lab.start(source.frame().selectExpr("explode(sequence(1, int(value))) AS n").selectExpr("n + 1 AS n"))
+    compiled = []
+    for number in numbers:
+        source.add(str(number))
+        rows = lab.step(query)
+        assert sorted(rows) == [(n + 2,) for n in range(number)]
+        compiled.append(is_compiled(query))
+    return compiled
+
+
+def test_a_small_batch_is_interpreted(ruled: Any, memory: Callable[[], Any]) -> None:
+    assert modes(ruled, memory(), [1, 5]) == [False, False]
+
+
+def test_after_a_batch_that_fanned_out_all_are_compiled(ruled: Any, memory: Callable[[], Any]) -> None:
+    assert modes(ruled, memory(), [5, 5_000, 5, 5]) == [False, False, True, True]
+
+
+def test_nothing_is_interpreted_where_the_setting_is_0(ruled: Any, memory: Callable[[], Any]) -> None:
+    ruled.spark.conf.set(RECORDS, "0")
+    assert modes(ruled, memory(), [1, 5]) == [True, True]
+
+
+def test_settings_of_the_project_hold_for_batches_that_are_not_small(ruled: Any, memory: Callable[[], Any]) -> None:
+    ruled.spark.conf.set(WHOLE_STAGE, "false")
+    source = memory()
+    query = ruled.start(source.frame().selectExpr("explode(sequence(1, int(value))) AS n"))
+    for number in (5_000, 5):
+        source.add(str(number))
+        ruled.step(query)
+    execution = query._jsq.streamingQuery().lastExecution()
+    assert COMPILED not in execution.executedPlan().toString()
+    assert execution.sparkSession().conf().get(FACTORY_MODE) == "FALLBACK"
+
+
+@pytest.mark.parametrize(("rows", "compiles"), [(10, False), (2_000, True)])
+def test_a_source_that_does_not_count_is_as_large_as_its_last_batch(
+    ruled: Any, eventually: Callable[..., None], rows: int, compiles: bool
+) -> None:
+    compiled: dict[int, bool] = {}
+
+    def noted(batch: Any, number: int) -> None:
+        compiled[number] = batch.sparkSession.conf.get(WHOLE_STAGE) == "true"
+        batch.count()
+
+    made = ruled.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load()
+    query = made.writeStream.foreachBatch(noted).option("checkpointLocation", str(ruled.root / "rate")).start()
+    ruled.queries.append(query)
+    eventually(lambda: 1 in compiled)
+    assert (compiled[0], compiled[1]) == (True, compiles)
