@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from ds_dagster.jars import driver_jars
 from ds_dagster.settings import EngineSettings, Settings
@@ -40,6 +41,7 @@ def main() -> int:
         )
         spark = build_session(settings, jars=jars, app_name="recording")
         result = run_case(CASE, lambda: spark)
+        _compile(spark)
         _load(spark, _names(jars))
         _load(spark, iter(_INITIALIZED), run=True)
         process = cast(Any, spark.sparkContext._gateway).proc
@@ -49,6 +51,12 @@ def main() -> int:
     for failure in result.failures:
         sys.stderr.write(f"{failure}\n")
     return 1 if result.failures else 0
+
+
+def _compile(spark: SparkSession) -> None:
+    """Run a query that is compiled, as large batches are; those of the case are small."""
+    keyed = spark.range(0, 10_000).withColumn("k", sf.col("id") % 7)
+    keyed.groupBy("k").agg(sf.sum("id")).join(keyed, "k").orderBy("k").collect()
 
 
 def _names(jars: tuple[Path, ...]) -> Iterator[str]:

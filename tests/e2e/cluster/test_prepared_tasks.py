@@ -113,7 +113,7 @@ class Lab:
 
 def test_a_driver_that_ends_between_the_phases(local_servers: Callable[..., Any], tmp_path: Path) -> None:
     """At each point of the commit: what was decided is finished by the next driver, all else is aborted at once."""
-    lab = Lab(tmp_path / "queries", "local-cluster[2,1,1024]", Broker(local_servers("kafka").kafka))
+    lab = Lab(tmp_path / "queries", "local-cluster[1,2,1024]", Broker(local_servers("kafka").kafka))
     try:
         for number, point in enumerate(POINTS):
             lab.send(500)
