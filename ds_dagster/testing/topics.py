@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.store import ReadOptions
-from ds_dagster.spark.gateway import known_class
-from ds_dagster.spark.session import class_name
-
-_ROW = "array<struct<k string, v string, t bigint, p string, o string>>"
+from ds_dagster.spark.memory_records import MemoryRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +55,11 @@ class MemorySource:
     """
 
     def __init__(self, spark: SparkSession, topic: Topic, reading: ReadOptions) -> None:
-        self.spark = spark
         self.topic = topic
         self.since = reading.starting_timestamp
         self.offsets = {str(partition): offset for partition, offset in reading.starting_offsets}
         self.read = 0
-        holder = known_class(spark, class_name("memory_stream", spark.version).removesuffix("$"))
-        strings = known_class(spark, "org.apache.spark.sql.Encoders").STRING()
-        self._stream: Any = holder.apply(spark._jsparkSession, 1, strings)
+        self._stream = MemoryRecords(spark)
 
     def feed(self) -> bool:
         """Hand the records since the last call to Spark, as one batch; returns whether there were any."""
@@ -76,9 +67,9 @@ class MemorySource:
         if not records:
             return False
         self.read += len(records)
-        rows = json.dumps([_shown(record) for record in records if self._is_wanted(record)])
-        python = known_class(self.spark, "org.apache.spark.api.python.PythonUtils")
-        self._stream.addData(python.toSeq([rows]))
+        self._stream.add(
+            (r.key, r.value, r.at, r.partition, f"{r.position:019d}") for r in records if self._is_wanted(r)
+        )
         return True
 
     def _is_wanted(self, record: Record) -> bool:
@@ -87,21 +78,4 @@ class MemorySource:
 
     def frame(self) -> DataFrame:
         """The stream in the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
-        rows = DataFrame(self._stream.toDF(), self.spark)
-        return rows.select(sf.inline(sf.from_json("value", _ROW))).select(
-            sf.unhex("k").alias("key"),
-            sf.unhex("v").alias("value"),
-            sf.timestamp_millis("t").alias("timestamp"),
-            sf.col("p").alias("partition"),
-            sf.col("o").alias("order"),
-        )
-
-
-def _shown(record: Record) -> Mapping[str, object]:
-    return {
-        "k": None if record.key is None else record.key.hex(),
-        "v": None if record.value is None else record.value.hex(),
-        "t": record.at,
-        "p": record.partition,
-        "o": f"{record.position:019d}",
-    }
+        return self._stream.frame()

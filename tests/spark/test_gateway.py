@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from pyspark.sql.types import _parse_datatype_string
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
 from ds_dagster.spark.gateway import RELEASED, known_class, quicken
 from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.memory_records import MemoryRecords
+from ds_dagster.spark.queries.prepared import EVOLUTION
 from ds_dagster.spark.records.typemap import SCALARS, spark_sql, to_spark
+from ds_dagster.spark.session import job_session
 
 NAMES = sorted(SCALARS)
 TYPES: list[DataType] = [
@@ -138,3 +142,21 @@ def test_parts_of_an_empty_batch(spark: SparkSession) -> None:
 def test_parts_are_text_or_bytes(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="neither text nor bytes: bigint"):
         operators(spark).batch_parts(spark.range(1), "", "id")
+
+
+def test_records_in_memory_are_read_as_they_were_added(spark: SparkSession, tmp_path: Path) -> None:
+    stream = MemoryRecords(job_session(spark, {EVOLUTION: "false"}, "heap"))  # the source has no name
+    rows: list[tuple[Any, ...]] = []
+    records = [(b"\0\xff", b"", -62135596800001), (None, "ü".encode(), 0), (b"", None, 253402300799999)]
+    stream.add((*record, "0", "007") for record in records)
+    stream.add(())
+    query = (
+        stream.frame()
+        .select("key", "value", sf.unix_millis("timestamp"), "partition", "order")
+        .writeStream.foreachBatch(lambda batch, _: rows.extend(map(tuple, batch.collect())))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    query.processAllAvailable()
+    query.stop()
+    assert rows == [(*record, "0", "007") for record in records]
