@@ -91,12 +91,14 @@ def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: 
 
 
 def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
-    """One side: its fields, its keys in the types that both sides share, and its event time."""
+    """One side: its fields, its keys in the types that both sides share, and its event time. Spark keeps the columns of a
+    side with their nullability and ends a query that starts again with another one."""
     name, input_ = ("right", node.right) if side else ("left", node.left)
     keys = shared_keys(frame, node, side)
     keys += [null_mark(keys, side)] if node.kind == "full" else []
     key_columns = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
-    time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
+    nullable = operators(frame.sparkSession).nullable_time(sf.col(names.EVENT_TIME))
+    time = carry_time(nullable, f"__{name}_time")
     return frame.select(*[field(f.name) for f in input_.output], *key_columns, time)
 
 
