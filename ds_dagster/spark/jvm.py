@@ -272,10 +272,6 @@ class Operators:
         """A null of the type that the optimizer does not recognize as null and pushes no predicate past."""
         return cast(Column, ClassicColumn(self._jvm.Expressions.opaqueNull(data_type.json())))
 
-    def nullable_time(self, time: Column) -> Column:
-        """``time`` (timestamp) unchanged, and nullable in the plan of every batch."""
-        return cast(Column, ClassicColumn(self._jvm.Expressions.nullableTime(_java(time))))
-
     def avro_columns(
         self,
         part: Column,

@@ -18,6 +18,7 @@ from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.expressions import compile_condition
+from ds_dagster.spark.functions.java_values import scalar
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators.join_keys import null_mark, shared_keys
 from ds_dagster.spark.records import columns as names
@@ -91,14 +92,13 @@ def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: 
 
 
 def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
-    """One side: its fields, its keys in the types that both sides share, and its event time. Spark keeps the columns of a
-    side with their nullability and ends a query that starts again with another one."""
+    """One side: its fields, its keys in the types that both sides share, and its event time. Spark keeps the schema of
+    a side with nullability, and ends a query that starts again with another one."""
     name, input_ = ("right", node.right) if side else ("left", node.left)
     keys = shared_keys(frame, node, side)
     keys += [null_mark(keys, side)] if node.kind == "full" else []
     key_columns = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
-    nullable = operators(frame.sparkSession).nullable_time(sf.col(names.EVENT_TIME))
-    time = carry_time(nullable, f"__{name}_time")
+    time = carry_time(scalar("Nullable.time", sf.col(names.EVENT_TIME)), f"__{name}_time")
     return frame.select(*[field(f.name) for f in input_.output], *key_columns, time)
 
 

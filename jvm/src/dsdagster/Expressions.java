@@ -69,14 +69,6 @@ public final class Expressions {
     return call(new Nothing(), "nothing", DataType.fromJson(typeJson), false);
   }
 
-  /**
-   * {@code time} (timestamp) unchanged, and always nullable for Spark: else its optimizer decides in each batch, by the
-   * predicates and sources that have rows, whether it is.
-   */
-  public static Column nullableTime(Column time) {
-    return call(new Same(), "time", DataTypes.TimestampType, true, time);
-  }
-
   /** The bytes of a struct. */
   public static Column pack(Column struct, StructType type) {
     return call(new Packer(type), "pack", DataTypes.BinaryType, true, struct);
@@ -115,20 +107,6 @@ public final class Expressions {
     @Override
     public String toString() {
       return "opaque";
-    }
-  }
-
-  /** Gives what it gets. */
-  public static final class Same implements Serializable {
-    private static final long serialVersionUID = 1L;
-
-    public long time(long micros) {
-      return micros;
-    }
-
-    @Override
-    public String toString() {
-      return "nullable";
     }
   }
 

@@ -6,7 +6,6 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -51,8 +50,8 @@ final class BatchSizes {
   }
 
   private static long rows(SparkPlan plan) {
-    Option<SQLMetric> own = plan.metrics().get(ROWS);
-    long most = own.isDefined() ? (Long) own.get().value() : 0;
+    SQLMetric own = CollectionConverters.asJava(plan.metrics()).get(ROWS);
+    long most = own == null ? 0 : (Long) own.value();
     for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
       most = Math.max(most, rows(child));
     }
