@@ -66,6 +66,11 @@ ITEMS: Mapping[str, Item] = {
     "cdc_readers": Item(
         "cdc_readers:readers", ("postgres",), "like cdc_many without Spark: from a commit to rows (cdc_readers/N: N)"
     ),
+    "cdc_latency": Item(
+        "cdc_latency:latency",
+        ("kafka", "postgres"),
+        "commit → committed record in Kafka, step by step, 1 and 10 tables (cdc_latency/N: N); the peer's tasks read",
+    ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
     "realtime": Item(
         "realtime:realtime", ("kafka",), "click → topic in real-time mode; the peer is the same query in batches"

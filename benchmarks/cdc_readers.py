@@ -31,8 +31,8 @@ from ds_dagster.spark.postgres_cdc.source import ChangesReader
 
 SOURCE = "ds_dagster.spark.postgres_cdc.source"
 SETTLE_SECONDS = 5.0
-PAUSES = {True: 0.04, False: 0.1}
-"""Seconds between two looks, as the engine sets them for queries that share a session, and for others."""
+PAUSES = {True: 0.1, False: 0.1}
+"""Seconds between two looks, as in an engine, of queries that share a session, and of others."""
 SLOW_RATE = 5
 ROWS, BUSY_RATE = 100, 2_000
 COLUMNS = StructType([StructField("id", LongType()), StructField("v", StringType())])
@@ -142,12 +142,9 @@ def _read(options: dict[str, str], pause: float, end: Event, queue: Queue[list[f
         if after == position:
             time.sleep(pause)
             continue
-        texts = [
-            text
-            for part in reader.partitions(position, after)
-            for batch in reader.read(part)
-            for text in batch.column("row").field("v").to_pylist()
-        ]
+        parts = reader.partitions(position, after)
+        rows = reader.rows_of(parts) or (batch for part in parts for batch in reader.read(part))
+        texts = [text for batch in rows for text in batch.column("row").field("v").to_pylist()]
         now, position = time.time(), after
         reader.commit(after)
         queue.put([1000 * (now - float(text)) for text in texts])

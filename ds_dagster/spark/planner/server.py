@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ds_dagster.spark.planner import companions
 from ds_dagster.spark.planner.hand_over import ACCEPTED, COMPANION, LOAD, RUNNER
+from ds_dagster.spark.planner.rows import send_rows
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal or a service manager sends to all processes at once: the engine ends in order, and the server
@@ -133,6 +134,7 @@ def plan() -> None:
     serializers.write_int(os.getpid(), file)
     file.flush()
     threading.Thread(target=end_with, args=(connection.fileno(),), daemon=True).start()
+    send_rows(runner)
     runner.main(file, file)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
+from ds_dagster.errors import DsError
 from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.postgres_cdc.live.following import Following
 from ds_dagster.spark.postgres_cdc.live.wire import Fetch, Standing, fetch
@@ -32,6 +33,8 @@ HEARTBEAT_BYTES = 64 * 1024 * 1024
 offset and the slot, so that the server can remove that log."""
 LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
 """After a look without changes: the pause as a multiple of the look's duration, and its limit in seconds."""
+INLINE_BYTES = 1024 * 1024
+"""Most bytes of log of a batch whose rows are sent with its plan."""
 MARK_BYTES = 16 * 1024 * 1024
 """Bytes of log between two marks from which decoding can begin, see :meth:`Server.mark_log`."""
 FRESH_SECONDS, CONFIRM_SECONDS = 0.3, 0.25
@@ -182,6 +185,22 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    def rows_of(self, partitions: Sequence[InputPartition]) -> Iterator[pa.RecordBatch] | None:
+        """The rows of a small batch that the shared session has; None: a task reads them. Spark gets them with the
+        plan, so that the batch needs no Python worker."""
+        wanted = partitions[0].value if len(partitions) == 1 else None
+        if not isinstance(wanted, _Range) or wanted.live is None or wanted.end - wanted.start > INLINE_BYTES:
+            return None
+        if any(_has_lists(field.type) for field in self._options.shape.schema):
+            return None
+        chunks = fetch(*wanted.live)
+        if chunks is None:
+            return None
+        try:
+            return iter(list(_batches(chunks, replace(self._options.shape, database=wanted.database))))
+        except DsError:  # the task raises it
+            return None
 
     # -- in a task ----------------------------------------------------------------------------------------------------
 
@@ -362,6 +381,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             server.mark_log()
             self._marked = lsn
         server.advance(lsn)
+
+
+def _has_lists(type_: pa.DataType) -> bool:
+    """Whether values of a type contain arrays. Spark copies rows that come with a plan, and fails at a NULL in an array
+    of numbers ("Value at index is null")."""
+    parts = [type_.field(number).type for number in range(type_.num_fields)]
+    return bool(parts) and (not pa.types.is_struct(type_) or any(map(_has_lists, parts)))
 
 
 def _batches(chunks: Iterable[Sequence[Changes]], shape: Shape) -> Iterator[pa.RecordBatch]:

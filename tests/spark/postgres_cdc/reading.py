@@ -26,6 +26,7 @@ class Reader:
         self.rows: list[Row] = []
         self.sizes: list[int] = []
         self.shared = 0
+        self.planned = 0
 
     def plan(self) -> Any:
         end = json.loads(json.dumps(self.reader.latestOffset(self.position, self.reader.getDefaultReadLimit())))
@@ -35,7 +36,12 @@ class Reader:
         task = ChangesReader(self.options)
         parts = self.reader.partitions(self.position, end)
         self.shared += sum(getattr(part.value, "live", None) is not None for part in parts)
-        return [row for part in parts for batch in task.read(part) for row in batch.to_pylist()]
+        planned = self.reader.rows_of(parts)
+        rows = [row for part in parts for batch in task.read(part) for row in batch.to_pylist()]
+        if planned is not None:
+            self.planned += 1
+            assert [row for batch in planned for row in batch.to_pylist()] == rows, "as a task reads them"
+        return rows
 
     def step(self) -> bool:
         self.reader._next_look = 0.0
