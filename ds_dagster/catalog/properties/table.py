@@ -532,6 +532,14 @@ QUERY: tuple[PropertySpec, ...] = (
         minimum=0,
     ),
     PropertySpec(
+        "state.store",
+        "word",
+        ("query",),
+        "where the query keeps its state: heap, in the memory of the JVM (default for GROUP BY of streams), or "
+        "rocksdb, on disk, for more groups than memory has room for (default for all other steps)",
+        choices=("heap", "rocksdb"),
+    ),
+    PropertySpec(
         "emit.mode",
         "word",
         ("query",),
