@@ -30,12 +30,14 @@ from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.places.trees import Place, make_folder
+from ds_dagster.plan.state_store import state_store
 from ds_dagster.runtime.checkpoint_files import current_folder
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.planner.shared import shares_planner
 from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.query import close, failure, finish, start
+from ds_dagster.spark.session import heap_bytes
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
 """Conditions that a job with an old secret gets after a rotation: another start may help."""
@@ -213,7 +215,7 @@ class SparkHost:
             return
         if job.progress.lost_records > lost:
             self._log_lost(job, job.progress.lost_records - lost)
-        for text in job.grown():
+        for text in (*job.grown(), *job.crowded()):
             self.context.log.line(job.order.name, "WARNING", text)
         if ended and not job.is_concluding:
             job.is_concluding = True
@@ -288,6 +290,7 @@ class SparkHost:
         reserve(job, definition.query, inputs.reads, self._session.result(), list(self._jobs.values()))
         job.prepared = prepare_query(self._session.result(), definition, inputs)
         job.sources, job.shapes = inputs.watched, inputs.shapes
+        job.heap = heap_bytes(self._session.result()) if state_store(definition.query) == "heap" else 0
         if self._is_given_up(job):
             return
         make_folder(path.parent)

@@ -263,6 +263,13 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
     return session
 
 
+def heap_bytes(spark: SparkSession) -> int:
+    """The heap of the JVM that runs the tasks; 0 on a cluster, where executors do."""
+    if not is_local(spark.sparkContext.master):
+        return 0
+    return int(known_class(spark, "java.lang.Runtime").getRuntime().maxMemory())
+
+
 def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
     """The frame in another session of the same JVM, so that its query uses that session's configuration."""
     classic = known_class(session, "org.apache.spark.sql.classic.Dataset")
