@@ -134,8 +134,8 @@ def by_state(bench: Bench, size: Size) -> Iterator[Point]:
 
 
 def by_store(bench: Bench, size: Size) -> Iterator[Point]:
-    """The same, with the state in each of the two stores: rows a second, and memory of a group. The heap comes last,
-    since it may end the JVM."""
+    """The same, with the state in each of the two stores: rows a second, CPU of the tasks of a batch, which does not
+    depend on what else the machine does, and memory of a group. The heap comes last, since it may end the JVM."""
     sides = ("heap", "RocksDB")
     for kept in _places(size, 10_000, 100_000, 1_000_000, 2_000_000):
         filling = Amount(0, 1, kept, PARTITIONS)
@@ -145,25 +145,27 @@ def by_store(bench: Bench, size: Size) -> Iterator[Point]:
             heap = _kept(bench, "heap", kept, [filling, amount])
         except (SystemExit, Exception) as problem:  # noqa: BLE001, the JVM is over: this is the last figure
             say(f"heap, {kept:,} groups: {str(problem)[:200]}")
-            heap = (0.0, 0.0)
-        yield Point("stores", kept, heap[0], disk[0], sides=sides)
-        yield Point("stores, memory", kept, heap[1], disk[1], "bytes/group", sides)
+            heap = (0.0, 0.0, 0.0)
+        for place, (name, unit) in enumerate((("", "rows/s"), (", CPU", "ms/batch"), (", memory", "bytes/group"))):
+            yield Point(f"stores{name}", kept, heap[place], disk[place], unit, sides)
         if not heap[0]:
             return
 
 
-def _kept(bench: Bench, store: str, kept: int, amounts: Sequence[Amount]) -> tuple[float, float]:
-    """Rows a second, and bytes of memory for each group as Spark reports them, of the last amount."""
+def _kept(bench: Bench, store: str, kept: int, amounts: Sequence[Amount]) -> tuple[float, float, float]:
+    """Rows a second, CPU milliseconds of the tasks of a batch, and bytes of memory for each group as Spark reports it,
+    of the last amount."""
     text = SUM.replace(";", f" QUERY WITH ('state.store' = '{store}');")
     query, checkpoint = compiled(bench, DECLARED + text), bench.checkpoint()
-    speed = memory = 0.0
+    speed = cpu = memory = 0.0
     for amount in amounts:
         with planned(bench, query, partial(_rows, amount.rows, partial(_each_once, kept))) as (session, frame):
             counted = run(session, frame, plan_mode(query), checkpoint, amount)
         close_ended_stores(session)  # else its groups stay in memory up to a minute
         speed = amount.rows * 1000 / statistics.median(counted.millis)
+        cpu = counted.cpu * 1000 / len(counted.reports)
         memory = max(report["stateOperators"][0]["memoryUsedBytes"] for report in counted.reports)
-    return speed, memory / kept
+    return speed, cpu, memory / kept
 
 
 def _pair(bench: Bench, curve: str, x: int, sql: str, groups: Groups, amounts: Sequence[Amount]) -> Point:

@@ -265,7 +265,7 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
 
 def heap_bytes(spark: SparkSession) -> int:
     """The heap of the JVM that runs the tasks; 0 on a cluster, where executors do."""
-    if not is_local(spark.sparkContext.master):
+    if not is_local(str(spark.sparkContext.master)):
         return 0
     return int(known_class(spark, "java.lang.Runtime").getRuntime().maxMemory())
 
