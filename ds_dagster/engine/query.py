@@ -35,9 +35,9 @@ LATE_REPORT_SECONDS = 10.0
 """How much later than expected a report of a query in real-time mode may come: the broker and the checkpoint's file
 system take part of it."""
 
-CROWDED_SHARE = 0.25
-"""Share of the heap above which the state of one job is reported. Each batch copies the map of the groups, and two
-versions stay in memory."""
+CROWDED_SHARE = 0.15
+"""Share of the heap above which the state of one job is reported. Spark's figure leaves out the copy that each batch
+makes: a heap of 2 GB held one million groups of 252 bytes (12 %), and ended with two million (25 %)."""
 
 _LOG = logging.getLogger(__name__)
 
