@@ -67,8 +67,8 @@ def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
     if query.is_finite:
         steps.append(f"wait until upstream has processed all present records, then run once ({query.refresh})")
     store = state_store(query)
-    kept = "" if store is None else f", kept {PLACES[store]} ('state.store' = '{store}')"
-    steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}{kept}")
+    place = "" if store is None else f", kept {PLACES[store]} ('state.store' = '{store}')"
+    steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}{place}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
     written = ", ".join(f"{write.entity} ({_guarantee(project, write)})" for write in writes)
     modes = "".join(f"; {mode}" for sink in query.sinks if (mode := mode_text(sink)))

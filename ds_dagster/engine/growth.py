@@ -9,12 +9,19 @@ was killed before repeats this; the former checkpoint stays as ``…-replaced-N`
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ds_dagster.places.trees import Place, remove_tree
 from ds_dagster.plan.state_store import PLACES, may_move, state_store
-from ds_dagster.runtime.checkpoint_files import exchange_grown, grown_folder, log_setting, logged_setting
+from ds_dagster.runtime.checkpoint_files import (
+    current_folder,
+    exchange_grown,
+    grown_folder,
+    log_setting,
+    logged_setting,
+)
 from ds_dagster.runtime.checkpoint_log import STATE, copy_without_state
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.grown_state import add_results, lacks_results, move_groups, store_class
@@ -45,6 +52,17 @@ class Rewritten:
         if self.moved_to:
             lines.append(f"{self.groups} groups have moved, and are kept {self.moved_to}")
         return lines
+
+
+def rewritten(query: PreparedQuery, place: Place, log: Callable[[str], object], *, grows: bool = False) -> Place:
+    """The checkpoint with the state in the form that a query needs, see :func:`rewrite_state`. ``log``: receives a line
+    for each thing that was done."""
+    done = rewrite_state(query, place, grows=grows)
+    if done is None:
+        return place
+    for text in done.texts():
+        log(text)
+    return current_folder(place)
 
 
 def rewrite_state(query: PreparedQuery, place: Place, *, grows: bool = False) -> Rewritten | None:

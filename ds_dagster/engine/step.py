@@ -10,13 +10,14 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
-from ds_dagster.engine.growth import rewrite_state
+from ds_dagster.engine.growth import rewritten
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.session import start_session
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
@@ -24,7 +25,6 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.figures import taken_over
 from ds_dagster.places.trees import make_folder
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime.checkpoint_files import current_folder
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.host import HostContext, StartOrder
@@ -129,11 +129,7 @@ class StepRun:
         hosted.prepared = prepare_query(spark, definition, self._specs(definition))
         make_folder(path.parent)
         empty(spark, definition, str(path))
-        rewritten = rewrite_state(hosted.prepared, path)
-        if rewritten is not None:
-            for text in rewritten.texts():
-                context.log.line(order.name, "INFO", text)
-            path = current_folder(path)
+        path = rewritten(hosted.prepared, path, partial(context.log.line, order.name, "INFO"))
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
-from ds_dagster.engine.growth import rewrite_state
+from ds_dagster.engine.growth import rewritten
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.session import start_session
 from ds_dagster.engine.shape_watch import ShapeWatch
@@ -31,11 +31,9 @@ from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.places.trees import Place, make_folder
 from ds_dagster.plan.state_store import state_store
-from ds_dagster.runtime.checkpoint_files import current_folder
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.planner.shared import shares_planner
-from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import heap_bytes
 
@@ -295,7 +293,8 @@ class SparkHost:
             return
         make_folder(path.parent)
         empty(self._session.result(), definition, str(path))
-        path = self._rewritten(job, job.prepared, path, grows=definition.order.spec.grows)
+        log = partial(self.context.log.line, job.order.name, "INFO")
+        path = rewritten(job.prepared, path, log, grows=definition.order.spec.grows)
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         if job.shapes:
@@ -303,15 +302,6 @@ class SparkHost:
         self._expiry.start()
         if job.is_stop_asked:
             self._stop(job)
-
-    def _rewritten(self, job: HostedQuery, prepared: PreparedQuery, path: Place, *, grows: bool) -> Place:
-        """The checkpoint with the state in the form that the query needs."""
-        rewritten = rewrite_state(prepared, path, grows=grows)
-        if rewritten is None:
-            return path
-        for text in rewritten.texts():
-            self.context.log.line(job.order.name, "INFO", text)
-        return current_folder(path)
 
     def _is_given_up(self, job: HostedQuery) -> bool:
         """Whether the job was stopped before Spark's query existed; closes what is prepared then."""

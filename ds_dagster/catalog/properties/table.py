@@ -11,6 +11,7 @@ from ds_dagster.catalog.properties.kafka import KAFKA
 from ds_dagster.catalog.properties.latency import LATENCY
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import Place, PropertySpec
+from ds_dagster.catalog.properties.state_store import STATE_STORE
 from ds_dagster.catalog.properties.topic_settings import OTHERS, TOPIC_SETTINGS
 
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
@@ -532,14 +533,6 @@ QUERY: tuple[PropertySpec, ...] = (
         minimum=0,
     ),
     PropertySpec(
-        "state.store",
-        "word",
-        ("query",),
-        "where the query keeps its state: heap, in the memory of the JVM (default for GROUP BY of streams), or "
-        "rocksdb, on disk, for more groups than memory has room for (default for all other steps)",
-        choices=("heap", "rocksdb"),
-    ),
-    PropertySpec(
         "emit.mode",
         "word",
         ("query",),
@@ -578,7 +571,7 @@ QUERY: tuple[PropertySpec, ...] = (
 
 PROPERTIES: tuple[PropertySpec, ...] = (
     *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *LATENCY, *SOURCE, *FUNCTION,
-    *COMPUTE_POOL, *QUERY,
+    *COMPUTE_POOL, *QUERY, *STATE_STORE,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

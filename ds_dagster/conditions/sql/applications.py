@@ -121,14 +121,6 @@ QUERIES: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "APPLICATION_STATE_STORES",
-        "user",
-        "{queries} of an application name different stores for their state",
-        "an application is one job with one store for all its state; write the same 'state.store' for all its queries: "
-        "END APPLICATION WITH (…)",
-        "0A000",
-    ),
-    Condition(
         "APPLICATION_POOLS",
         "user",
         "one engine runs an application, and {queries} name different compute pools",

@@ -256,18 +256,6 @@ AGGREGATES: tuple[Condition, ...] = (
         "leave it out; windows and joins over time end by event time, old versions of a temporal join by "
         "'temporal.join.retention.millis'",
     ),
-    Condition(
-        "STATE_STORE_WITHOUT_STATE",
-        "user",
-        "'state.store' on a query without state",
-        "leave it out: no step of the query keeps rows or groups",
-    ),
-    Condition(
-        "STATE_STORE_NEEDS_DISK",
-        "user",
-        "'state.store' = 'heap' on a query with {step}, whose state is kept in RocksDB",
-        "leave it out, or write 'state.store' = 'rocksdb'",
-    ),
 )
 
 WINDOWS: tuple[Condition, ...] = (
