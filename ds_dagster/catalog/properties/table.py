@@ -526,12 +526,9 @@ QUERY: tuple[PropertySpec, ...] = (
         "query.name", "name", ("query",), "name of the query; required where two INSERT INTO fill one relation"
     ),
     PropertySpec(
-        "state.ttl.millis",
-        "millis",
-        ("query",),
-        "how long unchanged state is kept; default 0: for ever",
-        minimum=0,
+        "state.ttl.millis", "millis", ("query",), "how long unchanged state is kept; default 0: for ever", minimum=0
     ),
+    *STATE_STORE,
     PropertySpec(
         "emit.mode",
         "word",
@@ -571,7 +568,7 @@ QUERY: tuple[PropertySpec, ...] = (
 
 PROPERTIES: tuple[PropertySpec, ...] = (
     *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *LATENCY, *SOURCE, *FUNCTION,
-    *COMPUTE_POOL, *QUERY, *STATE_STORE,
+    *COMPUTE_POOL, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
