@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
-from ds_dagster.catalog.properties.state_store import NAME as STATE_STORE
+from ds_dagster.catalog.properties.state_store import NAME
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.aggregate import Aggregate
@@ -24,6 +24,8 @@ from ds_dagster.plan.nodes.window_join import WindowExtreme, WindowJoin
 from ds_dagster.plan.query import BoundQuery, Part
 
 StateStore: TypeAlias = Literal["heap", "rocksdb"]
+STATE_STORE = NAME
+"""Property of QUERY WITH."""
 PLACES: Mapping[StateStore, str] = MappingProxyType({"heap": "on the heap", "rocksdb": "in RocksDB, on disk"})
 """Store → where the state is, in words."""
 OWN: Mapping[type[Node], str] = MappingProxyType(
