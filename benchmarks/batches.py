@@ -22,10 +22,11 @@ from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.state_store import state_store
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.clocks.clock import clock_config
-from ds_dagster.spark.compiler import PlanCompiler, state_store
+from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.flow import output_mode
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records.formats import SourceFrame
@@ -104,7 +105,7 @@ Rows = Callable[[SparkSession, str], DataFrame]
 @contextmanager
 def planned(bench: Bench, query: BoundQuery, rows: Rows) -> Iterator[tuple[SparkSession, DataFrame]]:
     """The session of a query and its plan, its clock registered meanwhile."""
-    session = job_session(bench.spark, {}, state_store(query.root))
+    session = job_session(bench.spark, {}, state_store(query) or "heap")
     job = f"bench{time.time_ns()}"
     config = clock_config(query.root, {}, looks=False)
     if config is not None:

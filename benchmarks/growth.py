@@ -1,4 +1,5 @@
-"""How cost grows: rows a second by columns, rows of a batch, keys, kept state and jobs, next to hand-written PySpark.
+"""How cost grows: rows a second by columns, rows of a batch, keys, kept state and jobs, next to hand-written PySpark;
+a sum with its state on the heap, next to RocksDB.
 
     python -m benchmarks.growth [--only columns,state] [--quick] [--out benchmarks/out/growth.json]
 
@@ -27,6 +28,7 @@ from benchmarks.batches import Amount, Bench, compiled, made_rows, open_bench, p
 from benchmarks.json_rows import in_memory, seconds
 from benchmarks.measure import Size, say
 from benchmarks.operator_works import DECLARED
+from ds_dagster.spark.cluster import close_ended_stores
 from ds_dagster.spark.functions.java_values import json_columns
 
 OUT = Path(__file__).parent / "out" / "growth.json"
@@ -44,13 +46,14 @@ TEXT, COUNT = ("text", StringType(), "VARCHAR"), ("count", LongType(), "BIGINT")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Rows a second of both sides at one place of a curve."""
+    """Rows a second of both sides at one place of a curve. ``sides``: what the two sides are."""
 
     curve: str
     x: int
     ours: float
     peer: float
     unit: str = "rows/s"
+    sides: tuple[str, str] = ("ours", "PySpark")
 
 
 Groups = Callable[[DataFrame], DataFrame]
@@ -73,7 +76,8 @@ def main() -> int:
     for name in asked.only.split(","):
         with open_bench() as bench:
             for point in CURVES[name](bench, Size(asked.quick, 1)):
-                say(f"{name} {point.x:,}: ours {point.ours:,.0f}, peer {point.peer:,.0f} {point.unit}")
+                ours, peer = point.sides
+                say(f"{point.curve} {point.x:,}: {ours} {point.ours:,.0f}, {peer} {point.peer:,.0f} {point.unit}")
                 points.append(point)
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         asked.out.write_text(json.dumps([asdict(point) for point in points], indent=1) + "\n", encoding="utf-8")
@@ -83,13 +87,15 @@ def main() -> int:
 
 
 def table(points: Sequence[Point]) -> str:
-    """A curve as a table of Markdown; in bold the places where ours has less than half of its best."""
+    """A curve as a table of Markdown; in bold the places where ours has less than half of its best. 0 is a JVM that has
+    ended."""
+    ours, peer = points[0].sides
     best = max(point.ours for point in points)
     marks = [f"**{p.ours:,.0f}**" if p.ours < best / 2 else f"{p.ours:,.0f}" for p in points]
     rows = [
         [points[0].curve, *[f"{point.x:,}" for point in points]],
-        [f"ours, {points[0].unit}", *marks],
-        [f"PySpark, {points[0].unit}", *[f"{point.peer:,.0f}" for point in points]],
+        [f"{ours}, {points[0].unit}", *marks],
+        [f"{peer}, {points[0].unit}", *[f"{point.peer:,.0f}" for point in points]],
         ["ratio", *[f"{point.ours / point.peer:.2f}" for point in points]],
     ]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -125,6 +131,41 @@ def by_state(bench: Bench, size: Size) -> Iterator[Point]:
         filling = Amount(0, 1, kept, PARTITIONS)
         amount = Amount(size.of(12, 2), size.of(8, 3), KEPT_BATCH, PARTITIONS)
         yield _pair(bench, "state", kept, SUM, partial(_each_once, kept), [filling, amount])
+
+
+def by_store(bench: Bench, size: Size) -> Iterator[Point]:
+    """The same, with the state in each of the two stores: rows a second, CPU of the tasks of a batch, which does not
+    depend on what else the machine does, and memory of a group. The heap comes last, since it may end the JVM."""
+    sides = ("heap", "RocksDB")
+    for kept in _places(size, 10_000, 100_000, 1_000_000, 2_000_000):
+        filling = Amount(0, 1, kept, PARTITIONS)
+        amount = Amount(size.of(8, 2), size.of(8, 3), KEPT_BATCH, PARTITIONS)
+        disk = _kept(bench, "rocksdb", kept, [filling, amount])
+        try:
+            heap = _kept(bench, "heap", kept, [filling, amount])
+        except (SystemExit, Exception) as problem:  # noqa: BLE001, the JVM is over: this is the last figure
+            say(f"heap, {kept:,} groups: {str(problem)[:200]}")
+            heap = (0.0, 0.0, 0.0)
+        for place, (name, unit) in enumerate((("", "rows/s"), (", CPU", "ms/batch"), (", memory", "bytes/group"))):
+            yield Point(f"stores{name}", kept, heap[place], disk[place], unit, sides)
+        if not heap[0]:
+            return
+
+
+def _kept(bench: Bench, store: str, kept: int, amounts: Sequence[Amount]) -> tuple[float, float, float]:
+    """Rows a second, CPU milliseconds of the tasks of a batch, and bytes of memory for each group as Spark reports it,
+    of the last amount."""
+    text = SUM.replace(";", f" QUERY WITH ('state.store' = '{store}');")
+    query, checkpoint = compiled(bench, DECLARED + text), bench.checkpoint()
+    speed = cpu = memory = 0.0
+    for amount in amounts:
+        with planned(bench, query, partial(_rows, amount.rows, partial(_each_once, kept))) as (session, frame):
+            counted = run(session, frame, plan_mode(query), checkpoint, amount)
+        close_ended_stores(session)  # else its groups stay in memory up to a minute
+        speed = amount.rows * 1000 / statistics.median(counted.millis)
+        cpu = counted.cpu * 1000 / len(counted.reports)
+        memory = max(report["stateOperators"][0]["memoryUsedBytes"] for report in counted.reports)
+    return speed, cpu, memory / kept
 
 
 def _pair(bench: Bench, curve: str, x: int, sql: str, groups: Groups, amounts: Sequence[Amount]) -> Point:
@@ -253,6 +294,7 @@ CURVES: Mapping[str, Callable[[Bench, Size], Iterator[Point]]] = {
     "batch": by_batch,
     "keys": by_keys,
     "state": by_state,
+    "stores": by_store,
     "jobs": by_jobs,
 }
 

@@ -19,6 +19,7 @@ from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
 from ds_dagster.plan.nodes.scan import Scan, start_text
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.plan.state_store import PLACES, state_store
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.registry import KINDS
 
@@ -65,7 +66,9 @@ def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
             steps.append(f"fence: abort transactions that an earlier run of {query.name} left open in {write.entity}")
     if query.is_finite:
         steps.append(f"wait until upstream has processed all present records, then run once ({query.refresh})")
-    steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
+    store = state_store(query)
+    place = "" if store is None else f", kept {PLACES[store]} ('state.store' = '{store}')"
+    steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}{place}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
     written = ", ".join(f"{write.entity} ({_guarantee(project, write)})" for write in writes)
     modes = "".join(f"; {mode}" for sink in query.sinks if (mode := mode_text(sink)))

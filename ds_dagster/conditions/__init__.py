@@ -39,6 +39,7 @@ from ds_dagster.conditions.sql import (
     query,
     realtime,
     sets,
+    state_store,
     statements,
     syntax,
 )
@@ -48,7 +49,7 @@ __all__ = ["CONDITIONS", "Condition", "render"]
 TOPICS = (
     syntax, statements, project, catalog, query, constants, constraints, applications, patterns, sets, rows, stores,
     cdc, files, functions, secret, registry, row_logs, spark, cluster, compute_pools, runtime, versions, realtime,
-    savepoints, backfill, orchestration, local, testing, command,
+    state_store, savepoints, backfill, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -30,6 +30,7 @@ HEADINGS: Mapping[str, str] = {
     "catalog": "Stores, relations and properties",
     "query": "Queries",
     "realtime": "Real-time mode",
+    "state_store": "State on the heap or on disk",
     "patterns": "Patterns",
     "sets": "Set operations, ranks and OVER",
     "stores": "Looking at and writing into stores",

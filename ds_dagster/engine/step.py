@@ -10,12 +10,14 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
+from ds_dagster.engine.growth import rewritten
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.session import start_session
 from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, prepare_query, store_specs
@@ -127,6 +129,7 @@ class StepRun:
         hosted.prepared = prepare_query(spark, definition, self._specs(definition))
         make_folder(path.parent)
         empty(spark, definition, str(path))
+        path = rewritten(hosted.prepared, path, partial(context.log.line, order.name, "INFO"))
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.engine.errands import run_errand
 from ds_dagster.engine.expiry import ExpiryRounds
-from ds_dagster.engine.growth import add_missing_results
+from ds_dagster.engine.growth import rewritten
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.session import start_session
 from ds_dagster.engine.shape_watch import ShapeWatch
@@ -30,11 +30,12 @@ from ds_dagster.engine.start import Compiled, StoreSpecs, compiled, empty, fence
 from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.places.trees import Place, make_folder
-from ds_dagster.runtime.checkpoint_files import current_folder
+from ds_dagster.plan.state_store import state_store
 from ds_dagster.runtime.host import Errand, HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.planner.shared import shares_planner
 from ds_dagster.spark.queries.query import close, failure, finish, start
+from ds_dagster.spark.session import heap_bytes
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
 """Conditions that a job with an old secret gets after a rotation: another start may help."""
@@ -212,7 +213,7 @@ class SparkHost:
             return
         if job.progress.lost_records > lost:
             self._log_lost(job, job.progress.lost_records - lost)
-        for text in job.grown():
+        for text in (*job.grown(), *job.crowded()):
             self.context.log.line(job.order.name, "WARNING", text)
         if ended and not job.is_concluding:
             job.is_concluding = True
@@ -287,15 +288,13 @@ class SparkHost:
         reserve(job, definition.query, inputs.reads, self._session.result(), list(self._jobs.values()))
         job.prepared = prepare_query(self._session.result(), definition, inputs)
         job.sources, job.shapes = inputs.watched, inputs.shapes
+        job.heap = heap_bytes(self._session.result()) if state_store(definition.query) == "heap" else 0
         if self._is_given_up(job):
             return
         make_folder(path.parent)
         empty(self._session.result(), definition, str(path))
-        groups = add_missing_results(job.prepared, path) if definition.order.spec.grows else None
-        if groups is not None:
-            text = f"results are added to {groups} groups, and are computed from the rows since now"
-            self.context.log.line(job.order.name, "INFO", text)
-            path = current_folder(path)
+        log = partial(self.context.log.line, job.order.name, "INFO")
+        path = rewritten(job.prepared, path, log, grows=definition.order.spec.grows)
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         if job.shapes:

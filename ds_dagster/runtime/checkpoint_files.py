@@ -44,6 +44,8 @@ EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting that Spark compares between a planned batch and the batch before; it has no effect without state."""
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+HEAD = 1
+"""Line of an entry of the offset log with its time and settings."""
 VOID = "-"
 CURRENT = ".current"
 """End of the name of an object that says which folder of a bucket is the checkpoint of a version. A version without one
@@ -209,13 +211,28 @@ def _complete(place: Path) -> Path:
 
 def _partitions(place: Place) -> str:
     """The number of shuffle partitions in the offset log of the present checkpoint; 1 if it has none."""
+    return logged_setting(place, PARTITIONS) or "1"
+
+
+def logged_setting(place: Place, name: str) -> str:
+    """A setting of Spark in the newest entry of the offset log, with which the query goes on; empty if it has none."""
     newest = max((int(name) for name in names_in(place / OFFSETS) if name.isdecimal()), default=None)
     if newest is None:
-        return "1"
+        return ""
     try:
-        return str(json.loads(read_if_any(place / OFFSETS / str(newest)).splitlines()[1])["conf"][PARTITIONS])
+        return str(json.loads(read_if_any(place / OFFSETS / str(newest)).splitlines()[HEAD])["conf"][name])
     except (ValueError, LookupError, TypeError):
-        return "1"
+        return ""
+
+
+def log_setting(folder: Place, name: str, value: str) -> None:
+    """Change a setting in every entry of the offset log of a checkpoint that nobody uses yet."""
+    for entry in (folder / OFFSETS / number for number in names_in(folder / OFFSETS) if number.isdecimal()):
+        version, head, *offsets = read_if_any(entry).split("\n")
+        values = json.loads(head)
+        values["conf"] = {**values.get("conf", {}), name: value}
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum, of the former content
+        _write(entry, "\n".join([version, json.dumps(values, separators=(",", ":")), *offsets]))
 
 
 def entry_of(offsets: Any, conf: Mapping[str, str]) -> str:

@@ -30,9 +30,9 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.static import StaticJoin, StaticScan
 from ds_dagster.plan.nodes.unnest import Unnest
-from ds_dagster.plan.nodes.weights import has_weights
 from ds_dagster.plan.nodes.window import Window, Windowed
 from ds_dagster.plan.nodes.window_join import WindowExtreme, WindowJoin
+from ds_dagster.plan.state_store import own_joins
 from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression
@@ -54,7 +54,6 @@ from ds_dagster.spark.records.columns import field, with_missing
 from ds_dagster.spark.records.formats import SourceFrame, decode
 from ds_dagster.spark.records.typed_rows import typed_rows
 from ds_dagster.spark.records.typemap import spark_sql
-from ds_dagster.spark.session import StateStore
 
 Wants = frozenset[str]
 N = TypeVar("N", bound=Node)
@@ -64,12 +63,6 @@ TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
 _HOLDS = "__holds"
-
-
-def state_store(root: Node) -> StateStore:
-    """State store of the plan: our operators need RocksDB, Spark's own operators are faster on the heap."""
-    ours = any(COMPILERS[type(node)].ours for node in root.walk() if node.is_stateful)
-    return "rocksdb" if ours or has_weights(root) or intervals.ours(root) else "heap"
 
 
 class PlanCompiler:
@@ -119,7 +112,7 @@ class PlanCompiler:
         whole = self.shared.whole if self.shared else root
         self.clocked, self.repeated = clocked_sources(whole), repeated(whole)
         self.edge_millis = lateness_edge_millis(whole)
-        self.intervals = intervals.ours(whole)
+        self.intervals = own_joins(whole)
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
@@ -371,15 +364,13 @@ class NodeCompiler:
 
     Attributes:
         visit: returns the rows of a node, with the technical columns that a node above needs.
-        ours: our own operator keeps the state, which needs RocksDB.
     """
 
     visit: Callable[[PlanCompiler, Any, Wants], Flow]
-    ours: bool = False
 
 
-def _by(visit: Callable[[PlanCompiler, N, Wants], Flow], *, ours: bool = False) -> NodeCompiler:
-    return NodeCompiler(visit, ours)
+def _by(visit: Callable[[PlanCompiler, N, Wants], Flow]) -> NodeCompiler:
+    return NodeCompiler(visit)
 
 
 COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
@@ -390,8 +381,8 @@ COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
         Window: _by(PlanCompiler.visit_window),
         Aggregate: _by(PlanCompiler.visit_aggregate),
         IntervalJoin: _by(PlanCompiler.visit_interval_join),
-        TemporalJoin: _by(PlanCompiler.visit_temporal_join, ours=True),
-        Match: _by(PlanCompiler.visit_match, ours=True),
+        TemporalJoin: _by(PlanCompiler.visit_temporal_join),
+        Match: _by(PlanCompiler.visit_match),
         Weigh: _by(PlanCompiler.visit_weigh),
         DeltaAggregate: _by(PlanCompiler.visit_delta_aggregate),
         DeltaJoin: _by(PlanCompiler.visit_delta_join),
@@ -399,12 +390,12 @@ COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
         Union: _by(PlanCompiler.visit_union),
         Distinct: _by(PlanCompiler.visit_distinct),
         Windowed: _by(PlanCompiler.visit_windowed),
-        WindowJoin: _by(PlanCompiler.visit_window_join, ours=True),
-        WindowExtreme: _by(PlanCompiler.visit_window_extreme, ours=True),
+        WindowJoin: _by(PlanCompiler.visit_window_join),
+        WindowExtreme: _by(PlanCompiler.visit_window_extreme),
         Virtual: _by(PlanCompiler.visit_virtual),
         TopN: _by(PlanCompiler.visit_top_n),
         Unweigh: _by(PlanCompiler.visit_unweigh),
-        Over: _by(PlanCompiler.visit_over, ours=True),
+        Over: _by(PlanCompiler.visit_over),
         Unnest: _by(PlanCompiler.visit_unnest),
         StaticScan: _by(PlanCompiler.visit_static_scan),
         StaticJoin: _by(PlanCompiler.visit_static_join),

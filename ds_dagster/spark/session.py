@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -22,12 +22,12 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.places.bucket import BucketAddress
+from ds_dagster.plan.state_store import StateStore
 from ds_dagster.settings import Settings, is_local
 from ds_dagster.spark.buckets import bucket_settings, give_keys
 from ds_dagster.spark.cluster import PARTITIONS, PYTHON_PROPERTY, check_executors, registered_cores, starting
 from ds_dagster.spark.gateway import has_operators, known_class, launch_jvm, quicken
 
-StateStore = Literal["heap", "rocksdb"]
 LOCAL_FILE_SYSTEMS: Mapping[bool, str] = MappingProxyType(
     {True: "dsdagster.fs.DurableLocalFileSystem", False: "dsdagster.fs.NioLocalFileSystem"}
 )
@@ -111,7 +111,7 @@ _LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of PySpark that log every failure with values of the user's rows."""
 KAFKA_WRITERS = "spark.dsdagster.kafkaWriters"
 """Property with ``engine.kafka_writers``."""
-_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+STATE_STORE_CLASS = "spark.sql.streaming.stateStore.providerClass"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
@@ -154,7 +154,7 @@ def session_settings(
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.driver.defaultJavaOptions": END_WITHOUT_MEMORY,
         "spark.sql.warehouse.dir": (settings.state / "warehouse").as_uri(),
-        _STATE_STORE: class_name("heap", version),
+        STATE_STORE_CLASS: class_name("heap", version),
     }
     if paths and is_local(master):
         values |= {
@@ -256,11 +256,18 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
         store: ``rocksdb`` for ``transformWithState`` and large state, ``heap`` for everything else.
     """
     session = spark.newSession()
-    session.conf.set(_STATE_STORE, class_name(store, spark.version))
+    session.conf.set(STATE_STORE_CLASS, class_name(store, spark.version))
     session.conf.set(PARTITIONS, cast("str", spark.conf.get(PARTITIONS)))
     for key, value in settings.items():
         session.conf.set(key, value)
     return session
+
+
+def heap_bytes(spark: SparkSession) -> int:
+    """The heap of the JVM that runs the tasks; 0 on a cluster, where executors do."""
+    if not is_local(str(spark.sparkContext.master)):
+        return 0
+    return int(known_class(spark, "java.lang.Runtime").getRuntime().maxMemory())
 
 
 def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:

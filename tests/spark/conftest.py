@@ -32,7 +32,7 @@ from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
-from ds_dagster.engine.growth import add_missing_results
+from ds_dagster.engine.growth import rewrite_state
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
@@ -322,10 +322,10 @@ class Bench:
     def start(
         self, name: str, trigger: Trigger = "continuous", *, grows: bool = False, **options: Any
     ) -> StreamingQuery:
-        """``grows``: groups of the checkpoint get results that they lack, as the engine does before a start."""
+        """``grows``: groups of the checkpoint get results that they lack, as the engine does before a start. It also
+        moves them into the store of the definition."""
         prepared = self.prepare(name, **options)
-        if grows:
-            add_missing_results(prepared, self.folder / "checkpoints" / name)
+        rewrite_state(prepared, self.folder / "checkpoints" / name, grows=grows)
         query = face.start(prepared, f"{self.disk}{self.folder}/checkpoints/{name}", trigger)
         self.running.append((prepared, query))
         return query

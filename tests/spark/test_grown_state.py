@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.engine import growth
-from ds_dagster.engine.growth import add_missing_results
+from ds_dagster.engine.growth import rewrite_state
 from ds_dagster.errors import UserError
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.checkpoint_files import finish_growth
@@ -187,8 +187,9 @@ def test_a_kill_leaves_the_old_or_the_new_checkpoint(bench: Any, step: str, monk
     assert kept_batches(place_of(bench).with_name("s-replaced-1")).states == {0, 1}
 
 
+@pytest.mark.parametrize("store", ["heap", "rocksdb"])
 @pytest.mark.parametrize("finished", [0, 1])
-def test_a_batch_that_has_not_finished_is_repeated_with_all_results(bench: Any, finished: int) -> None:
+def test_a_batch_that_has_not_finished_is_repeated_with_all_results(bench: Any, finished: int, store: str) -> None:
     rows, keep, failing = records(1, range(4)), bench.keep, [False] * finished + [True]
 
     def fails(batch: Any, epoch: int) -> None:
@@ -207,10 +208,54 @@ def test_a_batch_that_has_not_finished_is_repeated_with_all_results(bench: Any, 
     bench.stop()
     model = Model()
     model.phase("c", rows[:6] if finished else [])
-    bench.compile(statement("ct"))
+    bench.compile(kept_in("ct", store))
     run(bench, [], grows=True)
     model.phase("ct", rows[6:])
     assert_shown(bench, model)
+
+
+STORES = ("heap", "rocksdb", "heap")
+
+
+def kept_in(names: str, store: str) -> str:
+    return statement(names)[:-1] + f" QUERY WITH ('state.store' = '{store}');"
+
+
+def test_groups_move_to_the_other_store_and_back(bench: Any) -> None:
+    """Two batches in each store, the last time with results added, on three partitions."""
+    model, spec, before = Model(), None, bench.spark.conf.get(PARTITIONS)
+    bench.spark.conf.set(PARTITIONS, "3")
+    try:
+        for phase, (names, store) in enumerate(zip(("cvtlhf", "cvtlhf", "cvtlhfms"), STORES, strict=True)):
+            spec = goes_on(bench, bench.compile(kept_in(names, store)), spec)
+            rows = records(phase, range(phase, phase + 6))
+            run(bench, rows, grows=spec.grows)
+            model.phase(names, rows)
+            assert_shown(bench, model)
+            maintain(bench.spark)
+            files = {path.suffix for path in (place_of(bench) / "state" / "0").rglob("*") if path.is_file()}
+            assert (".delta" in files) is (store == "heap")
+    finally:
+        bench.spark.conf.set(PARTITIONS, before)
+    left = sorted(path.name for path in place_of(bench).parent.iterdir())
+    assert left == ["s", "s-replaced-1", "s-replaced-2"], "each move keeps the former checkpoint"
+
+
+@pytest.mark.parametrize("step", ["copy_without_state", "log_setting", "move_groups", "exchange_grown", *STEPS[3:]])
+def test_a_kill_leaves_the_groups_in_one_store(bench: Any, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model()
+    for phase, store in enumerate(("rocksdb", "heap") if step == "move_groups" else STORES[:2]):
+        bench.compile(kept_in("cv", store))
+        if phase:
+            with monkeypatch.context() as patched, pytest.raises(Killed):
+                kill_at(step, patched)
+                bench.start("s")
+            finish_growth(place_of(bench))
+        rows = records(phase, range(phase, phase + 6))
+        run(bench, rows, grows=False)
+        model.phase("cv", rows)
+    assert_shown(bench, model)
+    assert sorted(path.name for path in place_of(bench).parent.iterdir()) == ["s", "s-replaced-1"]
 
 
 def test_groups_of_another_query_are_refused(bench: Any) -> None:
@@ -219,6 +264,6 @@ def test_groups_of_another_query_are_refused(bench: Any) -> None:
     for text in (statement("tc"), statement("cv").replace("SELECT k,", "SELECT x AS k,").replace("BY k", "BY x")):
         bench.compile(text)
         with pytest.raises(UserError) as refused:
-            add_missing_results(bench.prepare("s"), place_of(bench))
+            rewrite_state(bench.prepare("s"), place_of(bench), grows=True)
         assert refused.value.condition == "CHECKPOINT_OTHER_GROUPS"
     assert [path.name for path in place_of(bench).parent.iterdir()] == ["s"]

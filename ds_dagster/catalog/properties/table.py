@@ -11,6 +11,7 @@ from ds_dagster.catalog.properties.kafka import KAFKA
 from ds_dagster.catalog.properties.latency import LATENCY
 from ds_dagster.catalog.properties.secret_types import SECRET
 from ds_dagster.catalog.properties.spec import Place, PropertySpec
+from ds_dagster.catalog.properties.state_store import STATE_STORE
 from ds_dagster.catalog.properties.topic_settings import OTHERS, TOPIC_SETTINGS
 
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
@@ -525,12 +526,9 @@ QUERY: tuple[PropertySpec, ...] = (
         "query.name", "name", ("query",), "name of the query; required where two INSERT INTO fill one relation"
     ),
     PropertySpec(
-        "state.ttl.millis",
-        "millis",
-        ("query",),
-        "how long unchanged state is kept; default 0: for ever",
-        minimum=0,
+        "state.ttl.millis", "millis", ("query",), "how long unchanged state is kept; default 0: for ever", minimum=0
     ),
+    *STATE_STORE,
     PropertySpec(
         "emit.mode",
         "word",

@@ -91,7 +91,8 @@ def _orphans(settings: Settings, control: Control) -> frozenset[str]:
 def _row(status: JobStatus, now: float, remark: str = "", has_pools: bool = False) -> Sequence[object]:
     again = outlook(status.state, status.next_retry, now)
     mode = str(status.details.get("mode", "")) if status.state == "RUNNING" else ""
-    parts = (remark, mode, progress_of(status), again, status.message, unknown_columns_of(status))
+    crowding = str(status.details.get("state", "")) if status.state == "RUNNING" else ""
+    parts = (remark, mode, crowding, progress_of(status), again, status.message, unknown_columns_of(status))
     reason = ": ".join(part for part in parts if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
     state = "STOPPED (engine)" if ended_with_engine(status) else state

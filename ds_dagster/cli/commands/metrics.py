@@ -128,6 +128,7 @@ def sizing_json(sizing: Sizing) -> Mapping[str, Any]:
             for limit in sizing.limits
         ],
         "growth": list(sizing.growth),
+        "better_on_disk": list(sizing.on_disk),
         "not_measured": [
             {"name": figure.name, "value": figure.value, "unit": figure.unit, "reason": figure.taken}
             for figure in sizing.taken
@@ -143,6 +144,7 @@ def _query_json(query: QuerySize) -> Mapping[str, Any]:
         "rows_out": demand.rows_out,
         "cores": round(demand.cores, 4),
         "state_bytes": round(demand.state),
+        "state_on_heap": demand.on_heap,
         "disk_bytes": round(query.disk),
         "partitions": query.partitions,
         "batch_seconds": round(query.batch_seconds, 3),
@@ -193,6 +195,8 @@ def _print(sizing: Sizing, batch_seconds: float) -> None:
             f"{sizing.heap_megabytes:,} MB are more than the heap of one engine should have ({LARGEST_HEAP:,} MB): "
             "keep fewer keys (windows, retention), or divide the topics into several projects"
         )
+    for text in sizing.on_disk:
+        note(text)
     for text in sizing.growth:
         note(f"state grows without end: {text}")
 

@@ -12,13 +12,14 @@ from ds_dagster.errors import error
 from ds_dagster.plan.checks.row_errors import ignores_row_errors, may_fail
 from ds_dagster.plan.identity.fingerprint import combined, earlier_signatures, state_signature
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.application import Virtual
+from ds_dagster.plan.nodes.application import Bundle, Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
 from ds_dagster.plan.nodes.node import N, Node
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.weights import weighted
 from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.plan.state_store import STATE_STORE, check_state_store, chosen_store, pinned_store
 from ds_dagster.sql.statements import Application
 
 WITH_OF: Mapping[str, str] = MappingProxyType(
@@ -50,7 +51,8 @@ def together(
         store_kinds: folded store name → kind.
 
     Raises:
-        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED, APPLICATION_POOLS.
+        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED, APPLICATION_POOLS,
+            APPLICATION_STATE_STORES, STATE_STORE_WITHOUT_STATE, STATE_STORE_NEEDS_DISK.
         UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_TABLE_FINITE.
     """
     name = str(statement.name)
@@ -64,14 +66,20 @@ def together(
     merged = _one_state(merged, statement)
     _check_row_errors(merged, spans)
     _check_pools(merged, spans)
-    earlier = zip(*(earlier_signatures(part.root, store_kinds=store_kinds) for part in merged), strict=True)
+    plan, chosen = Bundle(tuple(part.root for part in merged)), _state_store(merged, spans)
+    check_state_store(plan, chosen, statement.name.span)
+    pinned = pinned_store(plan, chosen)
+    earlier = zip(
+        *(earlier_signatures(part.root, store_kinds=store_kinds, state_store=pinned) for part in merged), strict=True
+    )
     names = [part.name for part in merged]
+    signatures = [state_signature(part.root, store_kinds=store_kinds, state_store=pinned) for part in merged]
     return BoundQuery(
         name=name,
         statement=statement,
         parts=tuple(merged),
         fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
-        state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
+        state_signature=combined(list(zip(names, signatures, strict=True))),
         earlier_signatures=tuple(combined(list(zip(names, versions, strict=True))) for versions in earlier),
     )
 
@@ -196,6 +204,20 @@ def _check_pools(parts: Sequence[Part], spans: Mapping[str, Span]) -> None:
         if part.pool != first.pool:
             names = [query.sink.name.name for query in (first, part)]
             raise error("APPLICATION_POOLS", span=spans[part.name], queries=names)
+
+
+def _state_store(parts: Sequence[Part], spans: Mapping[str, Span]) -> str:
+    """The store that the queries name for their state, empty if none does.
+
+    Raises:
+        UserError: APPLICATION_STATE_STORES.
+    """
+    chosen = [part for part in parts if STATE_STORE in part.settings]
+    for part in chosen[1:]:
+        if part.settings[STATE_STORE] != chosen[0].settings[STATE_STORE]:
+            names = [query.sink.name.name for query in (chosen[0], part)]
+            raise error("APPLICATION_STATE_STORES", span=spans[part.name], queries=names)
+    return chosen_store(*chosen)
 
 
 def _on_error(part: Part) -> tuple[bool, str]:

@@ -44,6 +44,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Named
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import POOL, BoundQuery, Part
+from ds_dagster.plan.state_store import STATE_STORE, check_state_store, is_chosen, pinned_store
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -274,7 +275,6 @@ class _Binder:
     def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery | None:
         relation = root.relation
         settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
-        meaning = {name: value for name, value in settings.items() if name != POOL}
         refresh = _refresh(relation)
         late = self.findings.collect(lambda: keeps_late(root, choices, self.statement.origin.context, self.world))
         root = rewrite(late or root)
@@ -282,6 +282,8 @@ class _Binder:
             self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
         in_application = bool(self.statement.origin.application)
+        if not in_application:  # an application has one store for all its queries
+            self.findings.collect(lambda: self._check_state_store(root, settings))
         for problem in check_realtime(root, log, self.world, self._place, in_application=in_application):
             self.findings.add(problem)
         self._check_stores(root, refresh)
@@ -290,14 +292,15 @@ class _Binder:
         if self.findings.failed:
             return None
         store_kinds = self.world.catalog.store_kinds
+        pinned = pinned_store(root, str(settings.get(STATE_STORE, "")))
         part = Part(
             name=choices.name or default_name(self.target, self.world.settings),
             statement=self.statement,
             root=root,
             refresh=refresh,
-            fingerprint=fingerprint(root, refresh=refresh, settings=meaning, store_kinds=store_kinds),
-            state_signature=state_signature(root, store_kinds=store_kinds),
-            earlier_signatures=earlier_signatures(root, store_kinds=store_kinds),
+            fingerprint=fingerprint(root, refresh=refresh, settings=_meaning(root, settings), store_kinds=store_kinds),
+            state_signature=state_signature(root, store_kinds=store_kinds, state_store=pinned),
+            earlier_signatures=earlier_signatures(root, store_kinds=store_kinds, state_store=pinned),
             lineage=MappingProxyType(dict(root.all_lineage())),
             settings=MappingProxyType(settings),
             error_log=log,
@@ -321,6 +324,11 @@ class _Binder:
         if execution == "step":
             raise error("COMPUTE_POOL_OF_STEP", span=written.span, relation=self.target.name)
 
+    def _check_state_store(self, root: Sink, settings: Mapping[str, object]) -> None:
+        written = next((p for p in self.statement.body.query_properties if p.name == STATE_STORE), None)
+        if written is not None and STATE_STORE in settings:
+            check_state_store(root, str(settings[STATE_STORE]), written.span)
+
     def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
         """Report what stores refuse to read or to write, before a query starts."""
         catalog, kinds = self.world.catalog, self.world.kinds
@@ -332,6 +340,12 @@ class _Binder:
             findings.collect(read)
         span = self.statement.body.span
         self.findings.extend(replace(finding, span=finding.span or span) for finding in findings.diagnostics)
+
+
+def _meaning(root: Sink, settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Properties of QUERY WITH that decide how the query runs. A store for its state that it has anyway is left out."""
+    left_out = {POOL} if is_chosen(root, str(settings.get(STATE_STORE, ""))) else {POOL, STATE_STORE}
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def _outside(projected: Project) -> Literal["append", "upsert"]:

@@ -15,6 +15,7 @@ from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.state_store import PLACES, cannot_move, moves_state, state_store
 
 Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data"]
 
@@ -97,6 +98,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("an aggregate is added, and the groups of its state have no place for it", adds_results),
     Rule("its joins or aggregates changed", lambda old, new: _steps(old) != _steps(new)),
+    Rule("its state is kept in another store (state.store), and only groups of one GROUP BY can move", cannot_move),
     Rule(
         "a step that keeps rows computes something else, or over other rows",
         lambda old, new: old.state_signature != new.state_signature and not differ_in_widths_alone(old, new),
@@ -128,9 +130,17 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     if fired is None:
         rule = HELD if hides_results(new) or hides_results(old) else STATELESS
         rule = rule if old.state_signature == new.state_signature else WIDTHS
+        rule = _moved(new, rule) if moves_state(old, new) else rule
         return Compatibility(name, relation, "keeps_checkpoint", rule, _going_on(old))
     outcome: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
     return Compatibility(name, relation, outcome, fired.text, _HINTS[outcome])
+
+
+def _moved(new: BoundQuery, rule: str) -> str:
+    """The rule of a change that also moves the state."""
+    store = state_store(new)
+    moved = f"its groups move, and are kept {PLACES[store]}" if store else ""
+    return moved if rule == STATELESS else f"{moved}; {rule}"
 
 
 def _going_on(old: BoundQuery) -> str:

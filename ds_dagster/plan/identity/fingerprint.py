@@ -40,7 +40,7 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
     return _hash(FINGERPRINT_VERSION, [refresh, sorted(settings.items()), meaning])
 
 
-def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION) -> str:
+def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION, state_store: str = "") -> str:
     """Hash of the content of a checkpoint: sources with their starting positions; stateful steps with everything below,
     without the handling of rows that are left out; filters above them that decide about the state.
 
@@ -48,12 +48,15 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE
         root: plan after rewriting.
         store_kinds: folded store name → kind.
         version: of the algorithm, today's or one of :data:`EARLIER_STATE_VERSIONS`.
+        state_store: the chosen store of state that cannot move, see :func:`ds_dagster.plan.state_store.pinned_store`;
+            empty otherwise, so that the signatures of other queries stay as they are.
     """
     is_earlier = version in EARLIER_STATE_VERSIONS
     scope = ShapeScope(store_kinds, pace=False, bad_records=version == "s1", rows_by_type=is_earlier)
     parts = state_parts(root, scope)
     filters = [] if is_earlier else parts.filters
-    return _hash(version, [[*parts.positions, *parts.steps, *filters], parts.result])
+    pinned = [["state.store", state_store]] if state_store else []
+    return _hash(version, [[*parts.positions, *parts.steps, *filters], parts.result, *pinned])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,12 @@ def state_parts(root: Sink, scope: ShapeScope) -> StateParts:
     )
 
 
-def earlier_signatures(root: Sink, *, store_kinds: StoreKinds) -> tuple[str, ...]:
+def earlier_signatures(root: Sink, *, store_kinds: StoreKinds, state_store: str = "") -> tuple[str, ...]:
     """Signatures of the state by earlier algorithms, in the order of :data:`EARLIER_STATE_VERSIONS`."""
-    return tuple(state_signature(root, store_kinds=store_kinds, version=earlier) for earlier in EARLIER_STATE_VERSIONS)
+    return tuple(
+        state_signature(root, store_kinds=store_kinds, version=earlier, state_store=state_store)
+        for earlier in EARLIER_STATE_VERSIONS
+    )
 
 
 def combined(parts: Sequence[tuple[str, str]]) -> str:

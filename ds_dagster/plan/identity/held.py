@@ -19,6 +19,7 @@ from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.state_store import cannot_move
 
 Groups: TypeAlias = Aggregate | DeltaAggregate
 HIDDEN = "held_{}"
@@ -37,6 +38,8 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
         None if the checkpoint does not hold all results of the new definition, or the plans differ elsewhere.
     """
     before, after = only_groups(old), only_groups(new)
+    if cannot_move(old, new):
+        return None
     if before is None or after is None or type(before) is not type(after) or not has_order_of_plan(old):
         return None
     scans = {scan.source_name: scan for scan in new.scans}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ds_dagster.catalog.properties.latency import realtime_millis
 from ds_dagster.plan.nodes.aggregate import Aggregate
@@ -20,15 +21,15 @@ from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.window import Window
 from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.state_store import StateStore, may_move, state_store
 from ds_dagster.runtime.sizing.coefficients import Coefficient, Coefficients
 from ds_dagster.runtime.sizing.expected import ExpectedLoad
 
 PARTITIONS = "topic.partitions"
 LATENESS_SECONDS = 10.0
 """How long rows are kept after their event time: the default bound of lateness."""
-ON_THE_HEAP = (Aggregate, IntervalJoin)
-"""Spark keeps the state of a query as Java objects if all its stateful steps are of these kinds and one is an
-Aggregate; else in RocksDB."""
+CHANGED: Mapping[StateStore | None, str] = MappingProxyType({"heap": "group", "rocksdb": "group_on_disk"})
+"""Store → figure of a group of an Aggregate that a batch changes."""
 BATCHES = 10
 """Most batches per second. A batch updates each group at most once."""
 EXTREMES = frozenset({"MIN", "MAX", "ARRAY_AGG"})
@@ -81,6 +82,7 @@ class Demand:
         cores: processor time for rows, in seconds per second.
         steps: its stateful steps.
         on_heap: whether its state is on the heap.
+        may_move: whether its state can move to the other store without a new checkpoint.
         taken: figures of the computation that were not measured.
         measured: whether the running job gave figures for rows, ratio or state.
         state: size of all its state, in bytes.
@@ -95,6 +97,7 @@ class Demand:
     cores: float
     steps: tuple[StateStep, ...] = ()
     on_heap: bool = False
+    may_move: bool = False
     taken: tuple[Coefficient, ...] = ()
     measured: bool = False
     slots: int = 0
@@ -103,14 +106,20 @@ class Demand:
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", sum(step.bytes for step in self.steps))
 
+    @property
+    def groups_on_heap(self) -> float:
+        """Rows or groups that it keeps on the heap."""
+        return sum(step.kept for step in self.steps) if self.on_heap else 0.0
+
 
 class _Walk:
     """One pass over a plan; steps that several sinks share count once."""
 
-    def __init__(self, flow: RowFlow, keys: float, record_bytes: float) -> None:
+    def __init__(self, flow: RowFlow, keys: float, record_bytes: float, store: StateStore | None) -> None:
         self.flow = flow
         self.keys = keys
         self.record_bytes = record_bytes
+        self.store = store
         self.rows: dict[str | int, float] = {}
         self.scans: set[str | int] = set()
         self.steps: list[StateStep] = []
@@ -156,7 +165,7 @@ class _Walk:
         name = _name_of(node)
         self._spend("step", name, rows)
         if isinstance(node, Aggregate):
-            self._spend("step", "group", min(rows, self.keys * BATCHES))
+            self._spend("step", CHANGED[self.store], min(rows, self.keys * BATCHES))
         each = self._figure("state", name).value + (self.record_bytes if node.keeps == "rows" else 0.0)
         count = self._count(node, rows)
         self.steps.append(StateStep(type(node).__name__, rows, count, count * each, tuple(node.growth())))
@@ -198,7 +207,8 @@ def demand_of(query: BoundQuery, flow: RowFlow) -> Demand:
     measured = flow.expected.measured.get(query.name)
     sizes = [flow.expected.bytes_of(relation) for relation in query.inputs]
     keys = flow.expected.keys_of(query.name)
-    walk = _Walk(flow, keys or 0.0, max(sizes, default=0.0))
+    store = state_store(query)
+    walk = _Walk(flow, keys or 0.0, max(sizes, default=0.0), store)
     rows_out = sum(walk.write(part.root) for part in query.parts)
     rows_in = sum(rows for place, rows in walk.rows.items() if place in walk.scans)
     steps: Sequence[StateStep] = walk.steps
@@ -213,7 +223,8 @@ def demand_of(query: BoundQuery, flow: RowFlow) -> Demand:
         record_bytes=walk.record_bytes,
         cores=walk.seconds,
         steps=tuple(steps),
-        on_heap=_is_on_heap(query),
+        on_heap=store == "heap",
+        may_move=may_move(query.plan),
         taken=tuple(figure for figure in walk.used.values() if not figure.is_measured),
         measured=measured is not None,
         slots=_slots(query),
@@ -230,11 +241,6 @@ def _as_measured(steps: Sequence[StateStep], rows: int, bytes_: int) -> Iterator
     """The steps with the state of the running job, divided evenly, since a job reports only the sum of its steps."""
     for step in steps:
         yield StateStep(step.name, step.rows, rows / len(steps), bytes_ / len(steps), step.grows)
-
-
-def _is_on_heap(query: BoundQuery) -> bool:
-    stateful = [node for node in query.plan.walk() if node.is_stateful]
-    return all(isinstance(n, ON_THE_HEAP) for n in stateful) and any(isinstance(n, Aggregate) for n in stateful)
 
 
 def _name_of(node: Node) -> str:

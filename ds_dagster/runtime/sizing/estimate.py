@@ -120,6 +120,7 @@ class Sizing:
         least_batch_seconds: time of the longest batch with any number of cores.
         limits: resources with the present settings, the most used first.
         growth: texts about state that grows without end.
+        on_disk: texts about queries whose groups are better kept on disk.
         taken: figures that were not measured.
         slots: task slots that queries in real-time mode need, with those they leave to batches; 0 without such queries.
     """
@@ -135,6 +136,7 @@ class Sizing:
     least_batch_seconds: float
     limits: tuple[Limit, ...]
     growth: tuple[str, ...]
+    on_disk: tuple[str, ...]
     taken: tuple[Coefficient, ...]
     slots: int = 0
 
@@ -190,6 +192,7 @@ def _sizing(demands: Sequence[Demand], today: Today, figures: Coefficients, goal
         least_batch_seconds=max(fixed.values(), default=0.0),
         limits=tuple(sorted(_limits(queries, heap * engines, today, figures), key=_by_share)),
         growth=tuple(text for query in queries for text in _growth(query.demand)),
+        on_disk=tuple(text for demand in demands for text in _better_on_disk(demand, figures)),
         taken=_taken(demands, figures),
         slots=_slots(demands),
     )
@@ -249,13 +252,14 @@ def _add_results(query: BoundQuery, demand: Demand, rows: dict[str, float], expe
 
 
 def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> float:
-    """Seconds that a batch of the query takes without rows; 0 for a query in real-time mode, whose batch lasts as long
-    as its checkpoint interval whatever it costs."""
+    """Seconds that a batch of the query takes without rows, with the copy of its groups on the heap; 0 for a query in
+    real-time mode, whose batch lasts as long as its checkpoint interval whatever it costs."""
     if demand.slots:
         return 0.0
     steps = len(demand.steps)
     each = figures.value("batch.step") + figures.value("batch.partition") * (partitions - 1)
-    return (figures.value("batch.rows") + steps * each) / 1000
+    copied = demand.groups_on_heap * figures.value("batch.group_on_heap") / 1000
+    return (figures.value("batch.rows") + steps * each + copied) / 1000
 
 
 def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headroom: float) -> int:
@@ -329,6 +333,20 @@ def _growth(demand: Demand) -> Iterator[str]:
             each = step.bytes / step.kept if step.kept else demand.record_bytes
             daily = step.rows * DAY_SECONDS * each / 1e9
             yield f"{demand.query}: {'; '.join(step.grows)}: up to {daily:,.1f} GB more each day"
+
+
+def _better_on_disk(demand: Demand, figures: Coefficients) -> Iterator[str]:
+    """Why the groups of a query are better kept on disk; nothing below the measured number of groups."""
+    groups = demand.groups_on_heap
+    if groups <= figures.value("state.heap_groups"):
+        return
+    millis = groups * figures.value("batch.group_on_heap") / 1000
+    memory = demand.state * figures.value("state.heap") / MEGABYTE
+    new = "" if demand.may_move else ", as a new version"
+    yield (
+        f"{demand.query} keeps {groups:,.0f} groups on the heap: {memory:,.0f} MB, and each batch copies their map for "
+        f"{millis:,.0f} ms; QUERY WITH ('state.store' = 'rocksdb') keeps them on disk{new}"
+    )
 
 
 _ALWAYS = (

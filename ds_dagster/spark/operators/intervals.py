@@ -1,4 +1,4 @@
-"""Interval joins: which of them use the operator in our jar, and its call.
+"""Interval joins that use the operator in our jar (:func:`ds_dagster.plan.state_store.own_joins`).
 
 Spark's own join searches all rows of a key for partners, and stores each row as a separate state; ours stores a key's
 rows in time order as one state. But Spark delays its watermark by the bound, since a pair is as old as its left row,
@@ -7,7 +7,7 @@ and an operator cannot do that: if a step above needs the event time of the pair
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind
-from ds_dagster.plan.nodes.node import Node
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.expressions import compile_condition
 from ds_dagster.spark.functions.java_values import scalar
@@ -25,22 +24,6 @@ from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, with_missing
 
 _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
-
-
-def ours(root: Node) -> tuple[IntervalJoin, ...]:
-    """The joins of a plan that use our operator: no step above needs their event time, and there are no conditions
-    besides the keys (those of INNER are a filter above)."""
-    joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
-    timed = list(_timed(root, asks_time=False)) if joins else []
-    return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))
-
-
-def _timed(node: Node, *, asks_time: bool) -> Iterator[IntervalJoin]:
-    if asks_time and isinstance(node, IntervalJoin):
-        yield node
-    below = node.asks_time or (asks_time and node.passes_time)
-    for child in node.inputs:
-        yield from _timed(child, asks_time=below)
 
 
 def join(

@@ -17,8 +17,9 @@ from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
+from ds_dagster.plan.state_store import state_store
 from ds_dagster.spark.clocks.clock import ClockMode, clock_config, tick_source_name
-from ds_dagster.spark.compiler import NOTHING, POSITION, PlanCompiler, Wants, state_store
+from ds_dagster.spark.compiler import NOTHING, POSITION, PlanCompiler, Wants
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.flow import OutputMode, output_mode
 from ds_dagster.spark.jvm import operators
@@ -206,7 +207,7 @@ def prepare(
     is_named = provider is None and not query.is_application
     operators(spark).plan_with_rules()
     unnamed = {} if is_named else {EVOLUTION: "false"}
-    session = job_session(spark, unnamed, state_store(query.plan))
+    session = job_session(spark, unnamed, state_store(query) or "heap")
     with active(session), ExitStack() as undo:
         config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
         if config:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.plan.nodes.join import IntervalJoin
+from ds_dagster.plan.state_store import own_joins, state_store
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark.compiler import state_store
-from ds_dagster.spark.operators.intervals import ours
 
 pytestmark = pytest.mark.spark
 
@@ -58,5 +57,5 @@ def test_a_join_is_ours_unless_a_step_above_takes_its_time(query: str, joins: in
     assert not project.errors
     root = project.queries["q"].root
     assert sum(isinstance(node, IntervalJoin) for node in root.walk()) == joins
-    assert len(ours(root)) == done
-    assert done == 0 or state_store(root) == "rocksdb"
+    assert len(own_joins(root)) == done
+    assert done == 0 or state_store(project.queries["q"]) == "rocksdb"

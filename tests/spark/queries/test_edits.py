@@ -63,6 +63,7 @@ SHORT = (
     "Columns and filters of a stream: another filter",
     "Columns and filters of a changelog: another filter",
     "Groups: an aggregate removed",
+    "Groups: state on disk",
     "Groups below a projection: totals in another order",
     "Totals beside distinct values: a wider type of the source's column",
     "Windows: a condition on windows",

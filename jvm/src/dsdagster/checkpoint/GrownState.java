@@ -37,8 +37,8 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The groups of a checkpoint with more results than the checkpoint has: each group gets the added results as they are
- * before the first row.
+ * The groups of a checkpoint in another form: with more results than the checkpoint has, which each group gets as they
+ * are before the first row, and in the kind of store that the session asks for.
  *
  * <p>Rule, of Spark 4.2: the state of an aggregate is operator 0, store "default", a row of all buffers per group; a
  * snapshot of one version needs no file of earlier versions; the schema of the state is a file of its own.
@@ -48,20 +48,24 @@ public final class GrownState {
   private static final String FAMILY = "default";
   private static final long OPERATOR = 0;
   private static final int SCHEMA_VERSION = 2;
+  private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
 
   private final SparkSession session;
   private final Configuration hadoop;
   private final StructType keys;
   private final StructType before;
+  private final StructType after;
   private final GroupBuffers buffers;
   private final String from;
 
+  /** Without buffers, groups keep the results that they have. */
   private GrownState(SparkSession session, GroupBuffers buffers, StateStoreColFamilySchema held, String from) {
     this.session = session;
     this.hadoop = session.sessionState().newHadoopConf();
     this.buffers = buffers;
     this.keys = held.keySchema();
     this.before = held.valueSchema();
+    this.after = buffers == null ? before : buffers.values();
     this.from = from;
   }
 
@@ -83,7 +87,7 @@ public final class GrownState {
   }
 
   /**
-   * Writes the state with the added results.
+   * Writes the state with the added results, into stores of the kind that the session asks for.
    *
    * @param checkpoint whose state is read
    * @param target another checkpoint, with logs and without state
@@ -95,14 +99,34 @@ public final class GrownState {
     if (state == null) {
       throw new OperatorFault("INTERNAL", "the state of " + checkpoint + " needs no more results");
     }
-    state.session.sessionState().streamingQueryManager().stateStoreCoordinator(); // stores report to it
-    SQLConf settings = state.settings(batch);
-    StateStoreConf conf = new StateStoreConf(settings, Map$.MODULE$.empty());
-    long groups = 0;
-    for (int part : state.parts()) {
-      groups += state.copy(part, target, conf, batch + 1);
-    }
+    long groups = state.copyAll(target, batch);
     state.writeSchema(target);
+    return groups;
+  }
+
+  /**
+   * Writes the state as it is, into stores of the kind that the session asks for.
+   *
+   * @param checkpoint, target, batch as for {@link #write}
+   * @return number of groups
+   */
+  public static long move(org.apache.spark.sql.SparkSession any, String checkpoint, String target, long batch) {
+    SparkSession session = (SparkSession) any;
+    StateStoreColFamilySchema held = schema(checkpoint, session.sessionState().newHadoopConf());
+    return held == null ? 0 : new GrownState(session, null, held, checkpoint).copyAll(target, batch);
+  }
+
+  private long copyAll(String target, long batch) {
+    session.sessionState().streamingQueryManager().stateStoreCoordinator(); // stores report to it
+    SQLConf settings = settings(batch);
+    StateStoreConf read = new StateStoreConf(settings, Map$.MODULE$.empty());
+    SQLConf asked = settings.clone();
+    asked.setConfString(PROVIDER, session.sessionState().conf().getConfString(PROVIDER));
+    StateStoreConf written = new StateStoreConf(asked, Map$.MODULE$.empty());
+    long groups = 0;
+    for (int part : parts()) {
+      groups += copy(part, target, read, written, batch + 1);
+    }
     return groups;
   }
 
@@ -132,26 +156,26 @@ public final class GrownState {
     return parts;
   }
 
-  private long copy(int part, String target, StateStoreConf conf, long version) {
-    StateStoreProvider read = provider(from, part, before, conf);
-    StateStoreProvider written = provider(target, part, buffers.values(), conf);
+  private long copy(int part, String target, StateStoreConf asRead, StateStoreConf asWritten, long version) {
+    StateStoreProvider read = provider(from, part, before, asRead);
+    StateStoreProvider written = provider(target, part, after, asWritten);
     boolean isHeap = written instanceof HDFSBackedStateStoreProvider;
     try {
       ReadStateStore old = read.getReadStore(version, Option.empty());
       StateStore grown = written.getStore(isHeap ? 0 : version - 1, Option.empty(), !isHeap, !isHeap);
-      UnsafeProjection row = buffers.grownFrom(before);
+      UnsafeProjection row = buffers == null ? null : buffers.grownFrom(before);
       long groups = 0;
       try (StateStoreIterator<UnsafeRowPair> pairs = old.iterator(FAMILY)) {
         while (pairs.hasNext()) {
           UnsafeRowPair pair = pairs.next();
-          grown.put(pair.key(), row.apply(pair.value()), FAMILY);
+          grown.put(pair.key(), row == null ? pair.value() : row.apply(pair.value()), FAMILY);
           groups++;
         }
       }
       grown.commit();
       old.release();
       if (isHeap) {
-        asSnapshot(target, part, version, conf.minVersionsToRetain());
+        asSnapshot(target, part, version, asWritten.minVersionsToRetain());
       }
       return groups;
     } finally {
@@ -187,7 +211,7 @@ public final class GrownState {
 
   private void writeSchema(String target) {
     StateStoreColFamilySchema schema =
-        new StateStoreColFamilySchema(FAMILY, (short) 0, keys, (short) 0, buffers.values(), Option.empty(), Option.empty());
+        new StateStoreColFamilySchema(FAMILY, (short) 0, keys, (short) 0, after, Option.empty(), Option.empty());
     StatefulOperatorStateInfo info =
         new StatefulOperatorStateInfo(
             new Path(target, STATE).toString(), UUID.randomUUID(), OPERATOR, 0, 1, Option.empty(), Option.empty());
