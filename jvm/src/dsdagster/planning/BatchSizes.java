@@ -12,19 +12,19 @@ import scala.jdk.javaapi.CollectionConverters;
  * The batches of one query: whether their expressions are interpreted, and how many rows they had.
  *
  * <p>Rule: after a batch that was taken for small and had more rows in some step (a window that ends, a join that fans
- * out, a large table that is looked up), all batches of the next ten minutes are compiled.
+ * out, a large table that is looked up), the next batches are compiled: one for each time that the limit is contained in
+ * these rows.
  */
 final class BatchSizes {
   private static final String WHOLE_STAGE = "spark.sql.codegen.wholeStage";
   private static final String FACTORY_MODE = "spark.sql.codegen.factoryMode";
   private static final String ROWS = "numOutputRows";
-  private static final long COMPILED_NANOS = 600_000_000_000L;
 
   private final String wholeStage;
   private final String factoryMode;
   private WeakReference<IncrementalExecution> last = new WeakReference<>(null);
   private boolean isInterpreted;
-  private Long compiledUntil;
+  private long compiledBatches;
 
   /** {@code conf} has the settings of batches that are compiled. */
   BatchSizes(SQLConf conf) {
@@ -44,7 +44,7 @@ final class BatchSizes {
     }
     long rows = rows(execution.executedPlan());
     if (isInterpreted && rows > most) {
-      compiledUntil = System.nanoTime() + COMPILED_NANOS;
+      compiledBatches = rows / most;
     }
     return OptionalLong.of(rows);
   }
@@ -61,7 +61,8 @@ final class BatchSizes {
   /** A batch begins: sets what Spark does with the expressions of its plan and of what its sinks run. */
   void begin(IncrementalExecution execution, boolean isSmall, SQLConf conf) {
     last = new WeakReference<>(execution);
-    isInterpreted = isSmall && (compiledUntil == null || System.nanoTime() - compiledUntil > 0);
+    isInterpreted = isSmall && compiledBatches == 0;
+    compiledBatches = Math.max(0, compiledBatches - 1);
     conf.setConfString(WHOLE_STAGE, isInterpreted ? "false" : wholeStage);
     conf.setConfString(FACTORY_MODE, isInterpreted ? "NO_CODEGEN" : factoryMode);
   }

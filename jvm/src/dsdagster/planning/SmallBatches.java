@@ -19,7 +19,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Interprets the expressions of small batches; those of larger batches are compiled.
  *
- * <p>Spark writes the text of Java classes in every batch, to find the classes in its cache. Below some thousand rows
+ * <p>Spark writes the text of Java classes in every batch, to find the classes in its cache. Below a thousand rows
  * that costs more than interpreting the expressions does.
  *
  * <p>Rules: a batch is small if its sources have at most {@link #SETTING} records for it. Where the offsets of a source
@@ -30,7 +30,7 @@ final class SmallBatches extends Rule<SparkPlan> {
   /** Property of a session: records up to which a batch is small; 0 compiles every batch. */
   private static final String SETTING = "spark.dsdagster.interpretedRecords";
 
-  private static final String DEFAULT = "1000";
+  private static final String DEFAULT = "500";
   private static final Map<StreamExecution, BatchSizes> SIZES = new WeakHashMap<>();
 
   @Override
