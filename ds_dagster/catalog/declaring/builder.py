@@ -42,6 +42,9 @@ from ds_dagster.sql.statements import (
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
+OF_SELECT = frozenset({"emit.mode", "temporal.join.mode", "temporal.join.retention.millis"})
+"""Properties of QUERY WITH that decide what a SELECT computes; the others are about the job that runs it."""
+
 
 def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> Declared:
     """Declare all databases, schemas, stores, relations, functions and other objects of a project's statements.
@@ -192,4 +195,6 @@ def _with_properties(statement: Statement, properties: tuple[Property, ...]) -> 
     own = statement.body.query_properties
     own_names = {item.name for item in own}
     more = tuple(item for item in properties if item.name not in own_names)
+    if isinstance(statement, CreateAsSelect) and statement.virtual:
+        more = tuple(item for item in more if item.name in OF_SELECT)
     return replace(statement, body=replace(statement.body, query_properties=(*own, *more)))

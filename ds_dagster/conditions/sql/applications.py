@@ -63,6 +63,13 @@ GRAMMAR: tuple[Condition, ...] = (
 )
 QUERIES: tuple[Condition, ...] = (
     Condition(
+        "VIRTUAL_QUERY_WITH",
+        "user",
+        "'{property}' on virtual relation {name} has no effect: it is about the job that runs a query",
+        "write it in QUERY WITH of each query that reads {name}, or once: END APPLICATION WITH (…)",
+        "0A000",
+    ),
+    Condition(
         "VIRTUAL_OF_ANOTHER",
         "user",
         "{relation} is a virtual relation of application {name}",

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal, cast
 
+from ds_dagster.catalog.declaring.builder import OF_SELECT
 from ds_dagster.catalog.declaring.declared import NamedQuery
 from ds_dagster.catalog.declaring.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
 from ds_dagster.catalog.declaring.relations import pull_for_store
@@ -87,6 +88,9 @@ def bind_virtual(
     findings.extend(diagnostics)
     if body.partition_by:
         findings.add(error("VIRTUAL_PROPERTIES", span=body.partition_by[0].span, name=statement.name))
+    for item in body.query_properties:
+        if item.name in choices.values and item.name not in OF_SELECT:
+            findings.add(error("VIRTUAL_QUERY_WITH", span=item.span, name=statement.name, property=item.name))
     binder = SelectBinder(world, origin.context, body.span, choices, findings, origin.application)
     try:
         selected, relation = binder.sub_select(cast("QueryTree", body.tree), "virtual")

@@ -96,7 +96,7 @@ def test_a_goal_that_is_not_a_time_is_refused(project: Path, ds: Ds, goal: str) 
 
 
 def test_a_heap_that_no_engine_should_have_is_named(project: Path, ds: Ds) -> None:
-    load = ("size", "--rows", "1000", "--keys")
+    load = ("size", "--rows", "1000", "--batch-seconds", "2000", "--keys")
     assert "MB are more than the heap of one engine should have (131,072 MB)" in ds(*load, "1e9").err
     assert "more than the heap" not in ds(*load, "1e6").err
 

@@ -21,8 +21,8 @@ from ds_dagster.testing.session import shared_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.cases]
 ROWS = 6
-READ = 1
-"""A case hands all records of a batch over as one row; read for every query it would be three."""
+READ = ROWS
+"""Read for every query it would be three times as many."""
 
 QUERIES = """
     CREATE VIRTUAL STREAM valid AS SELECT * FROM origin WHERE n > 1;
