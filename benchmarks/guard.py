@@ -25,6 +25,8 @@ from benchmarks.measure import say
 
 ROOT = Path(__file__).parent.parent
 ONLY = "filter,aggregate,temporal,json"
+IN_ENGINES = frozenset({"cdc_latency", "cdc_many", "latency", "many", "realtime", "recovery"})
+"""Items that start an engine. It inherits no ``PYTHONPATH`` and runs the installed package, whatever the commit."""
 Ratios = Mapping[str, float]
 
 
@@ -67,6 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--allowed", type=float, default=0.1, help="share that a ratio may lose")
     parser.add_argument("--share", default="0.25", help="of the full number of rows")
     asked = parser.parse_args(arguments)
+    refused = sorted(IN_ENGINES & {name.partition("/")[0] for name in asked.only.split(",")})
+    if refused:
+        parser.error(f"cannot compare {', '.join(refused)}: engines run the installed package, not that of a commit")
     here: list[Ratios] = []
     there: list[Ratios] = []
     with checkout(asked.against) as other:

@@ -22,6 +22,13 @@ def test_a_tenth_is_allowed(here: float, is_slower: bool) -> None:
     assert bool(slower([Line("filter", here, 1.0)], 0.1)) == is_slower
 
 
+@pytest.mark.parametrize("only", ["filter,latency", "cdc_many/1"])
+def test_items_in_engines_are_refused(only: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        guard.main(["--only", only])
+    assert "engines run the installed package" in capsys.readouterr().err
+
+
 def test_both_commits_run_in_turns_and_leave_no_work_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     trees: list[Path] = []
 
