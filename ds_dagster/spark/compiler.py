@@ -7,9 +7,9 @@ A node's frame has the fields of the plan under their internal names, and the te
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -56,7 +56,6 @@ from ds_dagster.spark.records.typed_rows import typed_rows
 from ds_dagster.spark.records.typemap import spark_sql
 
 Wants = frozenset[str]
-N = TypeVar("N", bound=Node)
 
 NOTHING: Wants = frozenset()
 TIME: Wants = frozenset({names.EVENT_TIME})
@@ -119,7 +118,7 @@ class PlanCompiler:
         """Rows of a node with the technical columns of ``wants``."""
         if self.shared is not None and self.shared.has(node):
             return self._shared(node, self.shared)
-        return COMPILERS[type(node)].visit(self, node, wants)
+        return COMPILERS[type(node)](self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
         """Decoded records; each reports its event time if the clock needs it."""
@@ -332,7 +331,7 @@ class PlanCompiler:
 
     def _shared(self, node: Node, shared: SharedRows) -> Flow:
         """Rows that several sinks read, with the technical columns of all of them."""
-        return shared.rows(node, lambda: COMPILERS[type(node)].visit(self, node, shared.wants(node)))
+        return shared.rows(node, lambda: COMPILERS[type(node)](self, node, shared.wants(node)))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time; bounded rows (backfills) need none."""
@@ -358,48 +357,34 @@ def _technical(frame: DataFrame) -> list[Column]:
     return [sf.col(name) for name in frame.columns if name in names.TECHNICAL]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCompiler:
-    """How one class of nodes is compiled.
-
-    Attributes:
-        visit: returns the rows of a node, with the technical columns that a node above needs.
-    """
-
-    visit: Callable[[PlanCompiler, Any, Wants], Flow]
-
-
-def _by(visit: Callable[[PlanCompiler, N, Wants], Flow]) -> NodeCompiler:
-    return NodeCompiler(visit)
-
-
-COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
+COMPILERS: Mapping[type[Node], Callable[[PlanCompiler, Any, Wants], Flow]] = MappingProxyType(
     {
-        Scan: _by(PlanCompiler.visit_scan),
-        Filter: _by(PlanCompiler.visit_filter),
-        Project: _by(PlanCompiler.visit_project),
-        Window: _by(PlanCompiler.visit_window),
-        Aggregate: _by(PlanCompiler.visit_aggregate),
-        IntervalJoin: _by(PlanCompiler.visit_interval_join),
-        TemporalJoin: _by(PlanCompiler.visit_temporal_join),
-        Match: _by(PlanCompiler.visit_match),
-        Weigh: _by(PlanCompiler.visit_weigh),
-        DeltaAggregate: _by(PlanCompiler.visit_delta_aggregate),
-        DeltaJoin: _by(PlanCompiler.visit_delta_join),
-        Fold: _by(PlanCompiler.visit_fold),
-        Union: _by(PlanCompiler.visit_union),
-        Distinct: _by(PlanCompiler.visit_distinct),
-        Windowed: _by(PlanCompiler.visit_windowed),
-        WindowJoin: _by(PlanCompiler.visit_window_join),
-        WindowExtreme: _by(PlanCompiler.visit_window_extreme),
-        Virtual: _by(PlanCompiler.visit_virtual),
-        TopN: _by(PlanCompiler.visit_top_n),
-        Unweigh: _by(PlanCompiler.visit_unweigh),
-        Over: _by(PlanCompiler.visit_over),
-        Unnest: _by(PlanCompiler.visit_unnest),
-        StaticScan: _by(PlanCompiler.visit_static_scan),
-        StaticJoin: _by(PlanCompiler.visit_static_join),
-        Sink: _by(PlanCompiler.visit_sink),
+        Scan: PlanCompiler.visit_scan,
+        Filter: PlanCompiler.visit_filter,
+        Project: PlanCompiler.visit_project,
+        Window: PlanCompiler.visit_window,
+        Aggregate: PlanCompiler.visit_aggregate,
+        IntervalJoin: PlanCompiler.visit_interval_join,
+        TemporalJoin: PlanCompiler.visit_temporal_join,
+        Match: PlanCompiler.visit_match,
+        Weigh: PlanCompiler.visit_weigh,
+        DeltaAggregate: PlanCompiler.visit_delta_aggregate,
+        DeltaJoin: PlanCompiler.visit_delta_join,
+        Fold: PlanCompiler.visit_fold,
+        Union: PlanCompiler.visit_union,
+        Distinct: PlanCompiler.visit_distinct,
+        Windowed: PlanCompiler.visit_windowed,
+        WindowJoin: PlanCompiler.visit_window_join,
+        WindowExtreme: PlanCompiler.visit_window_extreme,
+        Virtual: PlanCompiler.visit_virtual,
+        TopN: PlanCompiler.visit_top_n,
+        Unweigh: PlanCompiler.visit_unweigh,
+        Over: PlanCompiler.visit_over,
+        Unnest: PlanCompiler.visit_unnest,
+        StaticScan: PlanCompiler.visit_static_scan,
+        StaticJoin: PlanCompiler.visit_static_join,
+        Sink: PlanCompiler.visit_sink,
     }
 )
-"""Node class → its compiler; a test checks that every class is listed."""
+"""Node class → what returns the rows of a node, with the technical columns that a node above needs; a test checks that
+every class is listed."""

@@ -258,8 +258,12 @@ def fixed_seconds(demand: Demand, partitions: int, figures: Coefficients) -> flo
         return 0.0
     steps = len(demand.steps)
     each = figures.value("batch.step") + figures.value("batch.partition") * (partitions - 1)
-    copied = demand.groups_on_heap * figures.value("batch.group_on_heap") / 1000
-    return (figures.value("batch.rows") + steps * each + copied) / 1000
+    return (figures.value("batch.rows") + steps * each + _copy_millis(demand, figures)) / 1000
+
+
+def _copy_millis(demand: Demand, figures: Coefficients) -> float:
+    """Milliseconds in which a batch copies the map of the groups on the heap."""
+    return demand.groups_on_heap * figures.value("batch.group_on_heap") / 1000
 
 
 def cores_for(total: float, fixed: Sequence[float], batch_seconds: float, headroom: float) -> int:
@@ -340,7 +344,7 @@ def _better_on_disk(demand: Demand, figures: Coefficients) -> Iterator[str]:
     groups = demand.groups_on_heap
     if groups <= figures.value("state.heap_groups"):
         return
-    millis = groups * figures.value("batch.group_on_heap") / 1000
+    millis = _copy_millis(demand, figures)
     memory = demand.state * figures.value("state.heap") / MEGABYTE
     new = "" if demand.may_move else ", as a new version"
     yield (

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.spark import compiler
-from ds_dagster.spark.compiler import NodeCompiler, PlanCompiler, Wants
+from ds_dagster.spark.compiler import PlanCompiler, Wants
 from ds_dagster.spark.flow import Flow
 from ds_dagster.spark.records.columns import field
 from tests.plan.nodes.test_new_node import Sampled
@@ -28,7 +28,7 @@ def compile_sampled(plan: PlanCompiler, node: Sampled, wants: Wants) -> Flow:
 
 
 def test_it_runs(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {**compiler.COMPILERS, Sampled: NodeCompiler(compile_sampled)}
+    known = {**compiler.COMPILERS, Sampled: compile_sampled}
     monkeypatch.setattr(compiler, "COMPILERS", MappingProxyType(known))
     project = bench.compile(SQL)
     query = project.queries["s"]
