@@ -119,10 +119,16 @@ def follows(reader: Reader) -> bool:
     return standing is not None and standing.since <= reader.reader._clear
 
 
+def has(reader: Reader, count: int) -> bool:
+    """Step once; whether the query has so many rows."""
+    reader.step()
+    return len(reader.rows) >= count
+
+
 def same(until: Any, reader: Reader, witness: Reader) -> None:
     """Both have the same rows in the end."""
     witness.drain()
-    until(lambda: reader.step() or len(reader.rows) >= len(witness.rows), "the rows")
+    until(lambda: has(reader, len(witness.rows)), "the rows")
     assert reader.rows == witness.rows
 
 
@@ -237,20 +243,40 @@ def test_a_slow_query_holds_nobody_up(database, small_hub, open_reader, until):
     for number in range(400):
         database.sql("INSERT INTO s.t VALUES (%s, repeat('x', 100))", number)
         if number % 20 == 19:
-            until(lambda wanted=number + 1: fast.step() or len(fast.rows) == wanted, "the fast query's rows")
+            until(lambda wanted=number + 1: has(fast, wanted), "the fast query's rows")
     assert slow.reader._live._connection is not None
     same(until, slow, fast)
     shared = slow.shared
     assert fast.shared > 10
     database.sql("INSERT INTO s.t SELECT g, repeat('x', 100) FROM generate_series(1000, 2000) g")
     for reader in (slow, fast):
-        until(lambda reader=reader: reader.step() or len(reader.rows) == 1401, "the large transaction")
+        until(lambda reader=reader: has(reader, 1401), "the large transaction")
         until(lambda reader=reader: follows(reader), "the session again")
     database.sql("DELETE FROM s.t WHERE id < 3")
     for reader in (slow, fast):
-        until(lambda reader=reader: reader.step() or len(reader.rows) == 1404, "the deletes")
+        until(lambda reader=reader: has(reader, 1404), "the deletes")
         assert reader.folded("id") == database.rows("s.t")
     assert slow.shared > shared
+
+
+def test_a_query_that_joins_disturbs_nobody(database, planner, open_reader, until):
+    """A session with its publication takes the place of the former one, and keeps what the first query has not read."""
+    database.sql(TABLE)
+    database.sql("CREATE TABLE s.other (id bigint PRIMARY KEY, v text)")
+    first = open_reader(KEYED, "id", slot="first")
+    until(lambda: follows(first), "the session")
+    session = "SELECT active_pid FROM pg_replication_slots WHERE temporary AND active"
+    former = database.sql(session)
+    database.sql("INSERT INTO s.t VALUES (1, 'before')")
+    new = open_reader(KEYED, "id", tables="s.other", slot="new")
+    until(lambda: follows(new) and database.sql(session) != former, "another session")
+    until(lambda: len(database.sql(session)) == 1, "the end of the former session")
+    database.sql("INSERT INTO s.t VALUES (2, 'after')")
+    database.sql("INSERT INTO s.other VALUES (1, 'after')")
+    for reader, ids in ((first, [1, 2]), (new, [1])):
+        until(lambda reader=reader, ids=ids: has(reader, len(ids)), "the rows")
+        assert [row["row"]["id"] for row in reader.rows] == ids
+        assert reader.shared == sum(size > 0 for size in reader.sizes), "every batch came from a session"
 
 
 def test_which_publications_are_shared(database, planner, open_reader, until):

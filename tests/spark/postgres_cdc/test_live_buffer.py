@@ -14,6 +14,7 @@ from ds_dagster.spark.postgres_cdc.live.selection import changes_of
 from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader, Changes
 
 OIDS = (11, 12, 13)
+PUBLICATIONS = {"p": (11, 12), "q": (12, 13)}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def transaction(chance: random.Random, at: int) -> Transaction:
 
 
 class World:
-    """A log, a session over all its tables, and queries over some of them."""
+    """A log, sessions over some publications, and queries over some of their tables."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -95,28 +96,52 @@ class World:
         self.described: set[int] = set()
         self.queries: list[Query] = []
         self.served, self.head = 0, 100
+        self.oids: frozenset[int] = frozenset()
         self.begin()
 
-    def begin(self) -> None:
-        self.buffer.begin(self.head, ["p"])
+    def publish(self) -> tuple[str, ...]:
+        """Choose what the next session publishes."""
+        chosen = self.chance.choice((("p", "q"), ("p",), ("q",)))
+        self.oids = frozenset(oid for name in chosen for oid in PUBLICATIONS[name])
         self.described.clear()
+        return chosen
+
+    def begin(self) -> None:
+        self.buffer.begin(self.head, self.publish())
+
+    def sent(self, transaction: Transaction) -> list[bytes]:
+        """What the session sends; nothing of a transaction without changes of its tables."""
+        is_empty = not any(set(tables) & self.oids for tables, _, _ in transaction.changes)
+        return [] if is_empty else messages(transaction, self.oids, self.described)
 
     def write(self) -> None:
         """A transaction that arrives in two parts."""
         self.log.append(transaction(self.chance, self.head))
         self.head = self.log[-1].end + self.chance.choice((0, 7))
-        sent = messages(self.log[-1], frozenset(OIDS), self.described)
+        sent = self.sent(self.log[-1])
         cut = self.chance.randint(0, len(sent))
         self.buffer.take(sent[:cut])
         self.buffer.reach(self.log[-1].commit - 1 if cut < len(sent) else self.log[-1].end)
         self.buffer.take(sent[cut:])
         self.buffer.reach(self.head)
 
+    def hand_over(self) -> None:
+        """Another session takes over in the middle of a transaction; it repeats some of the last transactions."""
+        self.log.append(transaction(self.chance, self.head))
+        self.head = self.log[-1].end
+        sent = self.sent(self.log[-1])
+        self.buffer.take(sent[: self.chance.randint(0, max(0, len(sent) - 1))])
+        self.buffer.go_on(self.publish())
+        for repeated in self.log[-self.chance.randint(1, 5) :]:
+            self.buffer.take(self.sent(repeated))
+            self.buffer.reach(repeated.end)
+
     def join(self) -> None:
         if len(self.queries) < 4:
-            oids = frozenset(self.chance.sample(OIDS, self.chance.randint(1, 2)))
+            publication = self.chance.choice(tuple(PUBLICATIONS))
+            oids = frozenset(self.chance.sample(PUBLICATIONS[publication], self.chance.randint(1, 2)))
             self.queries.append(Query(str(len(self.queries)), oids, self.head, self.head))
-            self.buffer.join(self.queries[-1].name, "p", oids)
+            self.buffer.join(self.queries[-1].name, publication, oids)
 
     def plan(self) -> None:
         """One query plans and reads a batch, and commits it."""
@@ -150,9 +175,9 @@ class World:
 def run(seed: int) -> tuple[int, int]:
     """One random run: batches from the buffer, and how often a query had to read its own slot."""
     world = World(seed)
-    steps = (world.write, world.join, world.begin, world.plan)
+    steps = (world.write, world.join, world.begin, world.hand_over, world.plan)
     for _ in range(300):
-        world.chance.choices(steps, (45, 5, 3, 47))[0]()
+        world.chance.choices(steps, (43, 5, 2, 3, 47))[0]()
         held = sum(chunk.size for chunk in world.buffer._chunks)
         assert held == world.buffer._size <= world.buffer.limit
     world.end()
@@ -173,6 +198,24 @@ def test_a_session_that_ended_covers_nobody() -> None:
     assert (buffer.members["early"].since, buffer.members["other"].since) == (100, NEVER)
     buffer.end()
     assert buffer.members["early"].since == NEVER and buffer.chunks("early", 100, 100) is None
+
+
+def test_queries_keep_what_they_have_when_another_session_takes_over() -> None:
+    buffer = Buffer()
+    buffer.begin(100, ["p"])
+    buffer.join("early", "p", [11])
+    buffer.join("new", "q", [13])
+    both = Transaction(110, 120, (((11,), "I", "a"), ((13,), "I", "b")))
+    buffer.take(messages(both, frozenset(PUBLICATIONS["p"]), set()))
+    buffer.go_on(["p", "q"])
+    assert (buffer.members["early"].since, buffer.members["new"].since) == (100, 120)
+    described: set[int] = set()
+    for repeated in (both, Transaction(130, 140, (((13,), "I", "c"),))):
+        buffer.take(messages(repeated, frozenset(OIDS), described))
+    early = buffer.chunks("early", 100, 140) or []
+    new = buffer.chunks("new", 120, 140) or []
+    assert [row[-1] for chunk in early for row in rows(changes_of(chunk.changes(), [11], 100, 140))] == ["a"]
+    assert [row[-1] for chunk in new for row in rows(changes_of(chunk.changes(), [13], 120, 140))] == ["c"]
 
 
 def test_a_table_that_changes_inside_a_transaction() -> None:

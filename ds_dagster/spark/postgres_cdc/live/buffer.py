@@ -102,7 +102,8 @@ class Chunk:
 
 @dataclass(slots=True)
 class _Transaction:
-    """The transaction that is being received; ``is_lost``: it is larger than the buffer."""
+    """The transaction that is being received; ``is_lost``: it is larger than the buffer; ``is_known``: the session
+    before this one had it."""
 
     commit: int
     tables: Tables
@@ -110,6 +111,7 @@ class _Transaction:
     oids: set[int] = field(default_factory=set)
     size: int = 0
     is_lost: bool = False
+    is_known: bool = False
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ class Buffer:
     _is_open: bool = False
     _size: int = 0
     _transaction: _Transaction | None = None
+    _known: int = 0
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
@@ -173,6 +176,18 @@ class Buffer:
         for member in self.members.values():
             member.last, member.since = 0, floor if member.slot in publications else NEVER
 
+    def go_on(self, publications: Collection[str]) -> None:
+        """Another session takes the place of the current one, which has reached its beginning. Queries of both keep
+        what they have. The new session repeats the transactions that the former one has sent since then; they are not
+        taken again, so new queries are covered from the head on."""
+        self.publications, self._known, self._is_open = frozenset(publications), self.head, False
+        self._discard()
+        for member in self.members.values():
+            if member.slot not in publications:
+                member.last, member.since = 0, NEVER
+            elif member.since == NEVER:
+                member.since = self.head
+
     def end(self) -> None:
         """The session has ended: no query is covered."""
         self._clear()
@@ -192,7 +207,7 @@ class Buffer:
             kind = message[0]
             if kind == BEGIN:
                 commit = int.from_bytes(message[1:9], "big")
-                self._transaction = _Transaction(commit, self._tables, [])
+                self._transaction = _Transaction(commit, self._tables, [], is_known=commit < self._known)
             elif kind == RELATION:
                 table = read_relation(message)
                 self._tables = {**self._tables, table.oid: table}
@@ -211,7 +226,7 @@ class Buffer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _add(self, transaction: _Transaction, message: bytes) -> None:
-        if transaction.is_lost:
+        if transaction.is_lost or transaction.is_known:
             return
         size = len(message) + MESSAGE_BYTES
         transaction.messages.append(message)
@@ -223,6 +238,8 @@ class Buffer:
 
     def _complete(self, transaction: _Transaction, end: int) -> None:
         self._transaction = None
+        if transaction.is_known:
+            return
         self.head = end
         for member in self.members.values():
             if not member.oids.isdisjoint(transaction.oids):
@@ -262,6 +279,12 @@ class Buffer:
         return chunk
 
     def _clear(self) -> None:
+        self._discard()
         self._chunks.clear()
+        self._is_open, self._size, self._known = False, 0, 0
+
+    def _discard(self) -> None:
+        """Forget the incomplete transaction and the descriptions of tables; the next session sends both again."""
+        if self._transaction is not None:
+            self._size -= self._transaction.size
         self._tables, self._transaction = MappingProxyType({}), None
-        self._is_open, self._size = False, 0

@@ -31,6 +31,9 @@ GATHER_SECONDS = 0.3
 """A session begins when no query has joined for so long: an engine starts its queries together."""
 SHRINK_SECONDS = 60.0
 """After so long a session is replaced that publishes tables of queries that have left."""
+HANDOVER_SECONDS = 5.0
+"""How long the former session may take to reach the beginning of the next one. After that the buffer is emptied, and
+queries read their own slots up to there."""
 RETRY_SECONDS = (1.0, 30.0)
 """Pause after a session that failed, and its limit."""
 EMPTY_SECONDS = 10.0
@@ -110,7 +113,7 @@ class Hub:
     _clock: ServerClock = NO_CLOCK
     _complete_until: ServerClock = NO_CLOCK
     _closed: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.Condition = field(default_factory=threading.Condition)
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
@@ -198,7 +201,7 @@ class Hub:
         return frozenset(member.slot for member in self.buffer.members.values())
 
     def _run(self) -> None:
-        """Begin a session and read it to its end; the earlier one goes on until then."""
+        """Begin a session and read it to its end; the former one goes on until its place is taken."""
         import psycopg2
 
         session = None
@@ -206,13 +209,7 @@ class Hub:
             with self._lock:
                 wanted = self._wanted()
             session = LiveSession.open(self._address, wanted)
-            with self._lock:
-                if self._session is not None:
-                    self._session.close()
-                self._session, self._begun, self._failures = session, time.monotonic(), 0
-                self.buffer.begin(session.floor, session.publications)
-                self._clock = NO_CLOCK
-                self._opening = None
+            self._take_over(session)
             session.pump(partial(self._take, session))
         except psycopg2.Error as problem:
             self._ended(session, problem)
@@ -220,12 +217,31 @@ class Hub:
             if session is not None:
                 session.release()
 
+    def _take_over(self, session: LiveSession) -> None:
+        """A session takes the place of the former one, once that has sent everything before the new one begins."""
+
+        def has_all() -> bool:
+            return self._session is not None and self.buffer.head >= session.floor
+
+        with self._lock:
+            self._lock.wait_for(lambda: self._session is None or has_all(), HANDOVER_SECONDS)
+            if has_all():
+                self.buffer.go_on(session.publications)
+            else:
+                self.buffer.begin(session.floor, session.publications)
+                self._clock = NO_CLOCK
+            if self._session is not None:
+                self._session.close()
+            self._session, self._begun, self._failures = session, time.monotonic(), 0
+            self._opening = None
+
     def _take(self, session: LiveSession, messages: list[bytes], lsn: int) -> None:
         with self._lock:
             if session is not self._session:
                 return
             is_complete = self.buffer.take(messages)
             self.buffer.reach(lsn)
+            self._lock.notify_all()
             if is_complete:
                 self._tell()
 
@@ -241,6 +257,7 @@ class Hub:
                 self._failures, self._retry_at = self._failures + 1, time.monotonic() + pause
             if is_current:
                 self._session = None
+                self._lock.notify_all()
                 self.buffer.end()
                 self._tell()
 
