@@ -31,6 +31,10 @@ RATE_WEIGHT = 0.3
 EXECUTED = "addBatch"
 """A progress report has this duration if a batch ran; otherwise Spark only looked for new data."""
 
+EMPTY_SECONDS = 3.0
+"""Age, from the begin of a trigger, up to which its report that it found nothing counts: queries whose source waits
+report that once a second."""
+
 LATE_REPORT_SECONDS = 10.0
 """How much later than expected a report of a query in real-time mode may come: the broker and the checkpoint's file
 system take part of it."""
@@ -56,6 +60,7 @@ class HostedQuery:
         ruin: why the query must be stopped, or None.
         tasks: task slots that it occupies all the time, in real-time mode; 0 otherwise.
         heap: bytes of the JVM's heap, if its state is kept there; 0 otherwise.
+        is_idle: at the last look nothing was left to read.
     """
 
     order: StartOrder
@@ -75,6 +80,7 @@ class HostedQuery:
     ruin: DsError | None = None
     tasks: int = 0
     heap: int = 0
+    is_idle: bool = False
     _looks: Mapping[str, ShapeLook] = field(default_factory=dict)
     _batch: BatchProgress | None = None
     _batch_taken: float = 0.0
@@ -84,11 +90,12 @@ class HostedQuery:
     _counted: int = 0
     _reported: str = ""
     _looked: float = float("-inf")
-    _idle_since: float | None = None
+    _rested_at: float | None = None
+    _empty_at: float | None = None
 
     def observation(self) -> Observation:
         """The current state, for the reconciler."""
-        busy = self.query is not None and self.phase in ("starting", "running") and self._idle_since is None
+        busy = self.query is not None and self.phase in ("starting", "running") and not self.is_idle
         looks = tuple(self._looks.values())
         return Observation(
             self.order.incarnation,
@@ -121,7 +128,7 @@ class HostedQuery:
         self._take_written()
         self._look_for_idleness(self.query)
         self._ask_clock()
-        if self.phase == "starting" and (self.progress.batches or self._idle_since is not None or self._passes_on()):
+        if self.phase == "starting" and (self.progress.batches or self.is_idle or self._passes_on()):
             self.phase = "running"
 
     def _passes_on(self) -> bool:
@@ -143,6 +150,7 @@ class HostedQuery:
         self._added |= {source.name: source.added for source in batch.sources if source.added}
         is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
         caught_up = began if is_at_end else before.caught_up
+        self._empty_at = began if EXECUTED not in batch.durations else None
         if EXECUTED not in batch.durations:
             self.progress = replace(before, caught_up=caught_up)
             return
@@ -162,7 +170,7 @@ class HostedQuery:
 
     def unread(self) -> BatchProgress | None:
         """The last batch; None if the query is idle (all is read), or if no batch has finished."""
-        return self._batch if self._idle_since is None else None
+        return None if self.is_idle else self._batch
 
     def lost(self) -> Mapping[str, str]:
         """Source → records that were skipped because they no longer exist."""
@@ -257,18 +265,24 @@ class HostedQuery:
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
         """After two looks in a row at a waiting query, everything that existed at the first look is processed:
-        Spark checks its sources several times between two looks."""
-        status = query.status
-        waits = not status["isTriggerActive"] and not status["isDataAvailable"]
-        waits = waits and str(status["message"]).startswith(WAITING)
-        if waits and self._idle_since is not None:
-            before = self.progress
-            caught_up = max(self._idle_since, before.caught_up or 0.0)
-            records = None if before.lag_records is None else 0
-            self.progress = replace(
-                before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0, lag_records=records
-            )
-        self._idle_since = self.clock.now() if waits else None
+        Spark checks its sources several times between two looks. So is everything that existed when a trigger began
+        that found nothing; a source that waits by itself shows no other sign."""
+        status, now = query.status, self.clock.now()
+        rests = not status["isTriggerActive"] and not status["isDataAvailable"]
+        rests = rests and str(status["message"]).startswith(WAITING)
+        is_empty = (
+            self._empty_at is not None and now - self._empty_at <= EMPTY_SECONDS and not status["isDataAvailable"]
+        )
+        signs = ((self._rested_at, rests), (self._empty_at, is_empty), (self.progress.caught_up, rests or is_empty))
+        times = [at for at, holds in signs if holds and at is not None]
+        if times:
+            self._has_caught_up(max(times))
+        self._rested_at, self.is_idle = now if rests else None, rests or is_empty
+
+    def _has_caught_up(self, at: float) -> None:
+        """Everything that existed at a time is processed, and nothing has been found since."""
+        records = None if self.progress.lag_records is None else 0
+        self.progress = replace(self.progress, caught_up=at, rows_per_second=0.0, lag_seconds=0.0, lag_records=records)
 
     def _ask_clock(self) -> None:
         """Update the watermark of a query that the engine's event-time clock drives."""

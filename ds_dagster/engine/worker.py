@@ -320,7 +320,7 @@ class SparkHost:
         end, batch = clock.monotonic() + BATCH_SECONDS, job.progress.batch
         while query.isActive and query.status["isTriggerActive"] and clock.monotonic() < end:
             job.look()
-            if job.progress.batch != batch:
+            if job.progress.batch != batch or job.is_idle:
                 break
             clock.sleep(0.02)
         query.stop()

@@ -127,7 +127,7 @@ def hosted(probe: Probe, progress: BatchProgress | None, *, idle: bool = False) 
     made = WatchedSource("topic_a", "k.topic_a", "first", "shared", lambda: cast("Any", probe))
     job.sources = {"a": made}
     job._batch = progress
-    job._idle_since = 1.0 if idle else None
+    job.is_idle = idle
     return job
 
 

@@ -17,6 +17,8 @@ class RowSource:
         owner_option: option for the name of the reader: ``job/source name``.
         state_option: option for a folder of the engine's machine with the source's own state.
         shared_option: option that is ``false`` if the source may share no session; empty: it has none.
+        wait_option: option that is ``true`` if the query has no other source. The source then waits for a moment when
+            it is asked for the next offset, so that Spark learns of a change at once; empty: it never waits.
     """
 
     row: str
@@ -26,3 +28,4 @@ class RowSource:
     owner_option: str
     state_option: str
     shared_option: str = ""
+    wait_option: str = ""

@@ -42,6 +42,7 @@ class CdcOptions:
         state: folder for snapshots, with a folder for each slot; empty: the machine's temporary files.
         poll_seconds: least pause between looks at the log while nothing happens.
         is_live: whether the query may use a session that it shares with others.
+        waits: whether the query has no other source; see :class:`~ds_dagster.catalog.reading.row_source.RowSource`.
     """
 
     connector: str
@@ -56,6 +57,7 @@ class CdcOptions:
     state: str = ""
     poll_seconds: float = 0.1
     is_live: bool = True
+    waits: bool = False
 
     @property
     def address(self) -> Any:
@@ -93,6 +95,7 @@ class CdcOptions:
             state=lowered.get("state", ""),
             poll_seconds=_whole(lowered, "poll.interval.millis", 100) / 1000,
             is_live=lowered.get("live", "true").lower() != "false",
+            waits=lowered.get("wait", "").lower() == "true",
         )
 
 
@@ -100,7 +103,7 @@ CONNECTION = ("url", "username", "password", "sslmode", "sslrootcert", "database
 KNOWN = frozenset(
     {
         "connector", "store", "tables", "entity", "slot", "owner", "columns", "key", "starting.position",
-        "max.records.per.batch", "state", "poll.interval.millis", "live", *CONNECTION,
+        "max.records.per.batch", "state", "poll.interval.millis", "live", "wait", *CONNECTION,
     }
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ columns with a mark for deletes for a changelog. In both shapes, a row has addit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -32,6 +32,8 @@ FACTS = (
 """Columns next to ``row``: whether it deletes its key; why it is bad, or null; its position among all changes (LSN of
 the commit, and a number); time of the commit."""
 SNAPSHOT = ord("r")
+READ_ROWS = 20_000
+"""Most rows of one record batch for Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,26 @@ def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None
     if (np.diff(ordered) != 1).any():
         table = table.take(pa.array(ordered))
     return table.combine_chunks().to_batches()[0]
+
+
+def record_batches(chunks: Iterable[Sequence[Changes]], shape: Shape) -> Iterator[pa.RecordBatch]:
+    """The rows of some chunks, in record batches for Spark."""
+    for chunk in chunks:
+        rows = make_rows(chunk, shape)
+        if rows is not None:
+            yield from in_parts(rows)
+
+
+def in_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A record batch in parts of :data:`READ_ROWS`."""
+    return (rows.slice(at, READ_ROWS) for at in range(0, rows.num_rows, READ_ROWS))
+
+
+def has_lists(type_: pa.DataType) -> bool:
+    """Whether values of a type contain arrays. Spark copies rows that come with a plan, and fails at a NULL in an array
+    of numbers ("Value at index is null")."""
+    parts = [type_.field(number).type for number in range(type_.num_fields)]
+    return bool(parts) and (not pa.types.is_struct(type_) or any(map(has_lists, parts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,10 @@ from ds_dagster.errors import error
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import Changes, SourceTable
 from ds_dagster.spark.postgres_cdc.position import lsn_text
-from ds_dagster.spark.postgres_cdc.rows import SNAPSHOT, Shape, make_rows
+from ds_dagster.spark.postgres_cdc.rows import SNAPSHOT, Shape, in_parts, make_rows
 from ds_dagster.spark.postgres_cdc.server import Exported, Server
 from ds_dagster.spark.postgres_cdc.tables import needed, takes_whole_rows
 from ds_dagster.spark.postgres_cdc.tuples import Tuples
-
-READ_ROWS = 20_000
-"""Most rows of one record batch for Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,7 @@ class Parts:
         with source:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches):
-                batch = reader.get_batch(index)
-                for begin in range(0, batch.num_rows, READ_ROWS):
-                    yield batch.slice(begin, READ_ROWS)
+                yield from in_parts(reader.get_batch(index))
 
 
 def copy_tables(server: Server, tables: Sequence[SourceTable], exported: Exported, shape: Shape, millis: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,11 +20,11 @@ from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.postgres_cdc.live.following import Following
 from ds_dagster.spark.postgres_cdc.live.wire import Fetch, Standing, fetch
 from ds_dagster.spark.postgres_cdc.options import WAL_BYTES_OF_A_RECORD, CdcOptions
-from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader, Changes
+from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
 from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, LogPosition, has_reached
-from ds_dagster.spark.postgres_cdc.rows import Shape, make_rows
+from ds_dagster.spark.postgres_cdc.rows import has_lists, record_batches
 from ds_dagster.spark.postgres_cdc.server import Server, ServerState
-from ds_dagster.spark.postgres_cdc.snapshot import READ_ROWS, Parts, copy_tables
+from ds_dagster.spark.postgres_cdc.snapshot import Parts, copy_tables
 
 FORMAT = "ds_postgres_cdc"
 HEARTBEAT_SECONDS = 60.0
@@ -33,6 +33,8 @@ HEARTBEAT_BYTES = 64 * 1024 * 1024
 offset and the slot, so that the server can remove that log."""
 LOOK_SHARE, LONGEST_PAUSE = 4, 1.0
 """After a look without changes: the pause as a multiple of the look's duration, and its limit in seconds."""
+WAIT_SECONDS = 0.3
+"""How long a query without another source waits for a change, each time it is asked for the next offset."""
 INLINE_BYTES = 1024 * 1024
 """Most bytes of log of a batch whose rows are sent with its plan."""
 MARK_BYTES = 16 * 1024 * 1024
@@ -141,7 +143,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reports_from(self._look or self._connect().look(), at.lsn)
             return self._json(replace(at, part=at.part + 1))
         most = limit.max_rows * WAL_BYTES_OF_A_RECORD if isinstance(limit, ReadMaxRows) else self._options.max_bytes
-        return self._json(self._next(at, most))
+        return self._json(self._awaited(at, most))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int | str]] | None:
         """Figures of the source; None before the first offset.
@@ -192,13 +194,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = partitions[0].value if len(partitions) == 1 else None
         if not isinstance(wanted, _Range) or wanted.live is None or wanted.end - wanted.start > INLINE_BYTES:
             return None
-        if any(_has_lists(field.type) for field in self._options.shape.schema):
+        if any(has_lists(field.type) for field in self._options.shape.schema):
             return None
         chunks = fetch(*wanted.live)
         if chunks is None:
             return None
         try:
-            return iter(list(_batches(chunks, replace(self._options.shape, database=wanted.database))))
+            return iter(list(record_batches(chunks, replace(self._options.shape, database=wanted.database))))
         except DsError:  # the task raises it
             return None
 
@@ -218,14 +220,14 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         chunks = None if wanted.live is None else fetch(*wanted.live)
         if chunks is not None and wanted.live is not None:
-            yield from _batches(chunks, replace(self._options.shape, database=wanted.database))
+            yield from record_batches(chunks, replace(self._options.shape, database=wanted.database))
             return
         server = Server(self._options)
         try:
             look = server.look_from(wanted.start)
             changes = ChangeReader(wanted.start, wanted.end)
             chunks_of_slot = (changes.read(chunk) for chunk in server.peek(wanted.end))
-            yield from _batches(chunks_of_slot, replace(self._options.shape, database=look.database))
+            yield from record_batches(chunks_of_slot, replace(self._options.shape, database=look.database))
         finally:
             server.close()
 
@@ -265,6 +267,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Report from the first offset on, without a claim of completeness: without a report the job's clock goes by
         this machine's, which has passed the commits that were made while the tables were copied."""
         self._look, self._end = look, lsn
+
+    def _awaited(self, at: LogPosition, most: int) -> LogPosition:
+        """The next offset; waits for one for a moment if the query has nothing else to read."""
+        end = time.monotonic() + (WAIT_SECONDS if self._options.waits and self._freeze is None else 0.0)
+        while (after := self._next(at, most)) == at and (left := end - time.monotonic()) > 0:
+            self._live.wait(left, self._next_look - time.monotonic())
+        return after
 
     def _next(self, at: LogPosition, most: int) -> LogPosition:
         assert at.lsn is not None
@@ -381,18 +390,3 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             server.mark_log()
             self._marked = lsn
         server.advance(lsn)
-
-
-def _has_lists(type_: pa.DataType) -> bool:
-    """Whether values of a type contain arrays. Spark copies rows that come with a plan, and fails at a NULL in an array
-    of numbers ("Value at index is null")."""
-    parts = [type_.field(number).type for number in range(type_.num_fields)]
-    return bool(parts) and (not pa.types.is_struct(type_) or any(map(_has_lists, parts)))
-
-
-def _batches(chunks: Iterable[Sequence[Changes]], shape: Shape) -> Iterator[pa.RecordBatch]:
-    """The rows of some chunks, in record batches for Spark."""
-    for chunk in chunks:
-        rows = make_rows(chunk, shape)
-        if rows is not None:
-            yield from (rows.slice(at, READ_ROWS) for at in range(0, rows.num_rows, READ_ROWS))

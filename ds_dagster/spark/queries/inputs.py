@@ -26,6 +26,7 @@ from ds_dagster.spark.queries.sources import (
     provided_records,
     read_records,
     resolved,
+    waiting_source,
 )
 from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import SourceFrame
@@ -62,7 +63,10 @@ def source_reader(
             raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
         job = job_name if scan.source_name in clocked else ""
         spec = reads[scan.source_name]
-        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named)
+        waits = waiting_source(query, reads)
+        return read_records(
+            session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named, waits=waits
+        )
 
     return read
 

@@ -35,7 +35,7 @@ from ds_dagster.spark.queries.inputs import log_writers, logged_source, source_r
 from ds_dagster.spark.queries.row_errors import row_errors
 from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs
 from ds_dagster.spark.queries.shared_rows import SharedRows
-from ds_dagster.spark.queries.sources import SourceProvider, register_provider
+from ds_dagster.spark.queries.sources import WAITING, SourceProvider, register_provider, waiting_source
 from ds_dagster.spark.records.columns import RECORD, never
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.sinks import encode_records
@@ -206,8 +206,9 @@ def prepare(
     """
     is_named = provider is None and not query.is_application
     operators(spark).plan_with_rules()
-    unnamed = {} if is_named else {EVOLUTION: "false"}
-    session = job_session(spark, unnamed, state_store(query) or "heap")
+    settings: dict[str, str] = {} if is_named else {EVOLUTION: "false"}
+    settings |= WAITING if waiting_source(query, reads) else {}
+    session = job_session(spark, settings, state_store(query) or "heap")
     with active(session), ExitStack() as undo:
         config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
         if config:

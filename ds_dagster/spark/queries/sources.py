@@ -14,7 +14,9 @@ from pyspark.sql.types import StructField, StructType
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.catalog.reading.row_source import RowSource
 from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.settings import is_local
+from ds_dagster.spark.clocks.clock import clocked_sources
 from ds_dagster.spark.clocks.ticks import timed_reader
 from ds_dagster.spark.planner.shared import share_planner
 from ds_dagster.spark.records.formats import SourceFrame
@@ -32,6 +34,14 @@ PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 
 SHARED_SESSIONS = "spark.dsdagster.sharedReplication"
 """Spark property; ``false``: each query over changes of Postgres reads its own slot only."""
+WAITING: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.streaming.pollingDelay": "10ms",
+        "spark.sql.streaming.noDataProgressEventInterval": "1s",
+    }
+)
+"""Properties of a query whose source waits for changes. Spark asks again soon, and reports often that there was nothing
+to read: while a source waits, no other sign tells that a query has caught up."""
 STREAM_BATCH_ROWS = 1_000_000
 """Most records of one source in a batch, unless the query or the relation sets a number: a backlog is read in steps
 that can be replayed."""
@@ -48,6 +58,7 @@ def read_records(
     clock_job: str = "",
     default_rows: int,
     named: bool = True,
+    waits: bool = False,
 ) -> SourceFrame:
     """The stream of a scan's undecoded records from its store.
 
@@ -60,6 +71,7 @@ def read_records(
             event time.
         default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
+        waits: see :func:`waiting_source`.
     """
     if spec.provider:
         share_planner(spark, spec.provider.partition(":")[0])
@@ -71,7 +83,7 @@ def read_records(
     if spec.limit_option and most:
         options[spec.limit_option] = str(most)
     if spec.rows is not None:
-        options |= row_options(spark, scan, spec.rows)
+        options |= row_options(spark, scan, spec.rows, waits=waits)
     if clock_job:
         frame = timed_reader(
             spark,
@@ -91,11 +103,21 @@ def read_records(
     )
 
 
-def row_options(spark: SparkSession, scan: Scan, rows: RowSource) -> Mapping[str, str]:
+def waiting_source(query: BoundQuery, reads: Mapping[str, ReadSpec]) -> bool:
+    """Whether a query has one source, which waits for changes by itself. Its session has :data:`WAITING`."""
+    names = {scan.source_name for scan in query.scans}
+    if len(names) != 1 or clocked_sources(query.plan):
+        return False
+    spec = reads.get(*names)
+    return spec is not None and spec.rows is not None and bool(spec.rows.wait_option)
+
+
+def row_options(spark: SparkSession, scan: Scan, rows: RowSource, *, waits: bool) -> Mapping[str, str]:
     """Options of a source of rows that depend on the query and the session; arguments as for :func:`read_records`."""
     options = {
         rows.columns_option: struct_json(scan),
         rows.shared_option: str(spark.conf.get(SHARED_SESSIONS, "true")),
+        rows.wait_option: str(waits).lower(),
     }
     return {name: value for name, value in options.items() if name}
 

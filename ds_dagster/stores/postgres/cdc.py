@@ -51,6 +51,7 @@ ROWS = RowSource(
     owner_option="owner",
     state_option="state",
     shared_option="live",
+    wait_option="wait",
 )
 SCALARS: Mapping[str, tuple[str, ...]] = MappingProxyType({"op": ("VARCHAR",), "ts_ms": ("BIGINT",)})
 """Column of an envelope → types it may have."""

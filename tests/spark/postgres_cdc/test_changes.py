@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from ds_dagster.spark.queries.sources import SHARED_SESSIONS, row_options
+from ds_dagster.spark.queries.sources import SHARED_SESSIONS, WAITING, row_options, waiting_source
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
@@ -195,6 +195,32 @@ def test_a_query_follows_a_shared_session_unless_that_is_switched_off(bench, dat
     bench.until_equal(query, "s.t")
     (scan,) = bench.project.queries["copy"].scans
     spec, session = bench.read_spec("copy", scan), bench.spark.newSession()
-    assert row_options(session, scan, spec.rows)["live"] == "true"
+    assert row_options(session, scan, spec.rows, waits=False)["live"] == "true"
     session.conf.set(SHARED_SESSIONS, "false")
-    assert row_options(session, scan, spec.rows)["live"] == "false"
+    assert row_options(session, scan, spec.rows, waits=False)["live"] == "false"
+
+
+WAITING_OR_NOT = (
+    ("CREATE MATERIALIZED VIEW v AS SELECT id, v FROM t_rows;", True),
+    ("CREATE MATERIALIZED VIEW v AS SELECT a.id AS id, b.v AS v FROM t_rows a JOIN t_rows b ON a.id = b.id;", False),
+    ("""CREATE CHANGELOG v AS SELECT window_start, window_end, op, count(*) AS n
+        FROM TUMBLE(t_cdc, SIZE 1 MINUTES) GROUP BY window_start, window_end, op;""", False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "waits"), WAITING_OR_NOT)
+def test_which_queries_wait_in_their_source(bench, text, waits):
+    """A source would hold up the others of its query, and the ticks of event time."""
+    bench.compile(ENVELOPE + KEYED + text)
+    query = bench.project.queries["v"]
+    assert waiting_source(query, {scan.source_name: bench.read_spec("v", scan) for scan in query.scans}) is waits
+
+
+def test_the_session_of_a_query_that_waits(bench, database):
+    database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")
+    bench.compile(KEYED)
+    query = bench.start("copy")
+    ((prepared, _),) = bench.running
+    assert {name: prepared.session.conf.get(name) for name in WAITING} == WAITING
+    database.sql("INSERT INTO s.t VALUES (1, 'a')")
+    bench.until_equal(query, "s.t")

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,25 @@ def test_a_query_that_joins_disturbs_nobody(database, planner, open_reader, unti
         until(lambda reader=reader, ids=ids: has(reader, len(ids)), "the rows")
         assert [row["row"]["id"] for row in reader.rows] == ids
         assert reader.shared == sum(size > 0 for size in reader.sizes), "every batch came from a session"
+
+
+@pytest.mark.parametrize("live", ["true", "false"])
+def test_a_query_without_another_source_waits_for_a_change(database, planner, open_reader, until, monkeypatch, live):
+    """One request for the next offset is answered by a change that is committed after it; an idle one ends."""
+    database.sql(TABLE)
+    reader = open_reader(KEYED, "id", live=live, wait="true")
+    monkeypatch.setattr(source_module, "WAIT_SECONDS", 0.02)
+    reader.drain()
+    until(lambda: live == "false" or follows(reader), "the session")
+    until(lambda: reader.plan() is None, "an idle query")
+    waits, begun = following_module.Following.wait, threading.Event()
+    monkeypatch.setattr(following_module.Following, "wait", lambda *rest: begun.set() or waits(*rest))
+    monkeypatch.setattr(source_module, "WAIT_SECONDS", 60.0)
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(reader.plan)
+        assert begun.wait(30)
+        database.sql("INSERT INTO s.t VALUES (1, 'a')")
+        assert [row["row"]["id"] for row in reader.read(end.result())] == [1]
 
 
 def test_which_publications_are_shared(database, planner, open_reader, until):

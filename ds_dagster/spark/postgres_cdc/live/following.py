@@ -157,6 +157,18 @@ class Following:
         standing = self._standing
         return standing if standing is not None and standing.since <= clear else None
 
+    def wait(self, seconds: float, look: float) -> None:
+        """Wait for news of the session; a query that reads its own slot waits for its next look.
+
+        Args:
+            seconds: the longest wait.
+            look: seconds until the next look at the slot; may be over.
+        """
+        if self._connection is None:
+            time.sleep(max(0.0, min(seconds, look)))
+        else:
+            select.select([self._connection], [], [], seconds)
+
     def reached(self, flushed: int, seconds: float) -> Standing | None:
         """What the session has when it has sent everything before the end of the log; None if it does not in time."""
         end = time.monotonic() + seconds
