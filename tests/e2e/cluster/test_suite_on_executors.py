@@ -34,6 +34,11 @@ def run_on_executors(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_executors_tell_which_rows_were_late() -> None:
+    """The time that makes a row late is known where the job runs; tasks of other processes take it along."""
+    run_on_executors(str(CASES / "windows" / "tumble" / "late_rows.case.yaml"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_cases_pass_on_executors(folder: str) -> None:

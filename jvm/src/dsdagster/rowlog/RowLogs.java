@@ -51,7 +51,7 @@ public final class RowLogs {
     context.register(rows, "late_rows");
     Log made = new Log(rows, new HashMap<>(options), told ? Late.TOLD : Late.YES);
     JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, made);
-    time(job);
+    TIMES.computeIfAbsent(job, name -> new AtomicLong(Long.MIN_VALUE));
   }
 
   /** Called before a job's query starts, with its checkpoint and the batch that logs may have already (-1: none). */
@@ -68,9 +68,9 @@ public final class RowLogs {
     }
   }
 
-  /** Upper bound of the times (microseconds) with which batches of the job are computed. */
-  static AtomicLong time(String job) {
-    return TIMES.computeIfAbsent(job, name -> new AtomicLong(Long.MIN_VALUE));
+  /** Upper bound of the times (microseconds) with which batches of the job are computed; null on executors. */
+  static AtomicLong knownTime(String job) {
+    return TIMES.get(job);
   }
 
   /** Called before a batch with this time is computed; jobs without logs of late rows ignore it. */
