@@ -13,12 +13,13 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,11 +34,13 @@ from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, 
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.launchers.local import engine_command
 from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import load_settings
 
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 0.5
+LONGEST_PAUSE = 20.0
 MOST_CLICKS = 2000
 SERVERS = ("kafka", "kinesis")
 QUERIES = (
@@ -178,6 +181,37 @@ class Soak:
             os.kill(pid, signal.SIGKILL)
         local.up(self.state, only=["kafka"])
 
+    def pause(self, pids: Sequence[int | None]) -> None:
+        """Stop processes for a while, as a suspended machine or a disk that does not answer does."""
+        running = [pid for pid in pids if pid is not None]
+        for pid in running:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.chance.uniform(1, LONGEST_PAUSE))
+        for pid in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def pause_engine(self) -> None:
+        """Its Python and its JVM."""
+        pid = self.engine_pid()
+        self.pause([] if pid is None else [pid, *(child for child in children(pid)[1:] if "java" in _program(child))])
+
+    def pause_broker(self) -> None:
+        """Longer than some requests wait."""
+        self.pause([server.pid for server in local.status(self.state) if server.name == "kafka"])
+
+    def race_engine(self) -> None:
+        """A second engine must end by itself, and leave the first alone."""
+        pid, settings = self.engine_pid(), self.project.settings
+        if pid is None:
+            return
+        command = engine_command(settings.root, settings.state, settings.environment, settings.pool)
+        code = subprocess.run(command, capture_output=True, timeout=WAIT_SECONDS, check=False).returncode
+        if code == 0 or self.engine_pid() != pid:
+            raise SystemExit(
+                f"a second engine ended with {code}, and process {self.engine_pid()} has the lock of {pid}"
+            )
+
     def ask(self, action: str) -> None:
         """Of some jobs."""
         names = self.chance.sample(QUERIES, self.chance.randrange(1, len(QUERIES)))
@@ -191,6 +225,9 @@ DAMAGES: Mapping[str, Callable[[Soak], object]] = {
     "its JVM killed": lambda soak: soak.kill_engine(python=False, jvm=True),
     "engine ended in order": lambda soak: stop_engine(soak.project.settings, WAIT_SECONDS),
     "broker killed": Soak.kill_broker,
+    "engine paused": Soak.pause_engine,
+    "broker paused": Soak.pause_broker,
+    "a second engine": Soak.race_engine,
     "jobs stopped": lambda soak: soak.ask("stop"),
     "jobs restarted": lambda soak: soak.ask("restart"),
 }
