@@ -41,9 +41,11 @@ test-long: setup ## the tests that take minutes each
 	@$(BIN)/python scripts/tiers.py long
 
 .PHONY: soak
-soak: setup ## an hour each (DS_SOAK_MINUTES): random histories against oracles; the example killed and loaded
+soak: setup ## an hour each (DS_SOAK_MINUTES): random histories against oracles; the example killed, paused and loaded; then kills on a cluster
 	@$(BIN)/python scripts/soak_oracles.py
 	@$(BIN)/python -m benchmarks soak
+	@$(BIN)/python -m pytest -q -m slow tests/e2e/cluster/test_prepared_tasks.py tests/e2e/cluster/test_spark_cluster.py \
+		tests/e2e/changing/test_chaos_versions.py
 
 .PHONY: bench-guard
 bench-guard: setup ## has this work tree made anything slower? AGAINST=commit ONLY=filter,json

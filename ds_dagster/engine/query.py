@@ -273,10 +273,10 @@ class HostedQuery:
         is_empty = (
             self._empty_at is not None and now - self._empty_at <= EMPTY_SECONDS and not status["isDataAvailable"]
         )
-        signs = ((self._rested_at, rests), (self._empty_at, is_empty), (self.progress.caught_up, rests or is_empty))
+        signs = ((self._rested_at, rests), (self._empty_at, is_empty))
         times = [at for at, holds in signs if holds and at is not None]
         if times:
-            self._has_caught_up(max(times))
+            self._has_caught_up(max(*times, self.progress.caught_up or 0.0))
         self._rested_at, self.is_idle = now if rests else None, rests or is_empty
 
     def _has_caught_up(self, at: float) -> None:
