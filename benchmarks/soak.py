@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +33,7 @@ from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, 
 from ds_dagster.runtime.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
-from ds_dagster.runtime.launchers.local import engine_command
+from ds_dagster.runtime.launchers.local import launch
 from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import load_settings
 
@@ -164,49 +163,49 @@ class Soak:
             return None
         return int(str(locks.holder(self.control.places.python_lock)["pid"]))
 
+    def broker_pids(self) -> list[int]:
+        """Of the broker; none if it does not run."""
+        return [one.pid for one in local.status(self.state) if one.name == "kafka" and one.pid is not None]
+
     def kill_engine(self, *, python: bool, jvm: bool) -> None:
         """SIGKILL to either or both of its processes, without warning."""
         pid = self.engine_pid()
         if pid is None:
             return
-        java = [child for child in children(pid)[1:] if "java" in _program(child)]
-        for victim in [*([pid] if python else []), *(java if jvm else [])]:
+        for victim in [*([pid] if python else []), *(_jvms(pid) if jvm else [])]:
             os.kill(victim, signal.SIGKILL)
         _until(lambda: self.engine_pid() != pid)
 
     def kill_broker(self) -> None:
         """Nothing of ours is in flight; the jobs' transactions are."""
-        (pid,) = (server.pid for server in local.status(self.state) if server.name == "kafka")
-        if pid is not None:
+        for pid in self.broker_pids():
             os.kill(pid, signal.SIGKILL)
         local.up(self.state, only=["kafka"])
 
-    def pause(self, pids: Sequence[int | None]) -> None:
+    def pause(self, pids: Sequence[int]) -> None:
         """Stop processes for a while, as a suspended machine or a disk that does not answer does."""
-        running = [pid for pid in pids if pid is not None]
-        for pid in running:
+        for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(self.chance.uniform(1, LONGEST_PAUSE))
-        for pid in running:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
     def pause_engine(self) -> None:
         """Its Python and its JVM."""
         pid = self.engine_pid()
-        self.pause([] if pid is None else [pid, *(child for child in children(pid)[1:] if "java" in _program(child))])
+        self.pause([] if pid is None else [pid, *_jvms(pid)])
 
     def pause_broker(self) -> None:
         """Longer than some requests wait."""
-        self.pause([server.pid for server in local.status(self.state) if server.name == "kafka"])
+        self.pause(self.broker_pids())
 
     def race_engine(self) -> None:
         """A second engine must end by itself, and leave the first alone."""
-        pid, settings = self.engine_pid(), self.project.settings
+        pid = self.engine_pid()
         if pid is None:
             return
-        command = engine_command(settings.root, settings.state, settings.environment, settings.pool)
-        code = subprocess.run(command, capture_output=True, timeout=WAIT_SECONDS, check=False).returncode
+        code = launch(self.project.settings).wait(WAIT_SECONDS)
         if code == 0 or self.engine_pid() != pid:
             raise SystemExit(
                 f"a second engine ended with {code}, and process {self.engine_pid()} has the lock of {pid}"
@@ -232,6 +231,11 @@ DAMAGES: Mapping[str, Callable[[Soak], object]] = {
     "jobs restarted": lambda soak: soak.ask("restart"),
 }
 """What may happen in the middle of a round."""
+
+
+def _jvms(engine: int) -> list[int]:
+    """The JVMs that an engine has started."""
+    return [child for child in children(engine)[1:] if "java" in _program(child)]
 
 
 def _program(pid: int) -> str:

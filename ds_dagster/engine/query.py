@@ -150,10 +150,11 @@ class HostedQuery:
         self._added |= {source.name: source.added for source in batch.sources if source.added}
         is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
         caught_up = began if is_at_end else before.caught_up
-        self._empty_at = began if EXECUTED not in batch.durations else None
         if EXECUTED not in batch.durations:
+            self._empty_at = began
             self.progress = replace(before, caught_up=caught_up)
             return
+        self._empty_at = None
         rate = before.rows_per_second * (1 - RATE_WEIGHT) + batch.rows_per_second * RATE_WEIGHT
         self.progress = replace(
             after_batch(before, batch),

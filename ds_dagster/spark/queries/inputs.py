@@ -26,7 +26,6 @@ from ds_dagster.spark.queries.sources import (
     provided_records,
     read_records,
     resolved,
-    waiting_source,
 )
 from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import SourceFrame
@@ -43,9 +42,10 @@ def source_reader(
     writes: Sequence[WriteSpec],
     *,
     named: bool,
+    waits: bool,
 ) -> Callable[[Scan], SourceFrame]:
     """A function that returns the records of a scan. ``named``: sources have names in the checkpoint; sources of an
-    application have none, since several sinks may read one."""
+    application have none, since several sinks may read one. ``waits``: see ``waiting_source``."""
     clocked = clocked_sources(query.plan)
     is_cluster = not is_local(session.sparkContext.master or "local")
     is_sent_by_driver = is_cluster and session.conf.get(KAFKA_WRITERS, "") == "driver"
@@ -63,7 +63,6 @@ def source_reader(
             raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
         job = job_name if scan.source_name in clocked else ""
         spec = reads[scan.source_name]
-        waits = waiting_source(query, reads)
         return read_records(
             session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named, waits=waits
         )

@@ -207,7 +207,8 @@ def prepare(
     is_named = provider is None and not query.is_application
     operators(spark).plan_with_rules()
     settings: dict[str, str] = {} if is_named else {EVOLUTION: "false"}
-    settings |= WAITING if waiting_source(query, reads) else {}
+    waits = provider is None and waiting_source(query, reads)
+    settings |= WAITING if waits else {}
     session = job_session(spark, settings, state_store(query) or "heap")
     with active(session), ExitStack() as undo:
         config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
@@ -217,7 +218,9 @@ def prepare(
         row_logs = log_writers(session, job_name, query, logs, identity, resolve, log_capture)
         if row_logs:
             undo.callback(row_logs.close)
-        read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()), named=is_named)
+        read = source_reader(
+            session, query, reads, resolve, job_name, provider, list(writes.values()), named=is_named, waits=waits
+        )
         plans = Plans(
             session,
             job_name,
