@@ -124,16 +124,28 @@ class Answered:
 
     def take(self, topic: str, deltas: Deltas, now: int) -> Written:
         before = self.shown(now)
-        known = self.kept[topic].at(now)
+        known, changes = self.kept[topic].at(now), Counter[Row]()
         for row, weight in deltas:
+            changes[self.kind(topic, row)] += weight
+        for row, weight in changes.items():
             if weight > 0:
                 self.kept[topic].put(row, row, now)
-            elif row in known:
+            elif weight < 0 and row in known:
                 self.kept[topic].drop(row)
         return difference(before, self.shown(now), self.key)
 
+    def kind(self, _: str, row: Row) -> Row:
+        return row
+
     def shown(self, now: int) -> Counter[Row]:
         return Counter(self.answer(*(list(self.kept[topic].at(now)) for topic in KEYS)))
+
+
+class Partnered(Answered):
+    """The same where only the names of customers are seen: a customer who moves is no change."""
+
+    def kind(self, topic: str, row: Row) -> Row:
+        return row[:1] if topic == "customers" else row
 
 
 @dataclass
@@ -201,7 +213,7 @@ def first_two(_: Any, rows: Counter[Row]) -> list[Row]:
 
 
 def with_partner(orders: list[Row], customers: list[Row], *, has: bool) -> list[Row]:
-    names = {name for name, _ in customers}
+    names = {name for name, *_ in customers}
     return [(id_, amount) for id_, customer, amount in orders if (customer in names) is has]
 
 
@@ -223,12 +235,12 @@ QUESTIONS: dict[str, tuple[str, str, Callable[[], Any]]] = {
     "semi": (
         "",
         "SELECT id, amount FROM orders WHERE customer IN (SELECT name FROM customers)",
-        lambda: Answered(lambda o, c: with_partner(o, c, has=True), (0,)),
+        lambda: Partnered(lambda o, c: with_partner(o, c, has=True), (0,)),
     ),
     "anti": (
         "",
         "SELECT id, amount FROM orders o WHERE NOT EXISTS (SELECT * FROM customers c WHERE c.name = o.customer)",
-        lambda: Answered(lambda o, c: with_partner(o, c, has=False), (0,)),
+        lambda: Partnered(lambda o, c: with_partner(o, c, has=False), (0,)),
     ),
     "distinct": (
         NULLABLE,
@@ -312,15 +324,19 @@ class CrashOnce:
             raise RuntimeError("dies behind its write")
 
 
-def check(bench: Any, question: str, seed: int, count: int) -> None:
+def check_random(bench: Any, question: str, seed: int, count: int) -> None:
+    topics = tuple(topic for topic in KEYS if topic in QUESTIONS[question][1])
+    check(bench, question, batches(random.Random(seed), count, topics))
+
+
+def check(bench: Any, question: str, history: list[Batch]) -> None:
     with_, select, made = QUESTIONS[question]
     bench.compile(f"{ORDERS}CREATE CHANGELOG c {with_} AS {select} QUERY WITH ('state.ttl.millis' = {TTL});")
     read, step, wanted = {topic: Read() for topic in KEYS}, made(), dict[Row, Row]()
-    topics = tuple(topic for topic in KEYS if topic in select)
     crash, now = CrashOnce(bench), 1_000_000
     query = bench.start("c")
     clock = Clock(bench, query, now)
-    for number, batch in enumerate(batches(random.Random(seed), count, topics)):
+    for number, batch in enumerate(history):
         clock.wait(batch.wait)
         now += batch.wait
         if number % 8 == 3:
@@ -348,20 +364,32 @@ MARKED = [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("question", MARKED)
 def test_a_query_forgets_as_the_model_does(question: str, bench: Any) -> None:
-    check(bench, question, SEED, SHORT)
+    check_random(bench, question, SEED, SHORT)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_over_longer_histories(question: str, seed: int, bench: Any) -> None:
-    check(bench, question, SEED + seed, 60)
+    check_random(bench, question, SEED + seed, 60)
+
+
+def test_a_value_that_went_and_came_again_is_known_for_its_own_time(bench: Any) -> None:
+    """Found with DS_ORACLE_SEED=194875623: the time of the value that went took the one that came."""
+    history = [
+        Batch(0, "orders", [("o0", ("o0", "y", 7)), ("o1", ("o1", "y", 2))]),
+        Batch(0, "orders", [("o0", None)]),
+        Batch(600, "orders", [("o2", ("o2", "y", 7))]),
+        Batch(600, "orders", [("o3", ("o3", "y", 5))]),
+        Batch(0, "orders", [("o2", ("o2", "y", 1))]),
+    ]
+    check(bench, "groups", history)
 
 
 def test_a_large_group_forgets_as_the_model_does(bench: Any) -> None:
     """Of two rows a group is large here: its values are kept in their order, and forgotten there too."""
     with buckets_of(bench.spark, 32):
-        check(bench, "groups", SEED, SHORT)
+        check_random(bench, "groups", SEED, SHORT)
 
 
 def test_the_model_without_time_is_a_plain_query() -> None:

@@ -12,15 +12,18 @@ public final class StoredWeights<K, S> implements Weights<K> {
   private final MapState<S, Long> stored;
   private final Function<K, S> write;
   private final Function<S, K> read;
+  private final Expiry expiry;
 
   /**
    * @param write turns a thing into its key in the state store
    * @param read the inverse of {@code write}
+   * @param expiry that of {@code stored}
    */
-  public StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read) {
+  public StoredWeights(MapState<S, Long> stored, Function<K, S> write, Function<S, K> read, Expiry expiry) {
     this.stored = stored;
     this.write = write;
     this.read = read;
+    this.expiry = expiry;
   }
 
   @Override
@@ -32,7 +35,7 @@ public final class StoredWeights<K, S> implements Weights<K> {
   @Override
   public void set(K thing, long weight) {
     if (weight == 0) {
-      stored.removeKey(write.apply(thing));
+      expiry.remove(stored, write.apply(thing));
     } else {
       stored.updateValue(write.apply(thing), weight);
     }

@@ -48,7 +48,7 @@ final class GroupValues {
       if (valued[i]) {
         StructType value = new StructType().add("value", arguments.fields()[i].dataType());
         maps.add(handle.getMapState("values" + i, Encoders.row(value), Encoders.LONG(), expiry.config()));
-        stored.add(new StoredWeights<>(maps.get(i), Values::row, row -> Values.key(row.get(0))));
+        stored.add(new StoredWeights<>(maps.get(i), Values::row, row -> Values.key(row.get(0)), expiry));
         Function<Row, byte[]> writer = Expressions.writer(value);
         Function<byte[], Row> reader = Expressions.reader(value);
         writers.add(thing -> writer.apply(Values.row(thing)));

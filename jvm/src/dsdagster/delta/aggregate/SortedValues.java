@@ -23,11 +23,13 @@ final class SortedValues {
   private final SortKey keys;
   /** Null if the key contains the whole value. */
   private final Function<Row, byte[]> identity;
+  private final Expiry expiry;
 
   /** @param name name of the map in the state store */
   SortedValues(StatefulProcessorHandle handle, String name, Call call, DataType type, Expiry expiry) {
     StructType value = new StructType().add("value", type);
     stored = handle.getMapState(name, Encoders.row(SortKey.TYPE), Encoders.row(value), expiry.config());
+    this.expiry = expiry;
     boolean descending = call.function() == Call.Function.MAX;
     keys = new SortKey(List.of(type), List.of(new Ranking.Term(descending, false)));
     identity = SortKey.isExact(type) ? null : Expressions.writer(value);
@@ -43,7 +45,7 @@ final class SortedValues {
   }
 
   void remove(Row value) {
-    stored.removeKey(key(value));
+    expiry.remove(stored, key(value));
   }
 
   void clear() {

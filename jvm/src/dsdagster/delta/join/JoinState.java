@@ -62,7 +62,7 @@ final class JoinState {
 
   private static StoredWeights<ByteBuffer, byte[]> rows(StatefulProcessorHandle handle, String name, Expiry expiry) {
     MapState<byte[], Long> stored = handle.getMapState(name, Encoders.BINARY(), Encoders.LONG(), expiry.config());
-    return new StoredWeights<>(stored, ByteBuffer::array, ByteBuffer::wrap);
+    return new StoredWeights<>(stored, ByteBuffer::array, ByteBuffer::wrap, expiry);
   }
 
   /** Reads the state of Spark's current key. */

@@ -232,7 +232,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   private void takeAway(Candidate candidate) {
-    rest.removeKey(candidate.row());
+    expiry.remove(rest, candidate.row());
     if (isSorted) {
       sorted.remove(candidate);
     }
