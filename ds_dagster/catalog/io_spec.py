@@ -117,6 +117,7 @@ class ReadSpec:
 
     Attributes:
         format: Spark source name.
+        realtime_format: source name in Spark's real-time mode; empty if ``format`` runs in it, or no source does.
         provider: import path ``module:Class`` of a Python data source to register first; empty for built-in formats.
         options: Spark options, references unresolved.
         envelope: where key, value, timestamp and position are.
@@ -137,6 +138,7 @@ class ReadSpec:
     format: str
     envelope: Envelope
     entity: str
+    realtime_format: str = ""
     provider: str = ""
     options: Options = field(default_factory=_no_options)
     time_authority: TimeAuthority = "producer"

@@ -27,6 +27,7 @@ OWN = {
     "nexmark": "benchmarks/nexmark",
     "scripts": "the programs of scripts/",
     "spark/jvm": "the Java sources of jvm/",
+    "spark/jvm/kafka": "their sources of Kafka",
     "spark/records/avro": "one format of spark/records",
     "spark/records/protobuf": "one format of spark/records",
 }

@@ -53,7 +53,7 @@ _KAFKA = _Once(
     ),
 )
 _FORMATS: Mapping[str, _Once] = MappingProxyType(
-    {"kafka": _KAFKA, "ds-kafka-skipping": _KAFKA, "ds_files": _Once("ds_files")}
+    {"ds-kafka-records": _KAFKA, "ds-kafka-skipping": _KAFKA, "ds_files": _Once("ds_files")}
 )
 """Format of a stream → how the same records are read once."""
 MARGIN = timedelta(days=1)

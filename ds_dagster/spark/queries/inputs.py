@@ -55,6 +55,7 @@ def source_reader(
     default_rows = TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS
     if realtime_millis(query.sink) is not None:
         default_rows = 0
+        reads = {name: replace(spec, format=spec.realtime_format or spec.format) for name, spec in reads.items()}
 
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:

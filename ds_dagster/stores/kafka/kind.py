@@ -121,14 +121,15 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted (skip).
-        Headers are read if a query uses them, or if a header may name the schema of its record."""
+        """Spark's Kafka source with our readers; committed records only. A gap in the data fails the query, or is
+        counted (skip). Headers are read if a query uses them, or if a header may name the schema of its record."""
         store = profiled(store)
         schemas = schema_spec(store, relation)
         may_name_schemas = schemas is not None and schemas.registry is not None
         skips = options.data_loss == "skip"
         return ReadSpec(
-            format="ds-kafka-skipping" if skips else "kafka",
+            format="ds-kafka-skipping" if skips else "ds-kafka-records",
+            realtime_format="kafka",
             envelope=replace(ENVELOPE, headers="headers") if may_name_schemas else ENVELOPE,
             entity=f"{store.name}.{relation.entity}",
             options=make_options(

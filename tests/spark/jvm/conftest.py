@@ -75,7 +75,12 @@ class Lab:
         return operators(self.spark)
 
     def start(
-        self, frame: DataFrame, name: str = "query", fail: Callable[[list[Any]], bool] | None = None, **trigger: Any
+        self,
+        frame: DataFrame,
+        name: str = "query",
+        fail: Callable[[list[Any]], bool] | None = None,
+        mode: str = "append",
+        **trigger: Any,
     ) -> StreamingQuery:
         """Run into :attr:`emitted`; a batch for which ``fail`` holds is computed and then fails."""
 
@@ -85,7 +90,7 @@ class Lab:
                 raise RuntimeError("injected")
             self.emitted.extend(rows)
 
-        writer = frame.writeStream.foreachBatch(keep).outputMode("append")
+        writer = frame.writeStream.foreachBatch(keep).outputMode(mode)
         writer = writer.option("checkpointLocation", str(self.root / name))
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self.queries.append(query)

@@ -1,4 +1,4 @@
-"""Small batches are interpreted, others compiled; read off the plans that Spark has run."""
+"""Small batches are interpreted and run in one task, others are compiled; read off the plans that Spark has run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
+
+from ds_dagster.spark.faults import SPARK_ERRORS
 
 pytestmark = pytest.mark.spark
 
@@ -24,6 +26,16 @@ def ruled(lab: Any) -> Any:
     lab.spark = lab.spark.newSession()
     lab.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
     return lab
+
+
+def counts(first: Any, second: Any) -> Any:
+    """How often each text came from one of two sources: two partitions are read, and one keeps the groups."""
+    return first.frame().union(second.frame()).groupBy("value").count()
+
+
+def exchanges(query: StreamingQuery) -> int:
+    """Exchanges in the plan of the last batch."""
+    return str(query._jsq.streamingQuery().lastExecution().executedPlan().toString()).count("Exchange ")  # type: ignore[attr-defined]
 
 
 def is_compiled(query: StreamingQuery) -> bool:
@@ -87,3 +99,34 @@ def test_a_source_that_does_not_count_is_as_large_as_its_last_batch(
     ruled.queries.append(query)
     eventually(lambda: 1 in compiled)
     assert (compiled[0], compiled[1]) == (True, compiles)
+
+
+def test_a_small_batch_has_no_exchange_and_the_state_of_the_large_ones(ruled: Any, memory: Callable[[], Any]) -> None:
+    """Each batch fails once after it was computed."""
+    first, second = memory(), memory()
+    for total, limit in enumerate(["500", "0", "500"], 1):
+        ruled.spark.conf.set(RECORDS, limit)
+        first.add("a")
+        second.add("a", "b")
+        query = ruled.start(counts(first, second), mode="update", fail=lambda rows: bool(rows))
+        with pytest.raises(SPARK_ERRORS):
+            ruled.step(query)
+        query.stop()
+        query = ruled.start(counts(first, second), mode="update")
+        assert ruled.step(query) == [("a", 2 * total), ("b", total)]
+        assert exchanges(query) == (limit == "0")
+        query.stop()
+
+
+def test_a_limit_does_not_read_on_after_its_last_row(ruled: Any, memory: Callable[[], Any]) -> None:
+    """A step with state below it would not commit, if it was not read to its end."""
+    source = memory()
+    counted = source.frame().groupBy("value").count()
+    kept: list[int] = []
+    writer = counted.writeStream.outputMode("update").foreachBatch(lambda batch, _: kept.append(batch.limit(1).count()))
+    query = writer.option("checkpointLocation", str(ruled.root / "limited")).start()
+    ruled.queries.append(query)
+    for rows in (["a", "b"], ["b", "c"]):
+        source.add(*rows)
+        query.processAllAvailable()
+    assert kept == [1, 1]

@@ -102,15 +102,17 @@ def test_state_is_kept_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -
 
 
 def test_tasks_do_not_get_the_plans_below_exchanges(spark: SparkSession, tmp_path: Path) -> None:
-    """A step with state sends itself and all steps below it to its tasks."""
+    """A step with state sends itself and all steps below it to its tasks; Coalesce is an exchange of a small batch."""
     with ran(spark, tmp_path, STATEFUL) as (_, query):
         steps = list(walk(query._jsq.streamingQuery().lastExecution().executedPlan()))  # type: ignore[attr-defined]
+    names = [below.nodeName() for _, below in steps]
     kept = [below.nodeName() for step, below in steps if step.nodeName() == "DriverPlan"]
-    assert sorted(kept) == sorted(below.nodeName() for _, below in steps if "Exchange" in below.nodeName())
+    assert sorted(kept) == sorted(name for name in names if "Exchange" in name or name == "Coalesce")
     assert len(kept) > 3
     sent = serialized(spark, next(step for step, below in reversed(steps) if below.nodeName() == "DriverPlan"))
     assert b"dsdagster.planning.DriverPlan" in sent
     assert b"ShuffleExchangeExec" not in sent
+    assert b"CoalesceExec" not in sent
 
 
 def walk(step: Any) -> Iterator[tuple[Any, Any]]:

@@ -382,4 +382,4 @@ def test_what_sparks_source_is_told(options: ReadOptions, expected: Mapping[str,
     spec = KAFKA.read_spec(project.catalog.store("k"), relation, options, FACTS)
     found = {name: value.value for name, value in spec.options.items()}
     assert {name: found.get(name) for name in expected} == dict(expected)
-    assert spec.format == ("ds-kafka-skipping" if options.data_loss == "skip" else "kafka")
+    assert spec.format == ("ds-kafka-skipping" if options.data_loss == "skip" else "ds-kafka-records")

@@ -9,7 +9,7 @@ import org.apache.spark.sql.internal.SQLConf;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The batches of one query: whether their expressions are interpreted, and how many rows they had.
+ * The batches of one query: whether they are taken for small, and how many rows they had.
  *
  * <p>Rule: after a batch that was taken for small and had more rows in some step (a window that ends, a join that fans
  * out, a large table that is looked up), the next batches are compiled: one for each time that the limit is contained in
@@ -23,13 +23,18 @@ final class BatchSizes {
   private final String wholeStage;
   private final String factoryMode;
   private WeakReference<IncrementalExecution> last = new WeakReference<>(null);
-  private boolean isInterpreted;
+  private boolean isSmall;
   private long compiledBatches;
 
   /** {@code conf} has the settings of batches that are compiled. */
   BatchSizes(SQLConf conf) {
     wholeStage = conf.getConfString(WHOLE_STAGE);
     factoryMode = conf.getConfString(FACTORY_MODE);
+  }
+
+  /** Whether the batch that began last is taken for small. */
+  boolean isSmall() {
+    return isSmall;
   }
 
   boolean isNew(IncrementalExecution execution) {
@@ -43,7 +48,7 @@ final class BatchSizes {
       return OptionalLong.empty();
     }
     long rows = rows(execution.executedPlan());
-    if (isInterpreted && rows > most) {
+    if (isSmall && rows > most) {
       compiledBatches = rows / most;
     }
     return OptionalLong.of(rows);
@@ -59,11 +64,11 @@ final class BatchSizes {
   }
 
   /** A batch begins: sets what Spark does with the expressions of its plan and of what its sinks run. */
-  void begin(IncrementalExecution execution, boolean isSmall, SQLConf conf) {
+  void begin(IncrementalExecution execution, boolean hasFewRecords, SQLConf conf) {
     last = new WeakReference<>(execution);
-    isInterpreted = isSmall && compiledBatches == 0;
+    isSmall = hasFewRecords && compiledBatches == 0;
     compiledBatches = Math.max(0, compiledBatches - 1);
-    conf.setConfString(WHOLE_STAGE, isInterpreted ? "false" : wholeStage);
-    conf.setConfString(FACTORY_MODE, isInterpreted ? "NO_CODEGEN" : factoryMode);
+    conf.setConfString(WHOLE_STAGE, isSmall ? "false" : wholeStage);
+    conf.setConfString(FACTORY_MODE, isSmall ? "NO_CODEGEN" : factoryMode);
   }
 }

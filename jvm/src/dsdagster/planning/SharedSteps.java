@@ -50,7 +50,8 @@ final class SharedSteps extends Rule<SparkPlan> {
     return result;
   }
 
-  private static String mark(SparkPlan exchange) {
+  /** The marked name of an exchange; null if it has one reader. */
+  static String mark(SparkPlan exchange) {
     for (Attribute attribute : CollectionConverters.asJava(exchange.output())) {
       if (attribute.name().startsWith(MARK)) {
         return attribute.name();

@@ -46,6 +46,7 @@ final class SmallBatches extends Rule<SparkPlan> {
         OptionalLong records = records(plan, before);
         sizes.begin(execution, records.isPresent() && records.getAsLong() <= most, conf);
       }
+      return sizes.isSmall() ? OneTask.of(plan) : plan;
     }
     return plan;
   }

@@ -1,4 +1,4 @@
-package dsdagster.kafka;
+package dsdagster.kafka.read;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -9,29 +9,23 @@ import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
-import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
-import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /**
  * The stream of a {@link SkippingSource}. When a batch is planned, its offsets before the log's start are counted.
  * Records that are deleted between the planning and the reading of the batch are skipped without being counted.
  */
-final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+final class SkippingStream extends RecordStream {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int RANGES_TOLD = 20;
-  private final MicroBatchStream inner;
   private final LogStarts starts;
   private final Map<TopicPartition, Long> counted = new HashMap<>();
   private final Deque<String> ranges = new ArrayDeque<>();
   private long lost;
 
   SkippingStream(MicroBatchStream inner, LogStarts starts) {
-    this.inner = inner;
+    super(inner);
     this.starts = starts;
   }
 
@@ -46,7 +40,7 @@ final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailable
         count(partition, begin, gone);
       }
     });
-    return inner.planInputPartitions(start, end);
+    return super.planInputPartitions(start, end);
   }
 
   /** Counts lost offsets once: a batch may be planned more than once, so counted offsets are remembered. */
@@ -76,65 +70,15 @@ final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailable
 
   @Override
   public synchronized Map<String, String> metrics(Optional<Offset> latestConsumed) {
-    Map<String, String> found = new HashMap<>(((ReportsSourceMetrics) inner).metrics(latestConsumed));
+    Map<String, String> found = new HashMap<>(super.metrics(latestConsumed));
     found.put("lost_records", Long.toString(lost));
     found.put("lost", String.join(", ", ranges));
     return found;
   }
 
   @Override
-  public Offset initialOffset() {
-    return inner.initialOffset();
-  }
-
-  @Override
-  public Offset deserializeOffset(String json) {
-    return inner.deserializeOffset(json);
-  }
-
-  @Override
-  public Offset latestOffset() {
-    throw new UnsupportedOperationException("asked with a start offset only");
-  }
-
-  @Override
-  public Offset latestOffset(Offset start, ReadLimit limit) {
-    return ((SupportsAdmissionControl) inner).latestOffset(start, limit);
-  }
-
-  @Override
-  public Offset reportLatestOffset() {
-    return ((SupportsAdmissionControl) inner).reportLatestOffset();
-  }
-
-  @Override
-  public ReadLimit getDefaultReadLimit() {
-    return ((SupportsAdmissionControl) inner).getDefaultReadLimit();
-  }
-
-  @Override
-  public void prepareForTriggerAvailableNow() {
-    ((SupportsTriggerAvailableNow) inner).prepareForTriggerAvailableNow();
-  }
-
-  @Override
-  public PartitionReaderFactory createReaderFactory() {
-    return inner.createReaderFactory();
-  }
-
-  @Override
-  public void commit(Offset end) {
-    inner.commit(end);
-  }
-
-  @Override
   public void stop() {
     starts.close();
-    inner.stop();
-  }
-
-  @Override
-  public String toString() {
-    return inner.toString();
+    super.stop();
   }
 }

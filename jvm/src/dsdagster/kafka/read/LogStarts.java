@@ -1,4 +1,4 @@
-package dsdagster.kafka;
+package dsdagster.kafka.read;
 
 import java.time.Duration;
 import java.util.HashMap;

@@ -1,23 +1,17 @@
-package dsdagster.kafka;
+package dsdagster.kafka.read;
 
-import dsdagster.time.WrappedSource;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Spark's Kafka source for queries that skip lost records, with a count of them: Spark itself skips them ({@code
+ * A {@link RecordSource} for queries that skip lost records, with a count of them: Spark itself skips them ({@code
  * failOnDataLoss=false}) without counting. Options are those of the Kafka source, with {@code subscribe}.
  */
-public final class SkippingSource extends WrappedSource {
+public final class SkippingSource extends RecordSource {
   @Override
   public String shortName() {
     return "ds-kafka-skipping";
-  }
-
-  @Override
-  protected String format(CaseInsensitiveStringMap options) {
-    return "kafka";
   }
 
   @Override
