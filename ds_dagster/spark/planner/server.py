@@ -14,40 +14,69 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from ds_dagster.spark.planner import companions
-from ds_dagster.spark.planner.hand_over import ACCEPTED, COMPANION, LOAD, RUNNER
+from ds_dagster.spark.planner.hand_over import ACCEPTED, COMPANION, DAEMON, LOAD, RUNNER, STREAMS, WORKERS
 from ds_dagster.spark.planner.rows import send_rows
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal or a service manager sends to all processes at once: the engine ends in order, and the server
 behind it."""
 REQUEST_SECONDS = 5.0
+WORKER_MODULES = (
+    WORKERS,
+    "pyspark.worker",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+)
+"""What daemons and their workers would import, each for itself."""
 _CHUNK = 65_536
 _HANGUP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 Environment = Mapping[bytes, bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program of :mod:`ds_dagster.spark.planner.hand_over` sends: names and values, empty if not complete, and
+    descriptors of its streams, if the fork is to have them."""
+
+    values: Environment
+    streams: Sequence[int] = ()
+
+    def close(self) -> None:
+        """Close the streams in this process."""
+        for descriptor in self.streams:
+            os.close(descriptor)
+
+
 def main() -> None:
-    """Serve until standard input ends; in a fork, plan until Spark closes the connection."""
+    """Serve until standard input ends; in a fork, plan until Spark closes the connection, or fork workers."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     folder = Path(listener.getsockname()).parent
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave no zombies
     companions.PLACE.folder = folder
-    load([RUNNER, *sys.argv[2:]])
-    environment = serve(listener)
-    if environment is None:
+    load([RUNNER, *WORKER_MODULES, *sys.argv[2:]])
+    request = serve(listener)
+    if request is None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     listener.close()
-    become(environment)
-    plan()
+    environment = dict(request.values)
+    workers = environment.pop(DAEMON.encode(), b"").decode()
+    become(environment, request.streams)
+    if workers:
+        fork_workers(workers)
+    else:
+        plan()
 
 
 def load(modules: Iterable[str]) -> None:
@@ -60,8 +89,9 @@ def load(modules: Iterable[str]) -> None:
     gc.freeze()
 
 
-def serve(listener: socket.socket) -> Environment | None:
-    """Import and fork as requested. Returns the environment in a fork, and None when standard input ends."""
+def serve(listener: socket.socket) -> Request | None:
+    """Import and fork as requested. Returns the request in a fork, and None when standard input ends. The connection
+    of a fork that has streams is open as long as the fork runs."""
     lifeline = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([listener, lifeline], [], [])
@@ -70,14 +100,17 @@ def serve(listener: socket.socket) -> Environment | None:
         connection, _ = listener.accept()
         with connection:
             request = receive(connection)
-            if module := request.get(LOAD.encode()):
+            if module := request.values.get(LOAD.encode()):
                 load([module.decode()])
                 answer(connection)
-            elif wanted := request.get(COMPANION.encode()):
+            elif wanted := request.values.get(COMPANION.encode()):
                 accompany(wanted.decode(), listener, connection)
-            elif request and os.fork() == 0:
+            elif request.values and os.fork() == 0:
                 answer(connection)
+                if request.streams:
+                    os.dup(connection.fileno())
                 return request
+            request.close()
 
 
 def accompany(request: str, listener: socket.socket, connection: socket.socket) -> None:
@@ -101,28 +134,38 @@ def answer(connection: socket.socket) -> None:
         connection.sendall(ACCEPTED)
 
 
-def receive(connection: socket.socket) -> Environment:
-    """The names and values of a request; empty if it is not complete."""
+def receive(connection: socket.socket) -> Request:
+    """A request, read to its end."""
     connection.settimeout(REQUEST_SECONDS)
-    parts = []
+    parts, streams = [], []
     try:
-        while part := connection.recv(_CHUNK):
+        while True:
+            part, descriptors, _, _ = socket.recv_fds(connection, _CHUNK, len(STREAMS))
+            streams.extend(descriptors)
+            if not part:
+                break
             parts.append(part)
     except OSError:
-        return {}
+        parts.clear()
     pairs = [item.partition(b"=") for item in b"".join(parts).split(b"\0")]
-    return {name: value for name, _, value in pairs if name}
+    return Request({name: value for name, _, value in pairs if name}, streams)
 
 
-def become(environment: Environment) -> None:
-    """Give a fork the environment, signals and standard input of a process that Spark starts."""
+def become(environment: Environment, streams: Sequence[int]) -> None:
+    """Give a fork the environment, signals and standard streams of a process that Spark starts."""
     for number in (*STOPS, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    for stream, descriptor in enumerate(streams or [os.open(os.devnull, os.O_RDONLY)]):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
     os.environb.clear()
     os.environb.update(environment)
+
+
+def fork_workers(module: str) -> None:
+    """Be Spark's daemon of workers until Spark closes standard input."""
+    sys.argv = [WORKERS, module]
+    import_module(WORKERS).manager()
 
 
 def plan() -> None:

@@ -31,13 +31,17 @@ PROPERTY = "spark.dsdagster.sharedPlanner"
 SERVER = "ds_dagster.spark.planner.server"
 PROGRAM = """#!/bin/sh
 [ "$1" = --probe ] && exit 0
-[ "$2" = {runner} ] && exec {python} -I -S {hand_over} {socket} {python} "$@"
-{path}exec {python} "$@"
+{path}case "$2" in
+{runner} | {workers}) exec {python} -I -S {hand_over} {socket} {python} "$@" ;;
+esac
+exec {python} "$@"
 """
 """What Spark starts as its Python: ``-m MODULE`` for the modules of its workers."""
 INSTALLED = 'PYTHONPATH="${PYTHONPATH#*/python/lib/py4j-*-src.zip:}"\n'
 """Lets workers import the installed PySpark. Spark puts archives of it first, which hold no byte code: each kind of
 worker compiles for half a second then, and each fork compiles what it imports."""
+MODULES: Mapping[str, str] = MappingProxyType({"runner": hand_over.RUNNER, "workers": hand_over.WORKERS})
+"""Modules that forks of the server run."""
 PROGRAM_FILE = "python"
 BACKLOG = 256
 IMPORT_SECONDS = 60.0
@@ -53,6 +57,8 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType(
 )
 """Environment of the server: only a process with one thread forks safely, and imports of NumPy and Arrow start
 others."""
+HASHES: Mapping[str, str] = MappingProxyType({"PYTHONHASHSEED": "0"})
+"""As ``spark-submit`` sets it: workers agree on the hash of a text."""
 
 
 @dataclass(slots=True)
@@ -122,7 +128,7 @@ def _is_ours(folder: Path) -> bool:
 def _write_program(program: Path, address: Path) -> None:
     """Raises OSError where the folder may hold no programs."""
     files = {"python": sys.executable, "hand_over": hand_over.__file__, "socket": str(address)}
-    names = {name: quote(value) for name, value in {"runner": hand_over.RUNNER, **files}.items()}
+    names = {name: quote(value) for name, value in {**MODULES, **files}.items()}
     path = INSTALLED if Path(str(pyspark.__file__)).is_file() else ""
     program.write_text(PROGRAM.format(path=path, **names), encoding="utf-8")
     program.chmod(0o700)
@@ -141,7 +147,7 @@ def _started(address: Path, modules: Sequence[str]) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
             pass_fds=[descriptor],
-            env={**os.environ, **ONE_THREAD},
+            env={**os.environ, **ONE_THREAD, **HASHES},
         )
 
 

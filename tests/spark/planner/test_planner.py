@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pyspark
 import pyspark.serializers
 import pytest
 
-from ds_dagster.spark.planner.hand_over import RUNNER
+from ds_dagster.spark.planner.hand_over import RUNNER, WORKERS
 from ds_dagster.spark.planner.shared import Planner
 
 pytestmark = [
@@ -224,3 +225,75 @@ def test_workers_import_the_installed_pyspark(planner: Planner) -> None:
     ours, theirs, is_kept = done.stdout.splitlines()
     assert (ours, is_kept) == (pyspark.__file__, "True")
     assert ".zip" not in theirs
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def daemon(program: str) -> tuple[subprocess.Popen[bytes], int]:
+    """A daemon of workers as Spark starts one, and its port."""
+    process = subprocess.Popen(
+        [program, "-m", WORKERS, "pyspark.sql.worker.create_data_source"],
+        env={**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "it is me", "SPARK_REUSE_WORKER": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    return process, serializers.read_int(process.stdout)
+
+
+def worker_at(port: int) -> Worker:
+    connection = socket.create_connection(("127.0.0.1", port), SECONDS)
+    file = connection.makefile("rwb")
+    pid = serializers.read_int(file)
+    serializers.write_with_length(b"it is me", file)
+    file.flush()
+    assert serializers.UTF8Deserializer().loads(file) == "ok"
+    return Worker(pid, file, connection)
+
+
+def test_daemons_of_workers_are_forks_of_the_server_and_end_with_their_standard_input(planner: Planner) -> None:
+    process, port = daemon(program_of(planner))
+    with closing(worker_at(port)) as worker:
+        forked = parent(worker.pid)
+        assert parent(forked) == server_of(planner)
+        assert process.poll() is None, "Spark watches it"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+        assert has_ended(forked)
+        assert has_ended(worker.pid)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_a_daemon_ends_with_the_program_that_spark_watches(planner: Planner) -> None:
+    """Spark closes its ends of the streams when the program ends; they are closed here, as its ends would be."""
+    process, port = daemon(program_of(planner))
+    with closing(worker_at(port)) as worker:
+        forked = parent(worker.pid)
+        process.kill()
+        process.wait(SECONDS)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.stdout.close()
+        assert has_ended(forked)
+        assert has_ended(worker.pid)
+
+
+def test_without_a_server_the_daemon_is_spark_s_own(planner: Planner) -> None:
+    program = program_of(planner)
+    server = server_of(planner)
+    os.kill(server, signal.SIGKILL)
+    assert planner.process is not None
+    planner.process.wait(SECONDS)
+    process, port = daemon(program)
+    with closing(worker_at(port)) as worker:
+        assert parent(worker.pid) == process.pid
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+        assert has_ended(worker.pid)
+        process.stdout.close()
