@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ds_dagster.spark.planner.hand_over import RUNNER
-from ds_dagster.spark.planner.shared import PLANNER, PROPERTY, can_share, share_planner
+from ds_dagster.spark.planner.shared import PLANNER, PROPERTY, SERVER, can_share, share_planner
 
 pytestmark = [
     pytest.mark.spark,
@@ -98,7 +98,7 @@ def until(done: Callable[[], Any], what: str) -> None:
 
 
 def parents() -> Mapping[int, tuple[int, str]]:
-    """Process → its parent and its arguments."""
+    """Process → its parent and its arguments. Without the daemons of Spark's workers, which lead groups of their own."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -107,7 +107,7 @@ def parents() -> Mapping[int, tuple[int, str]]:
                 arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            if fields[0] != "Z":
+            if fields[0] != "Z" and (SERVER not in arguments or int(fields[2]) != int(folder.name)):
                 found[int(folder.name)] = (int(fields[1]), arguments)
     return found
 

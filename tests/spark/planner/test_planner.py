@@ -294,6 +294,6 @@ def test_without_a_server_the_daemon_is_spark_s_own(planner: Planner) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()
-        assert process.wait(SECONDS) == 0
+        process.wait(SECONDS)
         assert has_ended(worker.pid)
         process.stdout.close()
