@@ -41,7 +41,7 @@ def ask(
     server: socket.socket,
     path: str,
     environment: dict[bytes, bytes],
-    seconds: float = ANSWER_SECONDS,
+    seconds: float | None,
     streams: tuple[int, ...] = (),
 ) -> bool:
     """The same over this socket, which stays open; the server gets the streams, too. Raises OSError."""
@@ -55,17 +55,17 @@ def ask(
 
 
 def accompany_workers(path: str, module: str) -> bool:
-    """Let the server fork a daemon with the streams of this process; returns behind its end, False if there is none."""
+    """Let the server fork a daemon with the streams of this process; returns behind its end, False if there is none.
+    There is no time limit: two daemons would share the streams."""
     environment = {DAEMON.encode(): module.encode(), **os.environb}
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-            if not ask(server, path, environment, streams=STREAMS):
-                return False
-            server.settimeout(None)
-            server.recv(1)
+            is_forked = ask(server, path, environment, None, STREAMS)
+            if is_forked:
+                server.recv(1)
+            return is_forked
     except OSError:
         return False
-    return True
 
 
 def main(path: str, module: str, *arguments: str) -> bool:

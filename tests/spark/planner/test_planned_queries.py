@@ -98,7 +98,7 @@ def until(done: Callable[[], Any], what: str) -> None:
 
 
 def parents() -> Mapping[int, tuple[int, str]]:
-    """Process → its parent and its arguments. Without the daemons of Spark's workers, which lead groups of their own."""
+    """Process → its parent and its arguments; without daemons of Spark's workers, which lead groups of their own."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
