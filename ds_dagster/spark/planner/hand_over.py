@@ -58,14 +58,15 @@ def accompany_workers(path: str, module: str) -> bool:
     """Let the server fork a daemon with the streams of this process; returns behind its end, False if there is none.
     There is no time limit: two daemons would share the streams."""
     environment = {DAEMON.encode(): module.encode(), **os.environb}
+    is_forked = False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
             is_forked = ask(server, path, environment, None, STREAMS)
             if is_forked:
                 server.recv(1)
-            return is_forked
     except OSError:
-        return False
+        pass
+    return is_forked
 
 
 def main(path: str, module: str, *arguments: str) -> bool:
