@@ -182,14 +182,14 @@ final class JobTransaction {
         });
   }
 
-  /** Refuses work if another owner has taken over, or after a failed send. */
+  /** Refuses work after a failed send, for whose reason each task asks, or if another owner has taken over. */
   void checkAlive() {
+    if (sendError != null) {
+      throw failed("a row could not be sent to topic " + settings.topic, sendError);
+    }
     if (dead) {
       throw new OperatorFault(
           "KAFKA_TRANSACTION_ZOMBIE", "the transaction of " + settings.transactionalId + " is over");
-    }
-    if (sendError != null) {
-      throw failed("a row could not be sent to topic " + settings.topic, sendError);
     }
   }
 
