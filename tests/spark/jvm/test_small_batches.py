@@ -88,6 +88,7 @@ def test_settings_of_the_project_hold_for_batches_that_are_not_small(ruled: Any,
 def test_a_source_that_does_not_count_is_as_large_as_its_last_batch(
     ruled: Any, eventually: Callable[..., None], rows: int, compiles: bool
 ) -> None:
+    """The first batch of a query is compiled, the first one after a restart is not."""
     compiled: dict[int, bool] = {}
 
     def noted(batch: Any, number: int) -> None:
@@ -95,10 +96,15 @@ def test_a_source_that_does_not_count_is_as_large_as_its_last_batch(
         batch.count()
 
     made = ruled.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load()
-    query = made.writeStream.foreachBatch(noted).option("checkpointLocation", str(ruled.root / "rate")).start()
-    ruled.queries.append(query)
-    eventually(lambda: 1 in compiled)
-    assert (compiled[0], compiled[1]) == (True, compiles)
+    writer = made.writeStream.foreachBatch(noted).option("checkpointLocation", str(ruled.root / "rate"))
+    for expected in ([True, compiles], [False, compiles]):
+        compiled.clear()
+        query = writer.start()
+        ruled.queries.append(query)
+        eventually(lambda: len(compiled) >= 2)
+        query.stop()
+        first = min(compiled)
+        assert [compiled[first], compiled[first + 1]] == expected
 
 
 def test_a_small_batch_has_no_exchange_and_the_state_of_the_large_ones(ruled: Any, memory: Callable[[], Any]) -> None:

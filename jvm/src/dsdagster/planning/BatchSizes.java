@@ -23,6 +23,7 @@ final class BatchSizes {
   private final String wholeStage;
   private final String factoryMode;
   private WeakReference<IncrementalExecution> last = new WeakReference<>(null);
+  private boolean hasBegun;
   private boolean isSmall;
   private long compiledBatches;
 
@@ -35,6 +36,11 @@ final class BatchSizes {
   /** Whether the batch that began last is taken for small. */
   boolean isSmall() {
     return isSmall;
+  }
+
+  /** Whether no batch has begun yet. */
+  boolean isEmpty() {
+    return !hasBegun;
   }
 
   boolean isNew(IncrementalExecution execution) {
@@ -66,6 +72,7 @@ final class BatchSizes {
   /** A batch begins: sets what Spark does with the expressions of its plan and of what its sinks run. */
   void begin(IncrementalExecution execution, boolean hasFewRecords, SQLConf conf) {
     last = new WeakReference<>(execution);
+    hasBegun = true;
     isSmall = hasFewRecords && compiledBatches == 0;
     compiledBatches = Math.max(0, compiledBatches - 1);
     conf.setConfString(WHOLE_STAGE, isSmall ? "false" : wholeStage);

@@ -23,8 +23,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * that costs more than interpreting the expressions does.
  *
  * <p>Rules: a batch is small if its sources have at most {@link #SETTING} records for it. Where the offsets of a source
- * do not tell their number, it is that of the rows of the batch before; the first batch is then compiled. See
- * {@link BatchSizes} for small batches that turn out to be large.
+ * do not tell their number, it is that of the rows of the batch before. The first batch of a query is then compiled; the
+ * first one after a restart is small, since jobs that start together, with a cold compiler, wait for it. See {@link
+ * BatchSizes} for small batches that turn out to be large.
  */
 final class SmallBatches extends Rule<SparkPlan> {
   /** Property of a session: records up to which a batch is small; 0 compiles every batch. */
@@ -42,7 +43,8 @@ final class SmallBatches extends Rule<SparkPlan> {
     if (execution != null) {
       BatchSizes sizes = sizes(query, conf);
       if (sizes.isNew(execution)) {
-        OptionalLong before = sizes.rowsOfTheLast(most);
+        boolean isRestart = sizes.isEmpty() && execution.currentBatchId() > 0;
+        OptionalLong before = isRestart ? OptionalLong.of(0) : sizes.rowsOfTheLast(most);
         OptionalLong records = records(plan, before);
         sizes.begin(execution, records.isPresent() && records.getAsLong() <= most, conf);
       }
