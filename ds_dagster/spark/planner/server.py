@@ -43,7 +43,7 @@ Environment = Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ForkRequest:
     """What a program of :mod:`ds_dagster.spark.planner.hand_over` sends: names and values, empty if not complete, and
     descriptors of its streams, if the fork is to have them."""
 
@@ -89,7 +89,7 @@ def load(modules: Iterable[str]) -> None:
     gc.freeze()
 
 
-def serve(listener: socket.socket) -> Request | None:
+def serve(listener: socket.socket) -> ForkRequest | None:
     """Import and fork as requested. Returns the request in a fork, and None when standard input ends. The connection
     of a fork that has streams is open as long as the fork runs."""
     lifeline = sys.stdin.fileno()
@@ -134,7 +134,7 @@ def answer(connection: socket.socket) -> None:
         connection.sendall(ACCEPTED)
 
 
-def receive(connection: socket.socket) -> Request:
+def receive(connection: socket.socket) -> ForkRequest:
     """A request, read to its end."""
     connection.settimeout(REQUEST_SECONDS)
     parts, streams = [], []
@@ -148,7 +148,7 @@ def receive(connection: socket.socket) -> Request:
     except OSError:
         parts.clear()
     pairs = [item.partition(b"=") for item in b"".join(parts).split(b"\0")]
-    return Request({name: value for name, _, value in pairs if name}, streams)
+    return ForkRequest({name: value for name, _, value in pairs if name}, streams)
 
 
 def become(environment: Environment, streams: Sequence[int]) -> None:
