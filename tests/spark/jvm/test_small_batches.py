@@ -107,6 +107,17 @@ def test_a_source_that_does_not_count_is_as_large_as_its_last_batch(
         assert [compiled[first], compiled[first + 1]] == expected
 
 
+def test_files_do_not_count_and_their_batches_are_as_large_as_the_last_one(ruled: Any) -> None:
+    """Spark's own file source: the plan of a batch has a scan of files in place of the stream."""
+    folder = str(ruled.root / "files")
+    query = None
+    for rows, compiles in ((2_000, True), (3, True), (3, False)):
+        ruled.spark.range(rows).coalesce(1).write.mode("append").parquet(folder)
+        query = query or ruled.start(ruled.spark.readStream.schema("id BIGINT").parquet(folder).selectExpr("id + 1"))
+        assert len(ruled.step(query)) == rows
+        assert is_compiled(query) is compiles
+
+
 def test_a_small_batch_has_no_exchange_and_the_state_of_the_large_ones(ruled: Any, memory: Callable[[], Any]) -> None:
     """Each batch fails once after it was computed."""
     first, second = memory(), memory()

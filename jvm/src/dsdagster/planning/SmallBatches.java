@@ -7,6 +7,7 @@ import java.util.UUID;
 import java.util.WeakHashMap;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.DataSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec;
@@ -69,6 +70,9 @@ final class SmallBatches extends Rule<SparkPlan> {
     if (plan instanceof MicroBatchScanExec scan) {
       OptionalLong records = Positions.records(scan.start(), scan.end());
       return records.isPresent() ? records : before;
+    }
+    if (plan instanceof DataSourceScanExec) {
+      return before;
     }
     if (plan instanceof RealTimeStreamScanExec) {
       return OptionalLong.empty();
