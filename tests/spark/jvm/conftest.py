@@ -168,6 +168,17 @@ class Broker:
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
         return name
 
+    def reading(self, topic: str, **extra: str) -> dict[str, str]:
+        """Options of Spark's source of Kafka: all committed records of a topic."""
+        return {
+            "kafka.bootstrap.servers": self.address,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            "kafka.fetch.max.wait.ms": "20",
+            **extra,
+        }
+
     def producer(self, **options: Any) -> Producer:
         return Producer({"bootstrap.servers": self.address, "linger.ms": 0, **options})
 

@@ -38,14 +38,7 @@ def register(lab: Any, span: float, **inputs: InputTime) -> None:
 
 def read(lab: Any, broker: Any, name: str, topic: str, *, column: bool, guard: bool = False, **extra: str) -> DataFrame:
     """Rows ``(ts, k)`` of a topic whose values are ``{"t": seconds, "k": text}``; ``ts`` reports to the clock."""
-    options = {
-        "kafka.bootstrap.servers": broker.address,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        "kafka.isolation.level": "read_committed",
-        "kafka.fetch.max.wait.ms": "20",
-        **extra,
-    }
+    options = broker.reading(topic, **extra)
     raw = timed_reader(lab.spark, lab.job, name, inner="kafka", options=options, source_name=f"in_{name}", guard=guard)
     fields = fn.from_json(fn.col("value").cast("string"), "t DOUBLE, k STRING")
     event = fn.timestamp_micros((fields["t"] * SECOND).cast("long")) if column else fn.col("timestamp")

@@ -2,22 +2,15 @@ package dsdagster.time;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
-import java.util.Optional;
-import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.AcceptsLatestSeenOffset;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
-import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /** The stream of a {@link TimedSource}; reports every look to the clock, successful or not. */
-class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+class TimedStream extends WrappedStream {
   private static final String COMPLETE_UNTIL = "complete_until";
-  final MicroBatchStream inner;
-  private final SupportsAdmissionControl admission;
   private final JobClock clock;
   private final String input;
   private final LogEnds guard;
@@ -25,36 +18,10 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
   private boolean hadRows;
 
   TimedStream(MicroBatchStream inner, JobClock clock, String input, LogEnds guard) {
-    this.inner = inner;
-    this.admission = inner instanceof SupportsAdmissionControl ? (SupportsAdmissionControl) inner : null;
+    super(inner);
     this.clock = clock;
     this.input = input;
     this.guard = guard;
-  }
-
-  @Override
-  public Offset initialOffset() {
-    return inner.initialOffset();
-  }
-
-  @Override
-  public Offset deserializeOffset(String json) {
-    return inner.deserializeOffset(json);
-  }
-
-  @Override
-  public Offset latestOffset() {
-    throw new UnsupportedOperationException("asked with a start offset only");
-  }
-
-  @Override
-  public ReadLimit getDefaultReadLimit() {
-    return admission == null ? ReadLimit.allAvailable() : admission.getDefaultReadLimit();
-  }
-
-  @Override
-  public Offset reportLatestOffset() {
-    return admission == null ? null : admission.reportLatestOffset();
   }
 
   @Override
@@ -111,10 +78,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
   }
 
   private Offset innerLatest(Offset start, ReadLimit limit) {
-    if (frozen != null) {
-      return frozen;
-    }
-    return admission == null ? inner.latestOffset() : admission.latestOffset(start, limit);
+    return frozen != null ? frozen : super.latestOffset(start, limit);
   }
 
   /** For a source that cannot freeze its end itself: its present end is kept and read in one batch. */
@@ -131,34 +95,9 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
   }
 
   @Override
-  public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return inner.planInputPartitions(start, end);
-  }
-
-  @Override
-  public PartitionReaderFactory createReaderFactory() {
-    return inner.createReaderFactory();
-  }
-
-  @Override
-  public Map<String, String> metrics(Optional<Offset> latestConsumed) {
-    return inner instanceof ReportsSourceMetrics ? ((ReportsSourceMetrics) inner).metrics(latestConsumed) : Map.of();
-  }
-
-  @Override
-  public void commit(Offset end) {
-    inner.commit(end);
-  }
-
-  @Override
   public void stop() {
     guard.close();
     inner.stop();
-  }
-
-  @Override
-  public String toString() {
-    return inner.toString();
   }
 
   /** For sources that receive the last offset after a restart. */

@@ -20,15 +20,7 @@ LOST = r"KAFKA_DATA_LOSS|data may have been lost|Cannot read offset"
 
 
 def read(lab: Any, broker: Any, source: str, topic: str, **extra: str) -> DataFrame:
-    options = {
-        "kafka.bootstrap.servers": broker.address,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        "kafka.isolation.level": "read_committed",
-        "kafka.fetch.max.wait.ms": "20",
-        **extra,
-    }
-    return lab.spark.readStream.format(source).name("records").options(**options).load()
+    return lab.spark.readStream.format(source).name("records").options(**broker.reading(topic, **extra)).load()
 
 
 def offsets(rows: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
