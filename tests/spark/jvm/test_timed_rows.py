@@ -16,16 +16,21 @@ from tests.testing.seeds import seed
 pytestmark = pytest.mark.spark
 
 SEED = seed(1)
+OPENED = ("java.lang", "java.lang.invoke", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
+"""Packages of Java that Spark reads by reflection."""
 
 
-def run_model(folder: Path, name: str, *arguments: str, package: str = "", more: Iterable[Path] = ()) -> str:
-    """What a Java program beside this file prints; ``more``: jars that it needs."""
+def run_model(
+    folder: Path, name: str, *arguments: str, package: str = "", more: Iterable[Path] = (), is_spark: bool = False
+) -> str:
+    """What a Java program beside this file prints; ``more``: jars that it needs; ``is_spark``: it starts a session."""
     spark = (jars.pyspark_home() / "jars").glob("*.jar")
     class_path = os.pathsep.join(map(str, (jars.operator_jar(), *more, *spark, folder)))
     source = str(Path(__file__).with_name(f"{name}.java"))
     compiler = jars._compiler(None)[1]
     subprocess.run([*compiler, "-nowarn", "-cp", class_path, "-d", str(folder), source], check=True)
-    command = [jars.java_command(), "-cp", class_path, package + name, *arguments]
+    opened = [f"--add-opens=java.base/{package_}=ALL-UNNAMED" for package_ in OPENED] if is_spark else []
+    command = [jars.java_command(), *opened, "-cp", class_path, package + name, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.stdout.strip() or ended.stderr[-4000:]
 

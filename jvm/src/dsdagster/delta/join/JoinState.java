@@ -6,6 +6,7 @@ import dsdagster.delta.HeldWeights;
 import dsdagster.delta.StoredWeights;
 import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
+import dsdagster.state.StoredMaps;
 import java.nio.ByteBuffer;
 import java.util.Iterator;
 import java.util.Map;
@@ -43,8 +44,12 @@ final class JoinState {
   private final boolean forgets;
   private final int limit = Buckets.smallLimit();
   private final ValueState<byte[]> head;
+  private final MapState<byte[], Long> leftRows;
+  private final MapState<byte[], Long> rightRows;
   private final StoredWeights<ByteBuffer, byte[]> storedLeft;
   private final StoredWeights<ByteBuffer, byte[]> storedRight;
+  /** Whether the store had rows as values of their own when it was opened; null: not looked for yet. */
+  private Boolean hadRows;
   /** The numbers of keys from checkpoints without heads. */
   private final ValueState<Row> counts;
   private boolean isKnown;
@@ -54,15 +59,20 @@ final class JoinState {
   JoinState(StatefulProcessorHandle handle, JoinKind kind, Expiry expiry) {
     this.kind = kind;
     forgets = expiry.isSet();
-    storedLeft = rows(handle, "left", expiry);
-    storedRight = kind.pairs || forgets ? rows(handle, "right", expiry) : null;
+    leftRows = rows(handle, "left", expiry);
+    rightRows = kind.pairs || forgets ? rows(handle, "right", expiry) : null;
+    storedLeft = weights(leftRows, expiry);
+    storedRight = rightRows == null ? null : weights(rightRows, expiry);
     counts = kind.counts() && !forgets ? handle.getValueState("counts", Encoders.row(COUNTS), expiry.config()) : null;
     head = forgets ? null : handle.getValueState("head", Encoders.BINARY(), expiry.config());
   }
 
-  private static StoredWeights<ByteBuffer, byte[]> rows(StatefulProcessorHandle handle, String name, Expiry expiry) {
-    MapState<byte[], Long> stored = handle.getMapState(name, Encoders.BINARY(), Encoders.LONG(), expiry.config());
-    return new StoredWeights<>(stored, ByteBuffer::array, ByteBuffer::wrap, expiry);
+  private static MapState<byte[], Long> rows(StatefulProcessorHandle handle, String name, Expiry expiry) {
+    return handle.getMapState(name, Encoders.BINARY(), Encoders.LONG(), expiry.config());
+  }
+
+  private static StoredWeights<ByteBuffer, byte[]> weights(MapState<byte[], Long> rows, Expiry expiry) {
+    return new StoredWeights<>(rows, ByteBuffer::array, ByteBuffer::wrap, expiry);
   }
 
   /** Reads the state of Spark's current key. */
@@ -107,12 +117,13 @@ final class JoinState {
     right = HeldWeights.get(in, pack, ByteBuffer::wrap);
   }
 
-  /** Reads the state of a key without a head from an earlier checkpoint, if there is any. */
+  /**
+   * Reads the state of a key without a head from an earlier checkpoint, if there is any. A look for the rows of one key
+   * costs as much as the rest of its visit, so it is left out if the store had no rows as values of their own at all.
+   */
   private void takeEarlier() {
     Row before = counts == null ? null : counts.get();
-    boolean isEarlier =
-        before != null
-            || counts == null && (storedLeft.iterator().hasNext() || storedRight.iterator().hasNext());
+    boolean isEarlier = before != null || counts == null && hadRows() && hasRows();
     if (!isEarlier) {
       left = held();
       right = held();
@@ -126,6 +137,17 @@ final class JoinState {
     if (before != null) {
       counts.clear();
     }
+  }
+
+  private boolean hadRows() {
+    if (hadRows == null) {
+      hadRows = !StoredMaps.isEmpty(leftRows) || !StoredMaps.isEmpty(rightRows);
+    }
+    return hadRows;
+  }
+
+  private boolean hasRows() {
+    return storedLeft.iterator().hasNext() || storedRight.iterator().hasNext();
   }
 
   private static long total(Weights<ByteBuffer> rows) {
