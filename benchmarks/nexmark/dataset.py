@@ -182,8 +182,10 @@ def _with_millis(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _replace(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Written beside its place first, so that a file is whole or not there."""
+    """Written beside its place first, so that a file is whole or not there. Neither compressed nor with a dictionary:
+    the files stand for a topic, whose records a broker hands over as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name("." + path.name)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(records), RECORDS), beside)
+    table = pyarrow.Table.from_pylist(list(records), RECORDS)
+    pyarrow.parquet.write_table(table, beside, compression="none", use_dictionary=False)
     beside.rename(path)

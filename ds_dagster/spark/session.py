@@ -118,6 +118,15 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError -XX:-HeapDumpOnOutOfMemoryError"
 """End the JVM, with exit code 3, if a thread runs out of memory: other threads may then be dead or wait for ever. State
 is on disk, and a new JVM continues from there."""
+QUICK_START = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
+    "-XX:Tier4BackEdgeThreshold=160000 -XX:Tier3DelayOn=0 -XX:Tier3DelayOff=0 "
+    "-XX:MetaspaceSize=256m -XX:G1HeapRegionSize=16m"
+)
+"""Optimize a method after four times as many calls and loops as Java does by itself, and count no profile of it while
+others wait to be optimized: Java's compilers took half of the processor time of an engine that starts, and loops over
+rows reach these numbers at once. Mark the heap neither because of classes before they take 256 MB, nor because of the
+blocks of 4 MB that Spark broadcasts, which smaller regions do not hold. Measured in ``docs/performance.md``."""
 
 
 def class_name(what: str, version: str) -> str:
@@ -152,7 +161,7 @@ def session_settings(
         PYTHON_PROPERTY: sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.driver.defaultJavaOptions": END_WITHOUT_MEMORY,
+        "spark.driver.defaultJavaOptions": f"{END_WITHOUT_MEMORY} {QUICK_START}",
         "spark.sql.warehouse.dir": (settings.state / "warehouse").as_uri(),
         STATE_STORE_CLASS: class_name("heap", version),
     }
@@ -161,8 +170,8 @@ def session_settings(
             "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEMS[settings.engine.durable],
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }
-        archive = java_options(jar_files)
-        values |= {"spark.driver.defaultJavaOptions": f"{END_WITHOUT_MEMORY} {archive}"} if archive else {}
+        if archive := java_options(jar_files):
+            values["spark.driver.defaultJavaOptions"] += f" {archive}"
     values |= bucket_settings(bucket) if bucket is not None else {}
     class_path = settings.spark.get("spark.driver.extraClassPath", "")
     placed = {
@@ -207,6 +216,7 @@ def build_session(
             context = cast(Any, session.sparkContext)._jsc.sc()
             known_class(session, "dsdagster.schedule.OldestFirst").install(context)
             known_class(session, "dsdagster.session.HadoopDefaults").drop(context.hadoopConfiguration())
+            known_class(session, "dsdagster.session.PythonSources").skipLookup()
         if bucket is not None:
             give_keys(session, bucket)
         if settings.engine.is_cluster:
