@@ -1,6 +1,5 @@
 package dsdagster.delta.join;
 
-import dsdagster.Expressions;
 import dsdagster.Keyed;
 import dsdagster.state.StoredMaps;
 import java.nio.file.Files;
@@ -11,13 +10,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statevariables.MapStateImpl;
-import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
@@ -66,9 +63,8 @@ public final class EarlierJoin {
     Dataset<Row> rows = spark.readStream().schema(ROWS).option("maxFilesPerTrigger", 1).json(input.toString());
     write(input, "1", BEFORE);
     run(earlier(rows), folder);
-    List<Row> found = new ArrayList<>();
     write(input, "2", AFTER);
-    found.addAll(run(DeltaJoin.apply(rows, 1, "inner", 0).select("l.v", "r.v", "w"), folder));
+    List<Row> found = run(DeltaJoin.apply(rows, 1, "inner", 0).select("l.v", "r.v", "w"), folder);
     expect(sorted(found).equals(RESULT), "rows " + sorted(found));
     write(input, "3", List.of("{'k': 3, 'side': 0, 'l': {'v': 1}, 'w': 1}"));
     run(earlier(rows), folder);
@@ -101,14 +97,7 @@ public final class EarlierJoin {
   }
 
   private static Dataset<Row> earlier(Dataset<Row> rows) {
-    StructType value = new StructType().add("v", DataTypes.LongType);
-    Column payload =
-        functions.when(rows.col("side").equalTo(0), Expressions.pack(rows.col("l"), value))
-            .otherwise(Expressions.pack(rows.col("r"), value));
-    Dataset<Row> packed =
-        rows.select(
-            rows.col("k"), rows.col("side"), functions.lit(true).as("matchable"), payload.as("payload"), rows.col("w"));
-    return Keyed.grouped(packed, 1)
+    return Keyed.grouped(DeltaJoin.packed(rows, 1), 1)
         .transformWithState(new Earlier(), TimeMode.None(), OutputMode.Append(), Encoders.row(OUTPUT));
   }
 

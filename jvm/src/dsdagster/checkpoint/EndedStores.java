@@ -1,8 +1,8 @@
 package dsdagster.checkpoint;
 
 import dsdagster.OperatorFault;
+import dsdagster.PrivateField;
 import dsdagster.cluster.EveryExecutor;
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -81,9 +81,8 @@ public final class EndedStores {
   @SuppressWarnings("unchecked")
   private static HashMap<StateStoreProviderId, StateStoreProvider> loaded() {
     try {
-      Field field = StateStore$.class.getDeclaredField("loadedProviders");
-      field.setAccessible(true);
-      return (HashMap<StateStoreProviderId, StateStoreProvider>) field.get(null);
+      return (HashMap<StateStoreProviderId, StateStoreProvider>)
+          PrivateField.of(StateStore$.class, "loadedProviders").get(null);
     } catch (ReflectiveOperationException other) {
       throw new OperatorFault("INTERNAL", "state stores of this version of Spark", other);
     }

@@ -1,7 +1,7 @@
 package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
-import java.lang.reflect.Field;
+import dsdagster.PrivateField;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Map;
@@ -38,8 +38,8 @@ final class KafkaInternals {
   /** Producer id and epoch after {@code initTransactions}. */
   static ProducerIdAndEpoch identity(KafkaProducer<?, ?> producer) {
     try {
-      Object manager = member(producer.getClass(), "transactionManager").get(producer);
-      return (ProducerIdAndEpoch) member(manager.getClass(), "producerIdAndEpoch").get(manager);
+      Object manager = PrivateField.of(producer.getClass(), "transactionManager").get(producer);
+      return (ProducerIdAndEpoch) PrivateField.of(manager.getClass(), "producerIdAndEpoch").get(manager);
     } catch (ReflectiveOperationException other) {
       throw unknown(other);
     }
@@ -59,12 +59,6 @@ final class KafkaInternals {
     } catch (ReflectiveOperationException other) {
       throw unknown(other);
     }
-  }
-
-  private static Field member(Class<?> owner, String name) throws ReflectiveOperationException {
-    Field field = owner.getDeclaredField(name);
-    field.setAccessible(true);
-    return field;
   }
 
   private static OperatorFault unknown(Exception cause) {

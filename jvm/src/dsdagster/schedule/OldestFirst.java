@@ -1,7 +1,7 @@
 package dsdagster.schedule;
 
 import dsdagster.OperatorFault;
-import java.lang.reflect.Field;
+import dsdagster.PrivateField;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.Pool;
 import org.apache.spark.scheduler.Schedulable;
@@ -25,9 +25,7 @@ public final class OldestFirst implements SchedulingAlgorithm {
       return;
     }
     try {
-      Field algorithm = Pool.class.getDeclaredField("taskSetSchedulingAlgorithm");
-      algorithm.setAccessible(true);
-      algorithm.set(scheduler.rootPool(), new OldestFirst());
+      PrivateField.of(Pool.class, "taskSetSchedulingAlgorithm").set(scheduler.rootPool(), new OldestFirst());
     } catch (ReflectiveOperationException other) {
       throw new OperatorFault("INTERNAL", "scheduling pools of this version of Spark", other);
     }

@@ -1,6 +1,6 @@
 package dsdagster.state;
 
-import java.lang.reflect.Field;
+import dsdagster.PrivateField;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statevariables.MapStateImpl;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
@@ -21,8 +21,9 @@ public final class StoredMaps {
       return false;
     }
     try {
-      StateStore store = (StateStore) field("store").get(map);
-      StateStoreIterator<?> entries = store.iterator((String) field("stateName").get(map));
+      StateStore store = (StateStore) PrivateField.of(MapStateImpl.class, "store").get(map);
+      String name = (String) PrivateField.of(MapStateImpl.class, "stateName").get(map);
+      StateStoreIterator<?> entries = store.iterator(name);
       try {
         return !entries.hasNext();
       } finally {
@@ -31,11 +32,5 @@ public final class StoredMaps {
     } catch (ReflectiveOperationException differs) {
       return false;
     }
-  }
-
-  private static Field field(String name) throws NoSuchFieldException {
-    Field field = MapStateImpl.class.getDeclaredField(name);
-    field.setAccessible(true);
-    return field;
   }
 }

@@ -36,8 +36,25 @@ public final class DeltaJoin {
    * @param ttl milliseconds without a change after which a row is forgotten; 0: never
    */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind, long ttl) {
-    StructType left = (StructType) input.schema().apply("l").dataType();
-    StructType right = (StructType) input.schema().apply("r").dataType();
+    StructType output =
+        new StructType()
+            .add("l", DataTypes.BinaryType)
+            .add("r", DataTypes.BinaryType)
+            .add(Keyed.WEIGHT, DataTypes.LongType);
+    Expiry expiry = new Expiry(ttl);
+    JoinKind joinKind = JoinKind.valueOf(kind.toUpperCase(Locale.ROOT));
+    DeltaJoinProcessor processor = new DeltaJoinProcessor(keys, joinKind, expiry);
+    Dataset<Row> joined =
+        Keyed.grouped(packed(input, keys), keys)
+            .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
+    return joined.select(
+        Expressions.unpack(joined.col("l"), struct(input, "l")).as("l"),
+        Expressions.unpack(joined.col("r"), struct(input, "r")).as("r"),
+        joined.col(Keyed.WEIGHT));
+  }
+
+  /** Rows as the processor reads them: keys, {@code side}, {@code matchable}, {@code payload} binary, {@code w}. */
+  static Dataset<Row> packed(Dataset<Row> input, int keys) {
     List<Column> columns = new ArrayList<>();
     Column matchable = lit(true);
     for (int i = 0; i < keys; i++) {
@@ -49,25 +66,14 @@ public final class DeltaJoin {
     columns.add(input.col("side"));
     columns.add(matchable.as("matchable"));
     columns.add(
-        when(isLeft, Expressions.pack(input.col("l"), left))
-            .otherwise(Expressions.pack(input.col("r"), right))
+        when(isLeft, Expressions.pack(input.col("l"), struct(input, "l")))
+            .otherwise(Expressions.pack(input.col("r"), struct(input, "r")))
             .as("payload"));
     columns.add(input.col(Keyed.WEIGHT));
-    Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
-    StructType output =
-        new StructType()
-            .add("l", DataTypes.BinaryType)
-            .add("r", DataTypes.BinaryType)
-            .add(Keyed.WEIGHT, DataTypes.LongType);
-    Expiry expiry = new Expiry(ttl);
-    JoinKind joinKind = JoinKind.valueOf(kind.toUpperCase(Locale.ROOT));
-    DeltaJoinProcessor processor = new DeltaJoinProcessor(keys, joinKind, expiry);
-    Dataset<Row> joined =
-        Keyed.grouped(packed, keys)
-            .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
-    return joined.select(
-        Expressions.unpack(joined.col("l"), left).as("l"),
-        Expressions.unpack(joined.col("r"), right).as("r"),
-        joined.col(Keyed.WEIGHT));
+    return input.select(columns.toArray(new Column[0]));
+  }
+
+  private static StructType struct(Dataset<Row> input, String column) {
+    return (StructType) input.schema().apply(column).dataType();
   }
 }

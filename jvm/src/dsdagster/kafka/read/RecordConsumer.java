@@ -1,7 +1,7 @@
 package dsdagster.kafka.read;
 
 import dsdagster.OperatorFault;
-import java.lang.reflect.Field;
+import dsdagster.PrivateField;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -48,9 +48,7 @@ final class RecordConsumer extends InternalKafkaConsumer {
   @SuppressWarnings("unchecked")
   private static KafkaConsumer<byte[], byte[]> client(InternalKafkaConsumer consumer) {
     try {
-      Field field = InternalKafkaConsumer.class.getDeclaredField("consumer");
-      field.setAccessible(true);
-      return (KafkaConsumer<byte[], byte[]>) field.get(consumer);
+      return (KafkaConsumer<byte[], byte[]>) PrivateField.of(InternalKafkaConsumer.class, "consumer").get(consumer);
     } catch (ReflectiveOperationException other) {
       throw new OperatorFault("KAFKA_CLIENT_UNKNOWN", "Spark's Kafka source is another than 4.2's", other);
     }
