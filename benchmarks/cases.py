@@ -11,8 +11,9 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -26,14 +27,6 @@ from ds_dagster.testing.session import end_session, shared_session
 from ds_dagster.testing.topics import MemorySource, Topic
 
 CASES = Path(__file__).parent.parent / "tests" / "cases"
-STATELESS = ("types/scalars", "types/case_and_cast", "types/nested", "sets/union_all_of_streams", "sinks/key_exclude")
-STATEFUL = (
-    "windows/tumble/alignment",
-    "aggregates/having",
-    "deltas/emptied_group",
-    "joins/temporal/inner",
-    "sets/distinct_of_stream",
-)
 ROWS = [(None, b'{"x": 1, "y": "a"}'), (None, b'{"x": 9, "y": "b"}')]
 
 
@@ -41,15 +34,13 @@ def per_case(size: Size) -> list[Result]:
     """Milliseconds and CPU per case, of the median case of each kind."""
     try:
         spark = shared_session()
-        made = _kind(spark, size, "stateless", STATELESS, _filtered)
-        return [*made, *_kind(spark, size, "stateful", STATEFUL, _counted)]
+        return [result for name in KINDS for result in _kind(spark, size, name)]
     finally:
         end_session()
 
 
-def _kind(
-    spark: SparkSession, size: Size, name: str, cases: Sequence[str], query: Callable[[DataFrame], DataFrame]
-) -> list[Result]:
+def _kind(spark: SparkSession, size: Size, name: str) -> list[Result]:
+    cases, query = KINDS[name]
     wall = Pairs(f"{name} test case (peer: a bare query): time", "ms", False)
     cpu = Pairs(f"{name} test case (peer: a bare query): CPU", "ms", False)
     pids = [_driver(spark)]
@@ -112,3 +103,44 @@ def _filtered(rows: DataFrame) -> DataFrame:
 
 def _counted(rows: DataFrame) -> DataFrame:
     return rows.groupBy("y").agg(sf.count("*"), sf.sum("x"))
+
+
+KINDS: Mapping[str, tuple[Sequence[str], Callable[[DataFrame], DataFrame]]] = MappingProxyType(
+    {
+        "stateless": (
+            (
+                "types/scalars",
+                "types/case_and_cast",
+                "types/quoted_names",
+                "types/text_functions",
+                "sinks/tombstone_of_stream",
+            ),
+            _filtered,
+        ),
+        "windowed": (
+            (
+                "windows/tumble/alignment",
+                "windows/tumble/having",
+                "windows/tumble/source_timestamp",
+                "windows/hop/uneven",
+                "windows/session/of_all",
+            ),
+            _counted,
+        ),
+        "stateless, several queries": (
+            ("types/nested", "sets/union_all_of_streams", "sinks/key_exclude"),
+            _filtered,
+        ),
+        "stateful, several batches": (
+            (
+                "windows/tumble/updates",
+                "aggregates/having",
+                "deltas/emptied_group",
+                "joins/temporal/inner",
+                "sets/distinct_of_stream",
+            ),
+            _counted,
+        ),
+    }
+)
+"""Kind of a case → its cases and the bare query beside them. Those of the first two kinds have one query."""

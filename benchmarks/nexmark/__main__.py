@@ -8,6 +8,7 @@ query        of the published suite; benchmarks/nexmark/sql holds ours
 rows         of the result over --events, folded by key
 equal        to the batch answer, straight and with a restart in the middle
 rows/s       records read over --speed-events, from files to encoded records; 0 events: not measured
+2nd half     the same from the first look that sees half of the records read (ours: the end of a batch), to the end
 CPU s        of Spark's processes for that run
 peak MB      of their memory
 peer         records a second of PyFlink for the same events
@@ -28,6 +29,7 @@ from benchmarks.measure import say
 from benchmarks.nexmark import peers
 from benchmarks.nexmark.dataset import Dataset
 from benchmarks.nexmark.generator import MOST_PER_SECOND
+from benchmarks.nexmark.halves import second_half
 from benchmarks.nexmark.queries import NAMES, compiled
 
 OUT = Path(__file__).parents[1] / "out" / "nexmark.json"
@@ -46,8 +48,10 @@ class Line:
     rows_per_s: int | None = None
     cpu_s: float | None = None
     peak_mb: int | None = None
+    second_half_rows_per_s: int | None = None
     peer_rows_per_s: int | None = None
     peer_cpu_s: float | None = None
+    peer_second_half_rows_per_s: int | None = None
 
 
 def main() -> int:
@@ -117,7 +121,12 @@ def _line(name: str, small: Dataset, large: Dataset | None, *, peer_limit: float
     if took is None:
         return line
     say(f"{name} on PyFlink: {read / took.seconds:,.0f} rows/s, {took.cpu_s:,.1f} CPU s")
-    return replace(line, peer_rows_per_s=round(read / took.seconds), peer_cpu_s=round(took.cpu_s, 1))
+    return replace(
+        line,
+        peer_rows_per_s=round(read / took.seconds),
+        peer_cpu_s=round(took.cpu_s, 1),
+        peer_second_half_rows_per_s=second_half(took.marks, read, took.seconds),
+    )
 
 
 def _argument(dataset: Dataset) -> str:
@@ -132,10 +141,10 @@ def _write(found: Sequence[Line], path: Path) -> None:
 def _show(found: Sequence[Line]) -> None:
     """A table for people."""
     lines: list[tuple[str, ...]] = [
-        ("query", "rows", "equal", "rows/s", "CPU s", "peak MB", "peer rows/s", "peer CPU s")
+        ("query", "rows", "equal", "rows/s", "2nd half", "CPU s", "peak MB", "peer rows/s", "2nd half", "peer CPU s")
     ]
     lines += [(line.query, *map(_cell, _cells(line))) for line in found]
-    widths = [max(len(line[column]) for line in lines) for column in range(8)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
         print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
     equal, refused = sum(bool(line.equal) for line in found), sum(bool(line.refused) for line in found)
@@ -143,8 +152,8 @@ def _show(found: Sequence[Line]) -> None:
 
 
 def _cells(line: Line) -> tuple[object, ...]:
-    ours = (line.rows, line.refused or line.equal, line.rows_per_s, line.cpu_s, line.peak_mb)
-    return *ours, line.peer_rows_per_s, line.peer_cpu_s
+    ours = (line.rows, line.refused or line.equal, line.rows_per_s, line.second_half_rows_per_s, line.cpu_s)
+    return *ours, line.peak_mb, line.peer_rows_per_s, line.peer_second_half_rows_per_s, line.peer_cpu_s
 
 
 def _cell(value: object) -> str:

@@ -3,16 +3,22 @@
     PYTHON flink_job.py LINES RELATIONS.sql QUERY.sql CHECKPOINTS
 
 Two cores, state in RocksDB, a checkpoint every ten seconds, rows thrown away at the sink. The second of two runs
-counts. Prints one JSON object: its seconds, and CPU seconds of the JVM that ran it.
+counts. Prints one JSON object: its seconds, CPU seconds of the JVM that ran it, and marks, each the seconds since its
+start and the records that its sources had read, from Flink's REST interface.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
+from urllib.request import urlopen
+
+LOOK_SECONDS = 0.25
 
 
 def main() -> int:
@@ -21,7 +27,7 @@ def main() -> int:
     from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
 
     lines, relations, query, checkpoints = sys.argv[1:]
-    config = Configuration()
+    config, port = Configuration(), str(free_port())
     for name, value in {
         "parallelism.default": "2",
         "state.backend.type": "rocksdb",
@@ -32,6 +38,10 @@ def main() -> int:
         "table.exec.mini-batch.allow-latency": "2 s",
         "table.exec.mini-batch.size": "50000",
         "table.optimizer.distinct-agg.split.enabled": "true",
+        "rest.address": "localhost",
+        "rest.port": port,
+        "rest.bind-port": port,
+        "metrics.fetcher.update-interval": str(round(1000 * LOOK_SECONDS)),
     }.items():
         config.set_string(name, value)
     settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(config).build()
@@ -41,13 +51,40 @@ def main() -> int:
         if statement.strip():
             table.execute_sql(statement)
     seconds = cpu = 0.0
+    marks: list[tuple[float, int]] = []
     for _ in range(2):
         begun, cpu_begun = time.perf_counter(), cpu_seconds()
         found = table.sql_query(Path(query).read_text(encoding="utf-8"))
-        found.execute_insert(TableDescriptor.for_connector("blackhole").build()).wait()
+        running = found.execute_insert(TableDescriptor.for_connector("blackhole").build())
+        job, marks = f"http://localhost:{port}/jobs/{running.get_job_client().get_job_id()}", []
+        ended = threading.Event()
+        looking = threading.Thread(target=look, args=(job, begun, marks, ended))
+        looking.start()
+        running.wait()
         seconds, cpu = time.perf_counter() - begun, cpu_seconds() - cpu_begun
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu}), flush=True)
+        ended.set()
+        looking.join()
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu, "marks": marks}), flush=True)
     return 0
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def look(job: str, begun: float, marks: list[tuple[float, int]], ended: threading.Event) -> None:
+    """Add a mark for each look at a job, until it ends. Flink ends its interface with the job."""
+    while not ended.wait(LOOK_SECONDS):
+        try:
+            with urlopen(job, timeout=5) as answer:
+                vertices = json.load(answer)["vertices"]
+        except OSError:
+            continue
+        read = sum(vertex["metrics"]["read-records"] for vertex in vertices if "Source: " in vertex["name"])
+        marks.append((time.perf_counter() - begun, read))
 
 
 def cpu_seconds() -> float:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.measure import MEGABYTE, children, cpu_seconds, say
 from benchmarks.nexmark.dataset import Dataset
+from benchmarks.nexmark.halves import second_half
 from benchmarks.nexmark.queries import NAMES, Compiled, compiled
 from benchmarks.nexmark.running import compare, measure
 from ds_dagster.jars import driver_jars
@@ -75,6 +76,7 @@ def _measured(query: Compiled, large: Dataset, spark: SparkSession, folder: Path
     return {
         "input_rows": speed.rows,
         "rows_per_s": round(speed.rows / speed.seconds),
+        "second_half_rows_per_s": second_half(speed.marks, speed.rows, speed.seconds),
         "cpu_s": round(cpu_seconds(driver) - begun, 1),
         "peak_mb": round(_peak_megabytes(driver)),
     }
@@ -98,7 +100,11 @@ def _session(folder: Path) -> SparkSession:
         sql=folder,
         state=folder,
         engine=EngineSettings(cores=CORES, memory=MEMORY),
-        spark={"spark.sql.shuffle.partitions": str(CORES), "spark.log.level": "OFF"},
+        spark={
+            "spark.sql.shuffle.partitions": str(CORES),
+            "spark.sql.streaming.numRecentProgressUpdates": "1000",  # one for each batch of a run
+            "spark.log.level": "OFF",
+        },
     )
     spark = build_session(settings, jars=driver_jars(), app_name="nexmark")
     spark.sparkContext.setLogLevel("OFF")

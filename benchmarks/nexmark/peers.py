@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import say
 from benchmarks.nexmark.dataset import Dataset
+from benchmarks.nexmark.halves import Mark
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -35,10 +37,11 @@ def why_not() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What a query took on PyFlink: seconds, and CPU seconds of its JVM."""
+    """What a query took on PyFlink: seconds, CPU seconds of its JVM, and how far it was meanwhile."""
 
     seconds: float
     cpu_s: float
+    marks: Sequence[Mark]
 
 
 def run(query: str, dataset: Dataset, limit: float) -> Took | None:

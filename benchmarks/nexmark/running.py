@@ -14,14 +14,17 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.nexmark.dataset import PARTITIONS, RECORDS, Dataset
 from benchmarks.nexmark.generator import AUCTIONS, PERSONS, ROUND
+from benchmarks.nexmark.halves import Mark
 from benchmarks.nexmark.queries import Compiled, batch_answer
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.plan.nodes.scan import Scan
@@ -108,10 +111,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one run over everything took. ``seconds`` of wall time, input ``rows``."""
+    """What one run over everything took. ``seconds`` of wall time, input ``rows``, a mark at the end of each batch."""
 
     rows: int
     seconds: float
+    marks: Sequence[Mark]
 
 
 def compare(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path, *, restart: bool) -> Comparison:
@@ -239,15 +243,23 @@ def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path
         captures={bound.name: lambda batch, _epoch: batch.write.format("noop").mode("overwrite").save()},
     )
     try:
-        begun = time.perf_counter()
+        begun, clock = time.perf_counter(), time.time()
         running = face.start(prepared, str(folder / job / "checkpoint"), "available_now")
         running.awaitTermination()
         seconds = time.perf_counter() - begun
         problem = face.failure(prepared, running)
         if problem is not None:
             raise problem
-        sources = [source for batch in running.recentProgress for source in batch["sources"]]
+        marks = _marks(running, clock)
     finally:
         face.close(prepared)
-    rows = sum(source["numInputRows"] for source in sources if source["description"] != TICK_SOURCE)
-    return Speed(rows, seconds)
+    return Speed(marks[-1][1] if marks else 0, seconds, marks)
+
+
+def _marks(query: StreamingQuery, begun: float) -> Sequence[Mark]:
+    marks, rows = [], 0
+    for batch in query.recentProgress:
+        rows += sum(s["numInputRows"] for s in batch["sources"] if s["description"] != TICK_SOURCE)
+        at = datetime.fromisoformat(batch["timestamp"]).timestamp() + batch["durationMs"]["triggerExecution"] / 1000
+        marks.append((at - begun, rows))
+    return marks

@@ -1,4 +1,4 @@
-"""Fewer calls into the JVM: names are looked up once, lists are sent as a whole.
+"""Fewer calls into the JVM: names are looked up once, lists are sent as a whole, and columns are made together.
 
 Building a plan takes a few hundred small calls of a quarter of a millisecond each. Three of four calls of PySpark look
 up a class or a method again; for the name of a package, Java searches every jar. :func:`quicken` makes a session's
@@ -8,7 +8,11 @@ gateway cache names; :class:`Package` needs no lookup, for names that are known 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any, cast
 
 from py4j import protocol
@@ -17,16 +21,20 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from ds_dagster.spark.deferred import FUNCTIONS, PYTHON_UTILS, Deferred
+
 _LOG = logging.getLogger(__name__)
-KEPT_NAMES = (
-    "functions",
-    "PythonUtils",
-    "PythonSQLUtils",
-    "org.apache.spark.sql.functions",
-    "org.apache.spark.sql.classic.SparkSession",
-    "org.apache.spark.sql.classic.SparkSession$",
+KNOWN_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "functions": FUNCTIONS,
+        "PythonUtils": PYTHON_UTILS,
+        "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
+        FUNCTIONS: FUNCTIONS,
+    }
 )
-"""Members of the JVM that PySpark looks up by name for every function, list and session."""
+"""Classes that PySpark looks up by these names for every function and list; all of their members are methods."""
+KEPT_NAMES = ("org.apache.spark.sql.classic.SparkSession", "org.apache.spark.sql.classic.SparkSession$")
+"""Classes that PySpark looks up by name for every session."""
 KEPT_PACKAGES = ("org", "java", "scala", "py4j")
 _PARTS = 16
 """Elements of a list that one call sends, see ``dsdagster.Lists``."""
@@ -116,9 +124,14 @@ class Releases:
     """Releases JVM objects that Python no longer needs, many per call, where py4j makes one call per object.
 
     Up to 127 objects wait for the next call. Only py4j's own thread makes the calls.
+
+    Args:
+        client: py4j's.
+        forget: whether the JVM does not have an object yet, see :meth:`Deferred.forget`.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, forget: Callable[[str], bool] = lambda _name: False) -> None:
+        self._forget = forget
         server = JavaObject(protocol.GATEWAY_SERVER_OBJECT_ID, client)
         self._client = client
         self._known = server.getGateway().getBindings().keySet()
@@ -128,7 +141,8 @@ class Releases:
     def __call__(self, target_id: str, enqueue: bool = True) -> None:
         """In place of ``JavaClient.garbage_collect_object``."""
         if enqueue:
-            self._client.finalizer_deque.appendleft((self._client, target_id))
+            if not self._forget(target_id):
+                self._client.finalizer_deque.appendleft((self._client, target_id))
         elif target_id not in (protocol.ENTRY_POINT_OBJECT_ID, protocol.GATEWAY_SERVER_OBJECT_ID):
             self._waiting.append(target_id)
             if len(self._waiting) >= RELEASED and self._client.is_connected:
@@ -148,26 +162,40 @@ def launch_jvm(properties: Mapping[str, str]) -> None:
     With our jar, its threads get a class loader that caches names without a class. This must happen before Spark
     starts: the class loaders of its tasks delegate to that of the thread that started Spark.
     """
+    threading.Thread(target=_import_numpy, name="ds-numpy", daemon=True).start()
     SparkContext._ensure_initialized(conf=SparkConf().setAll(list(properties.items())))
     view = cast(Any, SparkContext._jvm)
     if isinstance(view.dsdagster.session.AbsentClasses, JavaClass):
         view.dsdagster.session.AbsentClasses.install()
 
 
+def _import_numpy() -> None:
+    """Import what PySpark's first call with arguments imports: half a second, in which the JVM starts."""
+    with suppress(ImportError):
+        import_module("numpy")
+
+
 def quicken(spark: SparkSession) -> None:
-    """Make a session's gateway cache names and release objects in groups; with our jar, also send lists as a whole."""
+    """Make a session's gateway cache names and release objects in groups; with our jar, also send lists as a whole and
+    calls that make columns together."""
     view = cast(Any, spark._jvm)
     client = view._gateway_client
+    for name, full_name in KNOWN_NAMES.items():
+        vars(view)[name] = KnownClass(full_name, client)
     for name in KEPT_NAMES:
         if name not in vars(view):
             vars(view)[name] = KeptClass(getattr(view, name)._fqn, client)
     for name in KEPT_PACKAGES:
         vars(view).setdefault(name, KeptPackage(name, client, view._id))
-    if not isinstance(client.garbage_collect_object, Releases):
+    if isinstance(client.garbage_collect_object, Releases):
+        return
+    if not has_operators(spark):
         client.garbage_collect_object = Releases(client)
-    converters = client.converters or []
-    if has_operators(spark) and not any(isinstance(converter, ListConverter) for converter in converters):
-        client.converters = [ListConverter(), *converters]
+        return
+    client.converters = [ListConverter(), *(client.converters or ())]
+    deferred = Deferred(client)
+    client.garbage_collect_object = Releases(client, deferred.forget)
+    client.send_command = deferred
 
 
 def has_operators(spark: SparkSession) -> bool:

@@ -16,7 +16,8 @@ from ds_dagster.spark.session import build_session, stderr_of_jvm
 from ds_dagster.testing.short_lived import session_engine, session_properties
 
 _SPARK = {
-    "spark.sql.streaming.pollingDelay": "15ms",
+    # each step of a case waits for a look without new data
+    "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
     # a handful of rows: compressing them, or describing plans in full with every batch, only costs time
@@ -24,6 +25,12 @@ _SPARK = {
     "spark.broadcast.compress": "false",
     "spark.sql.maxToStringFields": "1",
 }
+
+
+_MEMORY = Path("/dev/shm")
+"""Linux's file system in memory; containers often have 64 MB of it."""
+_ENOUGH = 2 * 1024**3
+"""Free bytes; all cases of the project need 100 MB at a time."""
 
 
 def shared_session() -> SparkSession:
@@ -44,7 +51,7 @@ def _start() -> SparkSession:
         sql=folder,
         state=folder,
         engine=session_engine(),
-        spark={**_SPARK, **session_properties()},
+        spark={**_SPARK, **session_properties(), "spark.local.dir": str(folder)},
     )
     # cases need no connectors, but a process has one JVM, and later users of it may need them
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()
@@ -57,8 +64,10 @@ def _start() -> SparkSession:
 
 
 def passing_folder(prefix: str) -> Path:
-    """A new folder, deleted at the end of the process."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    """A new folder, deleted at the end of the process; in memory where the system has a file system with
+    :data:`_ENOUGH` for it, since a store of state makes many small files."""
+    has_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY if has_memory else None))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as spark_types
 from ds_dagster.catalog.relation import TimestampFormat
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.spark.functions.java_values import json_text
-from ds_dagster.spark.records.typemap import to_spark
+from ds_dagster.spark.records.typemap import spark_sql, to_spark
 
 TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
 """Types of times whose number of fraction digits is declared."""
@@ -24,7 +24,7 @@ def json_row(fields: Sequence[tuple[str, Column, DataType]], timestamp_format: T
     Times have milliseconds, or microseconds if one of the types has more than three digits; times with a zone are in
     UTC and end with ``Z``.
     """
-    cast = [(name, value.cast(to_spark(type_)), type_) for name, value, type_ in fields]
+    cast = [(name, value.cast(spark_sql(type_)), type_) for name, value, type_ in fields]
     row = spark_types.StructType([spark_types.StructField(name, to_spark(type_)) for name, _, type_ in cast])
     struct = sf.struct(*[value.alias(name) for name, value, _ in cast])
     return json_text(struct, row, separator=_SEPARATORS[timestamp_format], digits=_digits(t for _, _, t in cast))
@@ -32,9 +32,8 @@ def json_row(fields: Sequence[tuple[str, Column, DataType]], timestamp_format: T
 
 def json_value(value: Column, type_: DataType, timestamp_format: TimestampFormat) -> Column:
     """A STRUCT, an ARRAY or a MAP as JSON (VARCHAR), NULL as NULL; times as in :func:`json_row`."""
-    spark_type = to_spark(type_)
     separator = _SEPARATORS[timestamp_format]
-    return json_text(value.cast(spark_type), spark_type, separator=separator, digits=_digits([type_]))
+    return json_text(value.cast(spark_sql(type_)), to_spark(type_), separator=separator, digits=_digits([type_]))
 
 
 def _digits(types: Iterable[DataType]) -> int:

@@ -13,7 +13,7 @@ from ds_dagster.plan.expressions.record_fields import ORDER_FIELD
 from ds_dagster.plan.nodes.node import Field
 from ds_dagster.plan.nodes.scan import METADATA_FIELD, Scan
 from ds_dagster.spark.records.primitives import check_primitive, decode_primitive
-from ds_dagster.spark.records.typemap import to_spark
+from ds_dagster.spark.records.typemap import spark_sql
 
 if TYPE_CHECKING:
     from ds_dagster.spark.records.formats import SourceFrame
@@ -26,7 +26,7 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
     if not beside.name.endswith(METADATA_FIELD):
         return _key_as_text(source, scan.relation)
     if source.envelope.metadata or not isinstance(beside.type, StructType):
-        return sf.expr(source.envelope.metadata).cast(to_spark(beside.type))
+        return sf.expr(source.envelope.metadata).cast(spark_sql(beside.type))
     entity = scan.relation.entity
     known_fields = {
         "topic": sf.lit(entity),
@@ -38,7 +38,7 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
         "partition_key": sf.expr(source.envelope.key).cast("string"),
     }
     return sf.struct(
-        *[known_fields.get(f.name, sf.lit(None)).try_cast(to_spark(f.type)).alias(f.name) for f in beside.type.fields]
+        *[known_fields.get(f.name, sf.lit(None)).try_cast(spark_sql(f.type)).alias(f.name) for f in beside.type.fields]
     )
 
 
