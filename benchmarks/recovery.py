@@ -36,7 +36,7 @@ BUDGET_CPU_SECONDS = 20.0
 
 WAIT_SECONDS = 300.0
 POLL_SECONDS = 0.1
-"""Between two looks at ten jobs, which take 5 ms of the processor that recovers."""
+"""Between two looks at ten jobs; each takes 3 ms of the processor that recovers."""
 CLICKS = 2_000
 SERVERS = ("kafka", "kinesis")
 

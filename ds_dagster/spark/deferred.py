@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,8 @@ class _Calls:
         names: of their results.
         commands: as py4j would send them.
         unused: names that Python has forgotten meanwhile.
+        needed: names of the objects that the commands have.
+        held: those of them that Python has forgotten meanwhile; they are released when the commands are sent.
         is_closed: no more calls are added.
         sending: held while they are sent.
     """
@@ -84,6 +86,8 @@ class _Calls:
     names: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     unused: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
     is_closed: bool = False
     sending: threading.Lock = field(default_factory=threading.Lock)
 
@@ -103,6 +107,7 @@ class Deferred:
         self._numbers = itertools.count()
         self._thread = threading.local()
         self._waiting: dict[str, _Calls] = {}
+        self._open: set[_Calls] = set()
         self._lock = threading.RLock()  # Python may forget an object while this thread holds it
 
     def __call__(self, command: str, retry: bool = True, binary: bool = False) -> Any:
@@ -111,26 +116,30 @@ class Deferred:
         Raises:
             Exception: as any call of py4j, also for a call that has waited.
         """
-        own = self._own()
-        for calls in self._needed(command, own):
+        own, names = self._own(), _names(command)
+        for calls in self._others(names, own):
             self._send_all(calls)
         if result := _result(command):
-            return protocol.SUCCESS + protocol.REFERENCE_TYPE + self._wait(result, command)
+            return protocol.SUCCESS + protocol.REFERENCE_TYPE + self._wait(result, command, names)
         self._send_all(own)
         return self._send(command, retry, binary)
 
     def forget(self, name: str) -> bool:
-        """Whether an object that Python no longer needs is the result of a call that waits; the result is then not
-        kept. Calls without any result that is needed are not sent."""
+        """Whether an object that Python no longer needs must not be released yet: it is the result of a call that
+        waits, and is then not kept, or such a call has it. Calls without any result that is needed are not sent."""
         with self._lock:
             calls = self._waiting.get(name)
-            if calls is None:
-                return False
-            calls.unused.add(name)
-            if not calls.is_closed and len(calls.unused) == len(calls.names):
-                calls.is_closed = True
-                self._drop(calls)
-        return True
+            if calls is not None:
+                calls.unused.add(name)
+                if not calls.is_closed and len(calls.unused) == len(calls.names):
+                    calls.is_closed = True
+                    self._drop(calls)
+                return True
+            for calls in self._open:
+                if name in calls.needed:
+                    calls.held.add(name)
+                    return True
+        return False
 
     def _own(self) -> _Calls:
         calls: _Calls | None = getattr(self._thread, "calls", None)
@@ -138,26 +147,23 @@ class Deferred:
             calls = self._thread.calls = _Calls()
         return calls
 
-    def _needed(self, command: str, own: _Calls) -> tuple[_Calls, ...]:
+    def _others(self, names: Iterable[str], own: _Calls) -> Iterable[_Calls]:
         """Calls, mostly of other threads, whose results a command has."""
         if len(self._waiting) == len(own.names):
             return ()
-        parts = (line.removeprefix(protocol.REFERENCE_TYPE) for line in command.split("\n"))
-        needed = (self._waiting.get(part) for part in parts)
-        return tuple(calls for calls in needed if calls is not None and calls is not own)
+        others = map(self._waiting.get, names)
+        return [calls for calls in others if calls is not None and calls is not own]
 
-    def _wait(self, result: str, command: str) -> str:
+    def _wait(self, result: str, command: str, names: Iterable[str]) -> str:
         name = f"{result}{next(self._numbers)}"
         with self._lock:
             own = self._own()
             own.names.append(name)
             own.commands.append(command.removeprefix(protocol.CALL_COMMAND_NAME))
+            own.needed.update(names)
             self._waiting[name] = own
+            self._open.add(own)
         return name
-
-    def _drop(self, calls: _Calls) -> None:
-        for name in calls.names:
-            del self._waiting[name]
 
     def _send_all(self, calls: _Calls) -> None:
         """Send calls unless another thread does; returns when they are sent."""
@@ -170,8 +176,15 @@ class Deferred:
                 self._run(calls.names, calls.commands, unused)
             finally:
                 with self._lock:
+                    calls.held |= calls.unused - unused
                     self._drop(calls)
-        for name in calls.unused - unused:
+
+    def _drop(self, calls: _Calls) -> None:
+        """Forget calls, and release what was held for them unless others need it."""
+        self._open.remove(calls)
+        for name in calls.names:
+            del self._waiting[name]
+        for name in calls.held:
             self._client.garbage_collect_object(name)
 
     def _run(self, names: Sequence[str], commands: Sequence[str], unused: Collection[str]) -> None:
@@ -181,6 +194,12 @@ class Deferred:
         header = f"{protocol.CALL_COMMAND_NAME}{target}\nrun\n"
         answer = self._send(header + parts + protocol.END_COMMAND_PART)
         java_gateway.get_return_value(answer, self._client, target, "run")
+
+
+def _names(command: str) -> Iterable[str]:
+    """Names of the objects that a command has: its target and arguments."""
+    _, target, *lines = command.split("\n")
+    return [target, *(line[1:] for line in lines if line.startswith(protocol.REFERENCE_TYPE))]
 
 
 def _result(command: str) -> str:

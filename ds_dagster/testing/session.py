@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 import threading
@@ -64,9 +65,9 @@ def _start() -> SparkSession:
 
 
 def passing_folder(prefix: str) -> Path:
-    """A new folder, deleted at the end of the process; in memory where the system has a file system with
-    :data:`_ENOUGH` for it, since a store of state makes many small files."""
-    has_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH
+    """A new folder, deleted at the end of the process; in memory if the system has a file system with :data:`_ENOUGH`
+    for it, since a store of state makes many small files. ``TMPDIR`` names another place."""
+    has_memory = "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY if has_memory else None))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -16,8 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType
 
-from ds_dagster.spark.gateway import known_class
+from ds_dagster.spark.gateway import RELEASED, known_class
 from tests.spark.test_gateway import counted
 
 FAILURES = (PySparkException, Py4JJavaError)
@@ -110,6 +111,42 @@ def test_only_what_python_has_is_kept(spark: SparkSession, eventually: Callable[
     assert new.issuperset(map(target, columns)), "the columns themselves"
     assert len(new) <= len(columns) + 2, "the steps between were released with the message that had them"
     assert frame.first() == tuple(range(50))
+
+
+def test_what_a_call_that_waits_has_is_not_released(spark: SparkSession, eventually: Callable[..., None]) -> None:
+    earlier = sf.col("id") + 1
+    spark.range(1).select(earlier).collect()  # sent
+    number = sf.col("id").cast(LongType())  # Python has no object for the type behind this call
+    (name_of_type,) = (line[1:] for line in commands_of(spark)[-1].split("\n") if line.startswith("ro"))
+    name_of_earlier, used = target(earlier), earlier.alias("n")
+    del earlier
+    with ThreadPoolExecutor(1) as other:  # in this thread, each look would send what waits
+
+        def has(name: str) -> bool:
+            return bool(other.submit(lambda: bindings(spark).containsKey(name)).result())
+
+        (forgotten, *_) = other.submit(make_and_forget, spark).result()
+        eventually(lambda: not has(forgotten))
+        assert has(name_of_earlier) and has(name_of_type)
+        assert spark.range(1).select(used, number).first() == (1, 0)
+        (forgotten, *_) = other.submit(make_and_forget, spark).result()
+        eventually(lambda: not has(forgotten))
+        assert not has(name_of_earlier) and not has(name_of_type)
+
+
+def commands_of(spark: SparkSession) -> list[str]:
+    """The calls of this thread that wait."""
+    commands: list[str] = client_of(spark).send_command._own().commands
+    return commands
+
+
+def make_and_forget(spark: SparkSession) -> list[str]:
+    """Names of more objects than are released at a time, which Python needs no more."""
+    objects = [known_class(spark, "java.util.UUID").randomUUID() for _ in range(2 * RELEASED)]
+    names = [each._target_id for each in objects]
+    del objects
+    gc.collect()
+    return names
 
 
 def test_what_nobody_needs_is_not_sent(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
