@@ -133,9 +133,9 @@ class Deferred:
                 calls.unused.add(name)
                 if not calls.is_closed and len(calls.unused) == len(calls.names):
                     calls.is_closed = True
-                    self._drop(calls)
+                    self._drop(calls, calls.names)
                 return True
-            for calls in self._open:
+            for calls in tuple(self._open):
                 if name in calls.needed:
                     calls.held.add(name)
                     return True
@@ -176,15 +176,15 @@ class Deferred:
                 self._run(calls.names, calls.commands, unused)
             finally:
                 with self._lock:
-                    calls.held |= calls.unused - unused
-                    self._drop(calls)
+                    self._drop(calls, unused)
 
-    def _drop(self, calls: _Calls) -> None:
-        """Forget calls, and release what was held for them unless others need it."""
+    def _drop(self, calls: _Calls, released: Iterable[str]) -> None:
+        """Forget calls, and release what Python has forgotten meanwhile, unless others need it or the JVM does not have
+        it any more."""
         self._open.remove(calls)
         for name in calls.names:
             del self._waiting[name]
-        for name in calls.held:
+        for name in (calls.held | calls.unused).difference(released):
             self._client.garbage_collect_object(name)
 
     def _run(self, names: Sequence[str], commands: Sequence[str], unused: Collection[str]) -> None:

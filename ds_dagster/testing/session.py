@@ -31,7 +31,7 @@ _SPARK = {
 _MEMORY = Path("/dev/shm")
 """Linux's file system in memory; containers often have 64 MB of it."""
 _ENOUGH = 2 * 1024**3
-"""Free bytes; all cases of the project need 100 MB at a time."""
+"""Free bytes; two processes that run all cases of the project take 160 MB at most."""
 
 
 def shared_session() -> SparkSession:
