@@ -116,10 +116,11 @@ class Deferred:
         Raises:
             Exception: as any call of py4j, also for a call that has waited.
         """
-        own, names = self._own(), _names(command)
+        own, lines = self._own(), command.split("\n")
+        names = _names(lines)
         for calls in self._others(names, own):
             self._send_all(calls)
-        if result := _result(command):
+        if result := _result(lines):
             return protocol.SUCCESS + protocol.REFERENCE_TYPE + self._wait(result, command, names)
         self._send_all(own)
         return self._send(command, retry, binary)
@@ -196,17 +197,17 @@ class Deferred:
         java_gateway.get_return_value(answer, self._client, target, "run")
 
 
-def _names(command: str) -> Iterable[str]:
+def _names(lines: Sequence[str]) -> Iterable[str]:
     """Names of the objects that a command has: its target and arguments."""
-    _, target, *lines = command.split("\n")
-    return [target, *(line[1:] for line in lines if line.startswith(protocol.REFERENCE_TYPE))]
+    _, target, *arguments = lines
+    return [target, *(line[1:] for line in arguments if line.startswith(protocol.REFERENCE_TYPE))]
 
 
-def _result(command: str) -> str:
+def _result(lines: Sequence[str]) -> str:
     """How the name of a command's result begins; empty for a command that does not wait."""
-    if not command.startswith(protocol.CALL_COMMAND_NAME):
+    if lines[0] + "\n" != protocol.CALL_COMMAND_NAME:
         return ""
-    _, target, method, _ = command.split("\n", 3)
+    target, method = lines[1:3]
     if target.startswith(_COLUMN):
         return _COLUMN if method in _OF_COLUMNS else ""
     owner = target.removeprefix(protocol.STATIC_PREFIX)

@@ -127,7 +127,7 @@ class Releases:
 
     Args:
         client: py4j's.
-        forget: whether the JVM does not have an object yet, see :meth:`Deferred.forget`.
+        forget: whether an object must not be released yet, see :meth:`Deferred.forget`.
     """
 
     def __init__(self, client: Any, forget: Callable[[str], bool] = lambda _name: False) -> None:

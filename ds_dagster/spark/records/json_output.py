@@ -11,7 +11,7 @@ from pyspark.sql import types as spark_types
 from ds_dagster.catalog.relation import TimestampFormat
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.spark.functions.java_values import json_text
-from ds_dagster.spark.records.typemap import spark_sql, to_spark
+from ds_dagster.spark.records.typemap import to_spark
 
 TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
 """Types of times whose number of fraction digits is declared."""
@@ -24,16 +24,15 @@ def json_row(fields: Sequence[tuple[str, Column, DataType]], timestamp_format: T
     Times have milliseconds, or microseconds if one of the types has more than three digits; times with a zone are in
     UTC and end with ``Z``.
     """
-    cast = [(name, value.cast(spark_sql(type_)), type_) for name, value, type_ in fields]
-    row = spark_types.StructType([spark_types.StructField(name, to_spark(type_)) for name, _, type_ in cast])
-    struct = sf.struct(*[value.alias(name) for name, value, _ in cast])
-    return json_text(struct, row, separator=_SEPARATORS[timestamp_format], digits=_digits(t for _, _, t in cast))
+    row = spark_types.StructType([spark_types.StructField(name, to_spark(type_)) for name, _, type_ in fields])
+    struct = sf.struct(*[value.alias(name) for name, value, _ in fields])
+    return json_text(struct, row, separator=_SEPARATORS[timestamp_format], digits=_digits(t for _, _, t in fields))
 
 
 def json_value(value: Column, type_: DataType, timestamp_format: TimestampFormat) -> Column:
     """A STRUCT, an ARRAY or a MAP as JSON (VARCHAR), NULL as NULL; times as in :func:`json_row`."""
     separator = _SEPARATORS[timestamp_format]
-    return json_text(value.cast(spark_sql(type_)), to_spark(type_), separator=separator, digits=_digits([type_]))
+    return json_text(value, to_spark(type_), separator=separator, digits=_digits([type_]))
 
 
 def _digits(types: Iterable[DataType]) -> int:
