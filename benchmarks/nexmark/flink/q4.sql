@@ -1,8 +1,8 @@
-SELECT q.category, AVG(q.final)
+SELECT category, AVG(CAST(final AS DOUBLE)) AS average
 FROM (
-  SELECT MAX(b.price) AS final, a.category
-  FROM auction a, bid b
-  WHERE a.id = b.auction AND b.`datetime` BETWEEN a.`datetime` AND a.expires
+  SELECT a.id, a.category, MAX(b.price) AS final
+  FROM bid AS b JOIN auction FOR SYSTEM_TIME AS OF b.`datetime` AS a ON b.auction = a.id
+  WHERE b.`datetime` <= a.expires
   GROUP BY a.id, a.category
-) q
-GROUP BY q.category
+)
+GROUP BY category

@@ -1,7 +1,8 @@
 SELECT b.auction, b.price, b.bidder, b.`datetime`, b.extra
-FROM bid b JOIN (
-  SELECT MAX(price) AS maxprice, window_end AS `datetime`
+FROM (
+  SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(`datetime`), INTERVAL '10' SECOND))
+) AS b JOIN (
+  SELECT window_start, window_end, MAX(price) AS maxprice
   FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(`datetime`), INTERVAL '10' SECOND))
   GROUP BY window_start, window_end
-) m ON b.price = m.maxprice
-WHERE b.`datetime` BETWEEN m.`datetime` - INTERVAL '10' SECOND AND m.`datetime`
+) AS m ON b.window_start = m.window_start AND b.window_end = m.window_end AND b.price = m.maxprice
