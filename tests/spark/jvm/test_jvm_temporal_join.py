@@ -207,6 +207,27 @@ def test_a_restart_in_the_middle_changes_nothing(lab: Any, memory: Callable[[], 
     assert lab.step(query) == [("3", "US")]
 
 
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_first_batch_that_fails_is_repeated(immediate: bool, lab: Any, memory: Callable[[], Any]) -> None:
+    """It has rows and, by event time, alarms that are due; the second batch finds what it kept."""
+    source = memory()
+    events = [user(100, "a", 1, "EU"), click(101, "a", 2), click(103, "b", 3), user(104, "b", 4, "US")]
+    source.add(*(event.text for event in events))
+    frame = joined(lab, source, outer=True, immediate=immediate)
+    advance(lab, 102)
+    query = lab.start(frame, fail=bool)
+    with pytest.raises(Exception, match="injected"):
+        query.processAllAvailable()
+    assert not (lab.root / "query" / "commits" / "0").exists()
+    query = lab.start(joined(lab, source, outer=True, immediate=immediate))
+    assert lab.step(query) == [("2", "EU"), *([("3", None)] if immediate else [])]
+    source.add(user(105, "a", 5, "UK").text, click(106, "a", 6).text)
+    advance(lab, 120)
+    assert lab.step(query) == [*([] if immediate else [("3", None)]), ("6", "UK")]
+    source.add(click(104, "a", 7).text)
+    assert lab.step(query) == [("7", "EU")]
+
+
 USERS = ("u0", "u1", "u2", "")
 
 

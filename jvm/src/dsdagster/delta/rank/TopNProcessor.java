@@ -3,6 +3,7 @@ package dsdagster.delta.rank;
 import dsdagster.OperatorFault;
 import dsdagster.delta.Expiry;
 import dsdagster.state.Buckets;
+import dsdagster.state.KeyValue;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -19,7 +20,6 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
-import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -48,7 +48,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean whole;
   private final boolean ranked;
   private final Expiry expiry;
-  private transient ValueState<Row> first;
+  private transient KeyValue<Row> first;
   private transient MapState<byte[], Row> rest;
   /** Null if the values of ORDER BY have no order in the state store. */
   private transient SortedRows sorted;
@@ -83,7 +83,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
             .add("row", DataTypes.BinaryType)
             .add("copies", DataTypes.LongType);
     StructType state = new StructType().add("rows", new ArrayType(row, false)).add("rest", DataTypes.LongType);
-    first = getHandle().getValueState("first", Encoders.row(state), expiry.config());
+    first = KeyValue.of(getHandle(), "first", Encoders.row(state), expiry.config());
     if (hasRest()) {
       StructType other = new StructType().add("order", order).add("copies", DataTypes.LongType);
       rest = getHandle().getMapState("rest", Encoders.BINARY(), Encoders.row(other), expiry.config());
@@ -99,7 +99,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-    Row stored = whole ? null : first.get();
+    Row stored = whole ? null : first.before();
     TreeMap<Candidate, Long> kept = read(stored);
     long resting = stored == null ? 0 : Math.abs(stored.getLong(1));
     isSorted = stored != null && stored.getLong(1) < 0;
