@@ -80,6 +80,7 @@ ITEMS: Mapping[str, Item] = {
         "durability:forced", ("kafka",), "small batches whose checkpoint is forced to disk; the peer's is not"
     ),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
+    "at_once": Item("jobs:at_once", ("kafka",), "100 jobs applied at once; the peer is the target"),
     "recovery": Item(
         "recovery:recovery", (), "the example's ten jobs after kill -9 of their engine; the peer is the budget"
     ),

@@ -1,4 +1,4 @@
-"""1, 10 and 50 jobs in one engine: how long the next one takes to start, memory and idle CPU per job."""
+"""1, 10 and 50 jobs in one engine: how long the next one takes to start, memory and idle CPU per job; 100 at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.house import STORES, House
@@ -20,6 +22,7 @@ from ds_dagster.runtime.processes import locks
 
 WAIT_SECONDS = 300.0
 TOPIC = "many_in"
+AT_ONCE, AT_ONCE_SECONDS = 100, 60.0
 Stage = dict[str, Any]
 
 
@@ -45,37 +48,60 @@ def _per_job(stages: list[Stage]) -> float:
     return max(0.1, float(last["memory"] - first["memory"]) / int(last["stage"] - first["stage"]))
 
 
-def _ours(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:
-    names = [f"many_ours_{run}_{number}" for number in range(stages[-1])]
+def at_once(house: House, size: Size) -> list[Result]:
+    """Every run has a new engine, which starts all jobs together; each job creates the topic of its sink."""
+    count = size.of(AT_ONCE, 4)
+    wall = Pairs(f"{count} jobs applied at once, until the last is RUNNING (peer: its target)", "s", False)
+    house.topic(TOPIC)
+    for run in range(size.runs):
+        names = [f"at_once_{run}_{number}" for number in range(count)]
+        with _jobs(house, names) as (control, project):
+            took = _started(control, project, names)
+            say(f"at once: {count} jobs in {took:.1f} s")
+            wall.add(took, AT_ONCE_SECONDS)
+            _stopped(control, names)
+    return results((wall,))
+
+
+@contextmanager
+def _jobs(house: House, names: Sequence[str]) -> Iterator[tuple[Control, LoadedProject]]:
+    """A project with these jobs, and an engine that runs none of them yet."""
+    file = house.root / "sql" / "many.sql"
     text = STORES + CLICKS.format(topic=TOPIC) + "\n".join(FILTER.format(name=name, bound="") for name in names)
-    (house.root / "sql" / "many.sql").write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     project = load_project(house.root, settings=house.settings, strict=True)
     control = Control.open(house.settings)
     control.ensure_engine(WAIT_SECONDS)
-    pid = int(str(locks.holder(control.places.python_lock)["pid"]))
-    found, running = [], 0
     try:
+        yield control, project
+    finally:
+        stop_engine(house.settings)
+        file.unlink()
+
+
+def _ours(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:
+    names = [f"many_ours_{run}_{number}" for number in range(stages[-1])]
+    found, running = [], 0
+    with _jobs(house, names) as (control, project):
+        pid = int(str(locks.holder(control.places.python_lock)["pid"]))
         for stage in stages:
             taken = []
             while running < stage:
-                taken.append(_started(control, project, names[running]))
+                taken.append(_started(control, project, names[running : running + 1]))
                 running += 1
             found.append({"stage": stage, "start": taken[-3:], **idle(pid, size.of(10, 3))})
             say(f"many, ours: {found[-1]}")
         _stopped(control, names[:running])
-    finally:
-        stop_engine(house.settings)
-        (house.root / "sql" / "many.sql").unlink()
     return found
 
 
-def _started(control: Control, project: LoadedProject, name: str) -> float:
+def _started(control: Control, project: LoadedProject, names: Sequence[str]) -> float:
     """Seconds from asking to RUNNING as everybody sees it."""
     begun = time.perf_counter()
-    asked = control.ensure(project, [name], "ensure", "benchmark")
-    (status,) = control.wait([name], {name: asked[0].generation}, WAIT_SECONDS)
-    if status.state != "RUNNING":
-        raise SystemExit(f"{name}: {status.state} {status.condition} {status.message} {status.detail}")
+    asked = control.ensure(project, names, "ensure", "benchmark")
+    for status in control.wait(names, {one.name: one.generation for one in asked}, WAIT_SECONDS):
+        if status.state != "RUNNING":
+            raise SystemExit(f"{status.name}: {status.state} {status.condition} {status.message} {status.detail}")
     return time.perf_counter() - begun
 
 

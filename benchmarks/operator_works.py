@@ -102,6 +102,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
         "changelog → min, max": Work(
             "CREATE CHANGELOG q AS SELECT grp, MIN(amount) AS lo, MAX(amount) AS hi FROM rows_ GROUP BY grp;",
             _extremes,
+            target=300_000,
         ),
         "changelog ⋈ changelog": Work(
             """CREATE CHANGELOG q AS SELECT r.id, r.amount, g.amount AS more
@@ -109,6 +110,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
             _sums("rows", "id"),
             like=FLOOR,
             parts=MappingProxyType({"rows": 0.95, "groups": 0.05}),
+            target=250_000,
         ),
         "changelog → top 3": Work(
             """CREATE CHANGELOG q AS SELECT id, grp, amount FROM (SELECT id, grp, amount,
@@ -143,7 +145,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
             _sums("events", "id"),
             like=FLOOR,
             parts=VERSIONED,
-            target=500_000,
+            target=600_000,
         ),
         "interval join": Work(
             """CREATE STREAM q AS SELECT e.id, e.amount, o.amount AS more
@@ -159,6 +161,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
                JOIN TUMBLE(others, SIZE 2 SECONDS) r ON l.window_end = r.window_end AND l.id = r.id;""",
             _windows,
             parts=TWO_STREAMS,
+            target=200_000,
             peer_mode="append",
         ),
         "OVER, five rows": Work(
