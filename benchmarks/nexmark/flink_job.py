@@ -29,15 +29,17 @@ def main() -> int:
     lines, relations, query, checkpoints = sys.argv[1:]
     config, port = Configuration(), str(free_port())
     for name, value in {
-        "parallelism.default": "2",
-        "state.backend.type": "rocksdb",
-        "execution.checkpointing.interval": "10 s",
+        "parallelism.default": "2",  # as many as cores, and as partitions of ours
+        "state.backend.type": "rocksdb",  # the suite's, and ours for joins: state may outgrow the heap
+        "execution.checkpointing.interval": "10 s",  # ours has one for each batch
         "execution.checkpointing.dir": Path(checkpoints).absolute().as_uri(),
         "table.local-time-zone": "UTC",
+        # the suite's own: rows of a key are combined before state is read and written
         "table.exec.mini-batch.enabled": "true",
         "table.exec.mini-batch.allow-latency": "2 s",
         "table.exec.mini-batch.size": "50000",
-        "table.optimizer.distinct-agg.split.enabled": "true",
+        "table.optimizer.distinct-agg.split.enabled": "true",  # the suite's: hot keys of COUNT(DISTINCT)
+        # its REST interface, for the marks
         "rest.address": "localhost",
         "rest.port": port,
         "rest.bind-port": port,
