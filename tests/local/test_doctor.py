@@ -90,6 +90,7 @@ def test_a_foreign_process_on_a_port_is_shown(tmp_path: Path) -> None:
     state.mkdir()
     port = assign_ports(state, ("kinesis",))["kinesis"]
     with socket.socket() as foreign:
+        foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier server may linger
         foreign.bind((HOST, port))
         foreign.listen()
         fact = facts(state)["local kinesis"]
