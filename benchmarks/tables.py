@@ -1,4 +1,5 @@
-"""CTAS into Postgres against the server's own binary COPY from a file, which does nothing but store rows."""
+"""CTAS into Postgres against the server's own binary COPY from a file, which does nothing but store rows, and against a
+program by hand."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from benchmarks import peers
 from benchmarks.house import House, Ran, Record
 from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster import local
@@ -42,18 +44,20 @@ def ctas(house: House, size: Size) -> list[Result]:
     house.fill(topic, sales(rows))
     whole = Pairs("CTAS: Kafka to Postgres (peer: COPY)", "rows/s", True)
     step = Pairs("CTAS: table load alone (peer: COPY)", "rows/s", True)
+    program = Pairs("CTAS: Kafka to Postgres (peer: PySpark by hand, at least once)", "rows/s", True)
     with closing(_connection(house)) as connection, _shared_folder() as folder:
         for run in range(-size.warm_ups, size.runs):
             name = f"sales_{house.number()}"
             ran, loading = _ours(house, topic, name)
-            file = f"{folder}/{name}.bin"
-            seconds = _copied(connection, name, file, rows)
+            seconds = _copied(connection, name, f"{folder}/{name}.bin", rows)
+            by_hand = rows / _by_hand(house, connection, topic, f"{name}_by_hand", rows)
             ours, load, peer = rows / ran.seconds, rows / loading, rows / seconds
-            say(f"ctas: whole {ours:,.0f} rows/s, load {load:,.0f}, COPY {peer:,.0f}")
+            say(f"ctas: whole {ours:,.0f} rows/s, load {load:,.0f}, COPY {peer:,.0f}, by hand {by_hand:,.0f}")
             if run >= 0:
                 whole.add(ours, peer)
                 step.add(load, peer)
-    return results((whole, step))
+                program.add(ours, by_hand)
+    return results((whole, step, program))
 
 
 def _ours(house: House, topic: str, name: str) -> tuple[Ran, float]:
@@ -80,16 +84,41 @@ def _ours(house: House, topic: str, name: str) -> tuple[Ran, float]:
     return ran, sum(taken)
 
 
+def _by_hand(house: House, connection: Any, topic: str, name: str, rows: int) -> float:
+    """Seconds of the program by hand into a table of the same shape."""
+    session = peers.session(house.spark)
+    frame = peers.decoded(peers.read(session, house.bootstrap, topic), peers.SALE).select("v.*")
+    load = peers.into_postgres(_uri(house), name)
+    writer = frame.writeStream.foreachBatch(load).option("checkpointLocation", house.checkpoint())
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {name} ({peers.SALE.replace('STRING', 'TEXT').replace('DOUBLE', 'FLOAT8')})")
+        ran = house.timed(lambda: writer.trigger(availableNow=True).start())
+        _check(cursor, name, rows)
+        cursor.execute(f"DROP TABLE {name}")
+    return ran.seconds
+
+
+def _uri(house: House) -> str:
+    """Of the local server's database, with the login."""
+    state = house.root / ".ds"
+    port = local.addresses(state).postgres.rpartition(":")[2].partition("/")[0]
+    return f"postgresql://postgres:{local.postgres_password(state)}@127.0.0.1:{port}/postgres"
+
+
 def _connection(house: House) -> Any:
     import psycopg2
 
-    state = house.root / ".ds"
-    port = local.addresses(state).postgres.rpartition(":")[2].partition("/")[0]
-    made = psycopg2.connect(
-        host="127.0.0.1", port=int(port), user="postgres", dbname="postgres", password=local.postgres_password(state)
-    )
+    made = psycopg2.connect(_uri(house))
     made.autocommit = True
     return made
+
+
+def _check(cursor: Any, table: str, rows: int) -> None:
+    """End the program when a table does not hold what it must."""
+    cursor.execute(f"SELECT count(*) FROM {table}")
+    found = cursor.fetchone()[0]
+    if found != rows:
+        raise SystemExit(f"{table} holds {found} of {rows} rows")
 
 
 class _shared_folder:  # noqa: N801, reads as a word
@@ -108,10 +137,7 @@ class _shared_folder:  # noqa: N801, reads as a word
 def _copied(connection: Any, name: str, file: str, rows: int) -> float:
     """Seconds of COPY of the same rows into a table of the same shape."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {name}")
-        found = cursor.fetchone()[0]
-        if found != rows:
-            raise SystemExit(f"{name} holds {found} of {rows} rows")
+        _check(cursor, name, rows)
         cursor.execute(f"COPY {name} TO '{file}' (FORMAT binary)")
         cursor.execute(f"CREATE TABLE {name}_copied (LIKE {name})")
         cursor.execute("CHECKPOINT")
