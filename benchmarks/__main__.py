@@ -93,6 +93,7 @@ ITEMS: Mapping[str, Item] = {
     "protobuf": Item(
         "protobuf_decode:decode", (), "Protobuf records → columns; the peer is a loop over ProtobufDeserializer"
     ),
+    "snowflake": Item("warehouse:load", (), "a batch into Snowflake's stand-in; the peer is PUT and COPY INTO"),
     "lake": Item("lake:load", (), "batches into a Delta table; the peer is bare delta-rs"),
     "cases": Item(
         "cases:per_case", (), "test cases in a session that is up; the peer is a bare query over a memory stream"
