@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from benchmarks.lake import TYPES, batch
+from benchmarks.lake import TYPES, Load, batch
 from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
@@ -29,7 +29,6 @@ from ds_dagster.stores.snowflake.kind import Snowflake
 from ds_dagster.stores.snowflake.loader import SnowflakeLoader
 
 DATABASE, SCHEMA = "BENCH", "LOADS"
-Load = Callable[[pa.Table, int], object]
 
 
 def load(size: Size) -> list[Result]:
