@@ -62,15 +62,26 @@ def peer(folder: Path, mode: str) -> Load:
 def rates(mode: str, number: int, batches: int) -> tuple[float, float]:
     """Rows per second of both sides in turns, a table each, in a folder of their own."""
     step = number if mode == "append" else number // 2
-    seconds = [0.0, 0.0]
     with tempfile.TemporaryDirectory() as folder:
-        sides = (ours(Path(folder), mode), peer(Path(folder), mode))
-        for epoch in range(batches):
-            rows = batch(epoch * step, number)
-            for side, loading in enumerate(sides):
-                begun = time.perf_counter()
-                loading(rows, epoch)
-                seconds[side] += time.perf_counter() - begun
+        return in_turns(ours(Path(folder), mode), peer(Path(folder), mode), number, batches, step)
+
+
+def in_turns(ours: Load, peer: Load, number: int, batches: int, step: int) -> tuple[float, float]:
+    """Rows per second of both sides, which load the same batches in turns.
+
+    Args:
+        ours, peer: the sides.
+        number: rows of a batch.
+        batches: number of batches.
+        step: new rows of a batch.
+    """
+    seconds = [0.0, 0.0]
+    for epoch in range(batches):
+        rows = batch(epoch * step, number)
+        for side, loading in enumerate((ours, peer)):
+            begun = time.perf_counter()
+            loading(rows, epoch)
+            seconds[side] += time.perf_counter() - begun
     return batches * number / seconds[0], batches * number / seconds[1]
 
 

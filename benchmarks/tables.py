@@ -49,8 +49,8 @@ def ctas(house: House, size: Size) -> list[Result]:
         for run in range(-size.warm_ups, size.runs):
             name = f"sales_{house.number()}"
             ran, loading = _ours(house, topic, name)
+            by_hand = rows / _by_hand(house, connection, topic, name, rows)
             seconds = _copied(connection, name, f"{folder}/{name}.bin", rows)
-            by_hand = rows / _by_hand(house, connection, topic, f"{name}_by_hand", rows)
             ours, load, peer = rows / ran.seconds, rows / loading, rows / seconds
             say(f"ctas: whole {ours:,.0f} rows/s, load {load:,.0f}, COPY {peer:,.0f}, by hand {by_hand:,.0f}")
             if run >= 0:
@@ -88,13 +88,13 @@ def _by_hand(house: House, connection: Any, topic: str, name: str, rows: int) ->
     """Seconds of the program by hand into a table of the same shape."""
     session = peers.session(house.spark)
     frame = peers.decoded(peers.read(session, house.bootstrap, topic), peers.SALE).select("v.*")
-    load = peers.into_postgres(_uri(house), name)
-    writer = frame.writeStream.foreachBatch(load).option("checkpointLocation", house.checkpoint())
+    writer = frame.writeStream.foreachBatch(peers.into_postgres(_uri(house), f"{name}_by_hand"))
+    writer = writer.option("checkpointLocation", house.checkpoint()).trigger(availableNow=True)
     with connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {name} ({peers.SALE.replace('STRING', 'TEXT').replace('DOUBLE', 'FLOAT8')})")
-        ran = house.timed(lambda: writer.trigger(availableNow=True).start())
-        _check(cursor, name, rows)
-        cursor.execute(f"DROP TABLE {name}")
+        cursor.execute(f"CREATE TABLE {name}_by_hand (LIKE {name})")
+        ran = house.timed(writer.start)
+        check_rows(cursor, f"{name}_by_hand", rows)
+        cursor.execute(f"DROP TABLE {name}_by_hand")
     return ran.seconds
 
 
@@ -113,7 +113,7 @@ def _connection(house: House) -> Any:
     return made
 
 
-def _check(cursor: Any, table: str, rows: int) -> None:
+def check_rows(cursor: Any, table: str, rows: int) -> None:
     """End the program when a table does not hold what it must."""
     cursor.execute(f"SELECT count(*) FROM {table}")
     found = cursor.fetchone()[0]
@@ -137,7 +137,7 @@ class _shared_folder:  # noqa: N801, reads as a word
 def _copied(connection: Any, name: str, file: str, rows: int) -> float:
     """Seconds of COPY of the same rows into a table of the same shape."""
     with connection.cursor() as cursor:
-        _check(cursor, name, rows)
+        check_rows(cursor, name, rows)
         cursor.execute(f"COPY {name} TO '{file}' (FORMAT binary)")
         cursor.execute(f"CREATE TABLE {name}_copied (LIKE {name})")
         cursor.execute("CHECKPOINT")

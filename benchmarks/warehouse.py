@@ -8,7 +8,6 @@ The stand-in runs on the same machine, so a statement costs milliseconds that ar
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from benchmarks.lake import TYPES, Load, batch
+from benchmarks.lake import TYPES, Load, in_turns
 from benchmarks.measure import Pairs, Result, Size, results, say
+from benchmarks.tables import check_rows
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.local import snowflake
@@ -46,7 +46,6 @@ def load(size: Size) -> list[Result]:
 
 def _rates(address: SnowflakeAddress, number: int, batches: int, run: int) -> tuple[float, float]:
     """Rows per second of ours and of the bare statements, in turns."""
-    seconds = [0.0, 0.0]
     target = TableTarget((DATABASE, SCHEMA, f"OURS_{run}"), _columns(), (), "append", "incremental")
     with (
         closing(SnowflakeLoader(address, target, SinkIdentity(f"bench{run}", 1))) as loader,
@@ -54,19 +53,14 @@ def _rates(address: SnowflakeAddress, number: int, batches: int, run: int) -> tu
     ):
         loader.prepare(CheckpointTip())
         connection.cursor().execute(f"USE SCHEMA {DATABASE}.{SCHEMA}")
-        sides: tuple[Load, ...] = (
+        found = in_turns(
             lambda rows, epoch: loader.load(rows, Tip(epoch)),
             _bare(connection, f"BARE_{run}"),
-        )
-        for epoch in range(batches):
-            rows = batch(epoch * number, number)
-            for side, loading in enumerate(sides):
-                begun = time.perf_counter()
-                loading(rows, epoch)
-                seconds[side] += time.perf_counter() - begun
-        _check(connection, f"OURS_{run}", number * batches)
-        _check(connection, f"BARE_{run}", number * batches)
-    return batches * number / seconds[0], batches * number / seconds[1]
+            number, batches, number,
+        )  # fmt: skip
+        for table in ("OURS", "BARE"):
+            check_rows(connection.cursor(), f"{DATABASE}.{SCHEMA}.{table}_{run}", number * batches)
+    return found
 
 
 def _columns() -> tuple[TableColumn, ...]:
@@ -91,13 +85,6 @@ def _bare(connection: Any, table: str) -> Load:
             )
 
     return run
-
-
-def _check(connection: Any, table: str, rows: int) -> None:
-    """End the program when a table does not hold what it must."""
-    (found,) = connection.cursor().execute(f"SELECT COUNT(*) FROM {DATABASE}.{SCHEMA}.{table}").fetchone()
-    if found != rows:
-        raise SystemExit(f"{table} holds {found} of {rows} rows")
 
 
 @contextmanager
