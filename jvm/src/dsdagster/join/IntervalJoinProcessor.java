@@ -50,7 +50,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     boolean isAlarm = !rows.hasNext();
-    byte[] before = isAlarm ? stored.get() : stored.before();
+    byte[] before = stored.atVisit(isAlarm);
     if (before == null && isAlarm) {
       return Collections.emptyIterator();
     }

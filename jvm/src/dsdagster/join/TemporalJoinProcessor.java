@@ -77,7 +77,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     if (arrived.isEmpty() && versions.isEmpty() && !isAlarm) {
       return unmatchable.iterator();
     }
-    byte[] before = isAlarm ? stored.get() : stored.before();
+    byte[] before = stored.atVisit(isAlarm);
     if (before == null && isAlarm) {
       return Collections.emptyIterator();
     }

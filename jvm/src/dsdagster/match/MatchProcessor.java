@@ -94,7 +94,7 @@ final class MatchProcessor extends AlarmedProcessor {
       Row row = rows.next();
       arrived.add(new TimedRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
     }
-    byte[] before = arrived.isEmpty() ? stored.get() : stored.before();
+    byte[] before = stored.atVisit(arrived.isEmpty());
     if (before == null && arrived.isEmpty()) {
       return Collections.emptyIterator();
     }

@@ -31,9 +31,12 @@ public final class KeyValue<T> {
     return isFirstBatch ? null : state.get();
   }
 
-  /** The value now, also one of this batch; null without one. */
-  public T get() {
-    return state.get();
+  /**
+   * The value at a visit of {@link dsdagster.alarm.AlarmedProcessor}, null without one. An alarm rings behind the rows of
+   * its batch, so it finds what they have updated.
+   */
+  public T atVisit(boolean isAlarm) {
+    return isAlarm ? state.get() : before();
   }
 
   public void update(T value) {

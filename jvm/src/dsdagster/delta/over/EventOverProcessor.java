@@ -80,7 +80,7 @@ final class EventOverProcessor extends AlarmedProcessor {
             new TimedRow(row.getLong(timeColumn), row.getAs(timeColumn + 1), row.getAs(timeColumn + 2)));
       }
     }
-    byte[] known = isAlarm ? stored.get() : arrived.isEmpty() ? null : stored.before();
+    byte[] known = isAlarm || !arrived.isEmpty() ? stored.atVisit(isAlarm) : null;
     if (known == null && arrived.isEmpty()) {
       return Collections.emptyIterator();
     }
