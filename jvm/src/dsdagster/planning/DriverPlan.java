@@ -16,7 +16,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * The rows of its child, whose plan stays on the driver: tasks read the rows of an exchange by its number and need the
  * columns alone.
  */
-public final class DriverPlan extends SparkPlan {
+public class DriverPlan extends SparkPlan {
   private final transient SparkPlan child;
   private final Seq<Attribute> output;
 
@@ -53,7 +53,12 @@ public final class DriverPlan extends SparkPlan {
   @Override
   public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
     Seq<SparkPlan> all = children;
-    return new DriverPlan(CollectionConverters.asJava(all).get(0));
+    return of(CollectionConverters.asJava(all).get(0));
+  }
+
+  /** This node above another child. */
+  SparkPlan of(SparkPlan child) {
+    return new DriverPlan(child);
   }
 
   @Override
@@ -68,16 +73,16 @@ public final class DriverPlan extends SparkPlan {
 
   @Override
   public boolean canEqual(Object other) {
-    return other instanceof DriverPlan;
+    return other != null && other.getClass() == getClass();
   }
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof DriverPlan && Objects.equals(child, ((DriverPlan) other).child);
+    return canEqual(other) && Objects.equals(child, ((DriverPlan) other).child);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(DriverPlan.class, child);
+    return Objects.hash(getClass(), child);
   }
 }

@@ -22,6 +22,7 @@ public final class PlanningRules extends ColumnarRule {
     if (KNOWN.add(extensions)) {
       extensions.injectColumnar(any -> new PlanningRules());
       extensions.injectColumnar(any -> new OfBatches());
+      extensions.injectColumnar(any -> new OfState());
     }
   }
 
@@ -40,6 +41,14 @@ public final class PlanningRules extends ColumnarRule {
     @Override
     public Rule<SparkPlan> preColumnarTransitions() {
       return new SmallBatches();
+    }
+  }
+
+  /** Where steps keep their state. */
+  private static final class OfState extends ColumnarRule {
+    @Override
+    public Rule<SparkPlan> postColumnarTransitions() {
+      return new StateStores();
     }
   }
 }
