@@ -24,6 +24,7 @@ RESERVED_COLUMNS: Final = frozenset(
         "__left_time",
         "__number",
         "__order",
+        "__pane",
         "__partition",
         "__payload",
         "__place",

@@ -18,6 +18,10 @@ from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.records import columns as names
 
 _NUMBER = "__window_number"
+_PANE = "__pane"
+"""Begin of a row's pane: the time between two moments at which windows start or end, so that all its rows are in the same
+windows. A task aggregates the rows of a pane before each of them becomes rows of windows
+(``dsdagster.planning.PaneGroups``)."""
 
 
 def with_window(frame: DataFrame, window: Window) -> DataFrame:
@@ -67,29 +71,31 @@ def _session(frame: DataFrame, window: Window) -> DataFrame:
 def _hop(frame: DataFrame, window: Window) -> DataFrame:
     """All windows that contain the row; if the step is longer than the window, there may be none."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
-    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    time = sf.col(_PANE)
     into = sf.pmod(time, sf.lit(step))
     more = sf.floor((sf.lit(size - 1) - into) / sf.lit(step))
     numbers = sf.when(into < size, sf.sequence(sf.lit(0).cast("bigint"), more))
     start = time - into - sf.col(_NUMBER) * step
-    return _exploded(frame, numbers, start, start + size)
+    return _exploded(frame, window, numbers, start, start + size)
 
 
 def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
     """Windows that start at the last multiple of the size before the row, and end at each step after the row."""
     size, step = window.size_millis * 1000, window.step_millis * 1000
-    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    time = sf.col(_PANE)
     into = sf.pmod(time, sf.lit(size))
     first = sf.floor(into / sf.lit(step)) + 1
     numbers = sf.sequence(first, sf.lit(size // step).cast("bigint"))
     start = time - into
-    return _exploded(frame, numbers, start, start + sf.col(_NUMBER) * step)
+    return _exploded(frame, window, numbers, start, start + sf.col(_NUMBER) * step)
 
 
-def _exploded(frame: DataFrame, numbers: Column, start: Column, end: Column) -> DataFrame:
-    """One row per number; the bounds are in microseconds and may depend on the number."""
+def _exploded(frame: DataFrame, window: Window, numbers: Column, start: Column, end: Column) -> DataFrame:
+    """One row per number; the bounds are in microseconds and may depend on the pane and the number."""
     columns = frame.columns
-    rows = frame.select("*", sf.explode(numbers).alias(_NUMBER))
+    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    pane = time - sf.pmod(time, sf.lit(window_grid_millis(window) * 1000))
+    rows = frame.withColumn(_PANE, pane).select("*", sf.explode(numbers).alias(_NUMBER))
     bounds = sf.struct(sf.timestamp_micros(start).alias("start"), sf.timestamp_micros(end).alias("end"))
     return rows.select(*[names.field(name) for name in columns], carry_time(bounds, names.WINDOW))
 

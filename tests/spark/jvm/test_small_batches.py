@@ -67,6 +67,11 @@ def test_batches_after_one_that_fanned_out_are_compiled(ruled: Any, memory: Call
     assert modes(ruled, memory(), [5, 1_200, 5, 5, 5]) == [False, False, True, True, False]
 
 
+def test_a_batch_after_a_large_one_is_compiled(ruled: Any, memory: Callable[[], Any]) -> None:
+    """The third one is large, and was not taken for small. The next may be a tick that its rows have waited for."""
+    assert modes(ruled, memory(), [1_200, 5, 5_000, 5, 5]) == [False, True, True, True, False]
+
+
 def test_nothing_is_interpreted_where_the_setting_is_0(ruled: Any, memory: Callable[[], Any]) -> None:
     ruled.spark.conf.set(RECORDS, "0")
     assert modes(ruled, memory(), [1, 5]) == [True, True]

@@ -11,9 +11,10 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * The batches of one query: whether they are taken for small, and how many rows they had.
  *
- * <p>Rule: after a batch that was taken for small and had more rows in some step (a window that ends, a join that fans
+ * <p>Rules: after a batch that was taken for small and had more rows in some step (a window that ends, a join that fans
  * out, a large table that is looked up), the next batches are compiled: one for each time that the limit is contained in
- * these rows.
+ * these rows. After any other batch with more rows, the next one is compiled: it may have one record, of the time that
+ * passes, and the rows that have waited for it.
  */
 final class BatchSizes {
   private static final String WHOLE_STAGE = "spark.sql.codegen.wholeStage";
@@ -54,8 +55,8 @@ final class BatchSizes {
       return OptionalLong.empty();
     }
     long rows = rows(execution.executedPlan());
-    if (isSmall && rows > most) {
-      compiledBatches = rows / most;
+    if (rows > most) {
+      compiledBatches = isSmall ? rows / most : Math.max(1, compiledBatches);
     }
     return OptionalLong.of(rows);
   }

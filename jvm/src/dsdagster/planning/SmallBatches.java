@@ -49,9 +49,9 @@ final class SmallBatches extends Rule<SparkPlan> {
         OptionalLong records = records(plan, before);
         sizes.begin(execution, records.isPresent() && records.getAsLong() <= most, conf);
       }
-      return sizes.isSmall() ? OneTask.of(plan) : plan;
+      return sizes.isSmall() ? OneTask.of(plan) : PaneGroups.of(plan);
     }
-    return plan;
+    return PaneGroups.of(plan);
   }
 
   private static StreamExecution query(SparkSession session) {
