@@ -30,7 +30,7 @@ def main() -> int:
     config, port = Configuration(), str(free_port())
     for name, value in {
         "parallelism.default": "2",  # as many as cores, and as partitions of ours
-        "state.backend.type": "rocksdb",  # the suite's, and ours for joins: state may outgrow the heap
+        "state.backend.type": "hashmap",  # faster than RocksDB as long as state fits into the heap, as it does here
         "execution.checkpointing.interval": "10 s",  # ours has one for each batch
         "execution.checkpointing.dir": Path(checkpoints).absolute().as_uri(),
         "table.local-time-zone": "UTC",

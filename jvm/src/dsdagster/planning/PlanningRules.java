@@ -47,6 +47,11 @@ public final class PlanningRules extends ColumnarRule {
   /** Where steps keep their state. */
   private static final class OfState extends ColumnarRule {
     @Override
+    public Rule<SparkPlan> preColumnarTransitions() {
+      return new UtcTimes();
+    }
+
+    @Override
     public Rule<SparkPlan> postColumnarTransitions() {
       return new StateStores();
     }

@@ -30,7 +30,7 @@ final class StateStores extends Rule<SparkPlan> {
     boolean changed = false;
     for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
       SparkPlan other = apply(child);
-      other = other instanceof StatefulOperator && !(plan instanceof Step) ? new Step(other) : other;
+      other = other instanceof StatefulOperator && !(plan instanceof KnownKeysStep) ? new KnownKeysStep(other) : other;
       changed |= other != child;
       children.add(other);
     }
@@ -38,14 +38,14 @@ final class StateStores extends Rule<SparkPlan> {
   }
 
   /** A step with state. */
-  private static final class Step extends DriverPlan {
-    Step(SparkPlan child) {
+  private static final class KnownKeysStep extends DriverPlan {
+    KnownKeysStep(SparkPlan child) {
       super(child);
     }
 
     @Override
     SparkPlan of(SparkPlan child) {
-      return new Step(child);
+      return new KnownKeysStep(child);
     }
 
     @Override

@@ -10,8 +10,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.function.LongPredicate;
-import java.util.stream.Stream;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -300,13 +298,16 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     Map<Place, Long> net = new LinkedHashMap<>();
     before.forEach(shown -> net.merge(place(shown), -shown.copies(), Long::sum));
     after.forEach(shown -> net.merge(place(shown), shown.copies(), Long::sum));
-    return Stream.concat(rows(net, weight -> weight < 0), rows(net, weight -> weight > 0)).iterator();
+    List<Row> rows = new ArrayList<>(net.size());
+    net.forEach((place, weight) -> add(rows, place, Math.min(weight, 0)));
+    net.forEach((place, weight) -> add(rows, place, Math.max(weight, 0)));
+    return rows.iterator();
   }
 
-  private static Stream<Row> rows(Map<Place, Long> net, LongPredicate isAsked) {
-    return net.entrySet().stream()
-        .filter(change -> isAsked.test(change.getValue()))
-        .map(change -> RowFactory.create(change.getKey().row().array(), change.getKey().rank(), change.getValue()));
+  private static void add(List<Row> rows, Place place, long weight) {
+    if (weight != 0) {
+      rows.add(RowFactory.create(place.row().array(), place.rank(), weight));
+    }
   }
 
   private Place place(Ranking.Shown shown) {
