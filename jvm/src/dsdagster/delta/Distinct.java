@@ -2,7 +2,6 @@ package dsdagster.delta;
 
 import dsdagster.Keyed;
 import dsdagster.OperatorFault;
-import dsdagster.state.KeyValue;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
@@ -13,6 +12,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
@@ -45,7 +45,7 @@ public final class Distinct {
     private final int keys;
     private final boolean appendOnly;
     private final Expiry expiry;
-    private transient KeyValue<Long> copies;
+    private transient ValueState<Long> copies;
 
     Processor(int keys, boolean appendOnly, Expiry expiry) {
       this.keys = keys;
@@ -55,7 +55,7 @@ public final class Distinct {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      copies = KeyValue.of(getHandle(), "copies", Encoders.LONG(), expiry.config());
+      copies = getHandle().getValueState("copies", Encoders.LONG(), expiry.config());
     }
 
     @Override
@@ -68,7 +68,7 @@ public final class Distinct {
       if (change == 0) {
         return Keyed.iterator(output);
       }
-      Long known = copies.before();
+      Long known = copies.get();
       long before = known == null ? 0 : known;
       long now = before + change;
       if ((now < 0 || appendOnly && change < 0) && !expiry.isSet()) {

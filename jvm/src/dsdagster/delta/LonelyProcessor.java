@@ -2,7 +2,6 @@ package dsdagster.delta;
 
 import dsdagster.Keyed;
 import dsdagster.OperatorFault;
-import dsdagster.state.KeyValue;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Encoders;
@@ -13,6 +12,7 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -28,7 +28,7 @@ final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
       new StructType().add("own", DataTypes.LongType).add("pairs", DataTypes.LongType);
 
   private final boolean isLeft;
-  private transient KeyValue<Row> counts;
+  private transient ValueState<Row> counts;
 
   LonelyProcessor(boolean isLeft) {
     this.isLeft = isLeft;
@@ -36,7 +36,7 @@ final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    counts = KeyValue.of(getHandle(), "counts", Encoders.row(COUNTS), TTLConfig.NONE());
+    counts = getHandle().getValueState("counts", Encoders.row(COUNTS), TTLConfig.NONE());
   }
 
   @Override
@@ -73,7 +73,7 @@ final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
     if (moreOwn == 0 && morePairs == 0) {
       return 0;
     }
-    Row before = counts.before();
+    Row before = counts.get();
     long ownBefore = before == null ? 0 : before.getLong(0);
     long pairsBefore = before == null ? 0 : before.getLong(1);
     long own = ownBefore + moreOwn;

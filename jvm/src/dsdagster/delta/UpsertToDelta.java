@@ -2,7 +2,6 @@ package dsdagster.delta;
 
 import dsdagster.Expressions;
 import dsdagster.Keyed;
-import dsdagster.state.KeyValue;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -16,6 +15,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -57,7 +57,7 @@ public final class UpsertToDelta {
     private static final long serialVersionUID = 1L;
     private final int orderColumn;
     private final Expiry expiry;
-    private transient KeyValue<byte[]> last;
+    private transient ValueState<byte[]> last;
 
     Processor(int keys, Expiry expiry) {
       this.orderColumn = keys;
@@ -66,7 +66,7 @@ public final class UpsertToDelta {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      last = KeyValue.of(getHandle(), "row", Encoders.BINARY(), expiry.config());
+      last = getHandle().getValueState("row", Encoders.BINARY(), expiry.config());
     }
 
     @Override
@@ -81,7 +81,7 @@ public final class UpsertToDelta {
           now = row.getAs(orderColumn + 1);
         }
       }
-      byte[] before = last.before();
+      byte[] before = last.get();
       List<Row> output = new ArrayList<>(2);
       if (Arrays.equals(before, now)) {
         if (now != null && expiry.isSet()) {

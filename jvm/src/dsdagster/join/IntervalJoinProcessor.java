@@ -2,7 +2,6 @@ package dsdagster.join;
 
 import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
@@ -13,6 +12,7 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -31,7 +31,7 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
   private final int sideColumn;
   private final boolean[] lonely;
   private final long within;
-  private transient KeyValue<byte[]> stored;
+  private transient ValueState<byte[]> stored;
   private transient Buckets buckets;
 
   IntervalJoinProcessor(StructType keyType, boolean lonelyLeft, boolean lonelyRight, long withinMicros) {
@@ -43,14 +43,14 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
 
   @Override
   protected void open() {
-    stored = KeyValue.of(getHandle(), "rows", Encoders.BINARY(), TTLConfig.NONE());
+    stored = getHandle().getValueState("rows", Encoders.BINARY(), TTLConfig.NONE());
     buckets = new Buckets(getHandle());
   }
 
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     boolean isAlarm = !rows.hasNext();
-    byte[] before = stored.atVisit(isAlarm);
+    byte[] before = stored.get();
     if (before == null && isAlarm) {
       return Collections.emptyIterator();
     }

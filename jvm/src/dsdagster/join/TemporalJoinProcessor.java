@@ -2,7 +2,6 @@ package dsdagster.join;
 
 import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import dsdagster.time.PassedTime;
@@ -15,6 +14,7 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.util.LongAccumulator;
 import org.apache.spark.sql.types.StructType;
 
@@ -42,7 +42,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   private final int sideColumn;
   private final LongAccumulator lateRows;
   private final LongAccumulator lateVersions;
-  private transient KeyValue<byte[]> stored;
+  private transient ValueState<byte[]> stored;
   private transient Buckets buckets;
 
   TemporalJoinProcessor(
@@ -61,7 +61,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
 
   @Override
   protected void open() {
-    stored = KeyValue.of(getHandle(), "join", Encoders.BINARY(), TTLConfig.NONE());
+    stored = getHandle().getValueState("join", Encoders.BINARY(), TTLConfig.NONE());
     buckets = new Buckets(getHandle());
   }
 
@@ -77,7 +77,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     if (arrived.isEmpty() && versions.isEmpty() && !isAlarm) {
       return unmatchable.iterator();
     }
-    byte[] before = stored.atVisit(isAlarm);
+    byte[] before = stored.get();
     if (before == null && isAlarm) {
       return Collections.emptyIterator();
     }

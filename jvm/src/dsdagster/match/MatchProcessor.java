@@ -3,7 +3,6 @@ package dsdagster.match;
 import dsdagster.Conditions;
 import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import java.util.ArrayList;
@@ -21,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.util.TypeUtils$;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.math.Ordering;
@@ -44,7 +44,7 @@ final class MatchProcessor extends AlarmedProcessor {
   private final StructType rowType;
   private final StructType valueTypes;
   private final int keys;
-  private transient KeyValue<byte[]> stored;
+  private transient ValueState<byte[]> stored;
   private transient Matcher matcher;
   private transient Comparator<TimedRow> order;
   private transient Buckets buckets;
@@ -62,7 +62,7 @@ final class MatchProcessor extends AlarmedProcessor {
 
   @Override
   protected void open() {
-    stored = KeyValue.of(getHandle(), "match", Encoders.BINARY(), TTLConfig.NONE());
+    stored = getHandle().getValueState("match", Encoders.BINARY(), TTLConfig.NONE());
     buckets = new Buckets(getHandle());
     matcher = new Matcher(settings, conditions, rowType);
     order = order();
@@ -94,7 +94,7 @@ final class MatchProcessor extends AlarmedProcessor {
       Row row = rows.next();
       arrived.add(new TimedRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
     }
-    byte[] before = stored.atVisit(arrived.isEmpty());
+    byte[] before = stored.get();
     if (before == null && arrived.isEmpty()) {
       return Collections.emptyIterator();
     }

@@ -6,7 +6,6 @@ import dsdagster.delta.Expiry;
 import dsdagster.delta.Values;
 import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -19,6 +18,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -48,7 +48,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean weighted;
   private final Expiry expiry;
   private final boolean[] valued;
-  private transient KeyValue<Row> stored;
+  private transient ValueState<Row> stored;
   private transient GroupValues values;
   private transient SortedCalls sorted;
   private transient int large;
@@ -79,7 +79,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     StructType state = new StructType().add("totals", DataTypes.BinaryType).add("result", results);
-    stored = KeyValue.of(getHandle(), "group", Encoders.row(state), expiry.config());
+    stored = getHandle().getValueState("group", Encoders.row(state), expiry.config());
     values = new GroupValues(getHandle(), arguments, valued, expiry);
     sorted = new SortedCalls(getHandle(), calls, arguments, appendOnly, expiry);
     large = Buckets.usualLimit() / BYTES_OF_VALUE;
@@ -87,7 +87,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-    Row before = stored.before();
+    Row before = stored.get();
     Group group = before == null ? Group.empty(calls) : Group.decode(before.getAs(0), calls);
     Row old = before == null ? null : before.getStruct(1);
     Object[] extremes = new Object[calls.size()];

@@ -6,7 +6,6 @@ import dsdagster.delta.HeldWeights;
 import dsdagster.delta.StoredWeights;
 import dsdagster.delta.Weights;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import dsdagster.state.StoredMaps;
 import java.nio.ByteBuffer;
 import java.util.Iterator;
@@ -16,6 +15,7 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
@@ -43,7 +43,7 @@ final class JoinState {
   private final JoinKind kind;
   private final boolean forgets;
   private final int limit = Buckets.smallLimit();
-  private final KeyValue<byte[]> head;
+  private final ValueState<byte[]> head;
   private final MapState<byte[], Long> leftRows;
   private final MapState<byte[], Long> rightRows;
   private final StoredWeights<ByteBuffer, byte[]> storedLeft;
@@ -51,7 +51,7 @@ final class JoinState {
   /** Whether the store had rows as values of their own when it was opened; null: not looked for yet. */
   private Boolean hadRows;
   /** The numbers of keys from checkpoints without heads. */
-  private final KeyValue<Row> counts;
+  private final ValueState<Row> counts;
   private boolean isKnown;
   /** The numbers of a head without rows. */
   private long[] numbers;
@@ -63,8 +63,8 @@ final class JoinState {
     rightRows = kind.pairs || forgets ? rows(handle, "right", expiry) : null;
     storedLeft = weights(leftRows, expiry);
     storedRight = rightRows == null ? null : weights(rightRows, expiry);
-    counts = kind.counts() && !forgets ? KeyValue.of(handle, "counts", Encoders.row(COUNTS), expiry.config()) : null;
-    head = forgets ? null : KeyValue.of(handle, "head", Encoders.BINARY(), expiry.config());
+    counts = kind.counts() && !forgets ? handle.getValueState("counts", Encoders.row(COUNTS), expiry.config()) : null;
+    head = forgets ? null : handle.getValueState("head", Encoders.BINARY(), expiry.config());
   }
 
   private static MapState<byte[], Long> rows(StatefulProcessorHandle handle, String name, Expiry expiry) {
@@ -85,7 +85,7 @@ final class JoinState {
       }
       return;
     }
-    byte[] known = head.before();
+    byte[] known = head.get();
     isKnown = known != null;
     numbers = null;
     if (isKnown) {
@@ -122,7 +122,7 @@ final class JoinState {
    * costs as much as the rest of its visit, so it is left out if the store had no rows as values of their own at all.
    */
   private void takeEarlier() {
-    Row before = counts == null ? null : counts.before();
+    Row before = counts == null ? null : counts.get();
     boolean isEarlier = before != null || counts == null && hadRows() && hasRows();
     if (!isEarlier) {
       left = held();

@@ -3,7 +3,6 @@ package dsdagster.delta.over;
 import dsdagster.Expressions;
 import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import java.util.ArrayList;
@@ -38,7 +37,7 @@ final class EventOverProcessor extends AlarmedProcessor {
   private final boolean byTime;
   private final long before;
   private final long ttlMicros;
-  private transient KeyValue<byte[]> stored;
+  private transient ValueState<byte[]> stored;
   private transient ValueState<Row> totals;
   private transient Buckets buckets;
   private transient Function<byte[], Row> reader;
@@ -61,7 +60,7 @@ final class EventOverProcessor extends AlarmedProcessor {
 
   @Override
   protected void open() {
-    stored = KeyValue.of(getHandle(), "over", Encoders.BINARY(), TTLConfig.NONE());
+    stored = getHandle().getValueState("over", Encoders.BINARY(), TTLConfig.NONE());
     buckets = new Buckets(getHandle());
     if (before < 0) {
       totals = getHandle().getValueState("totals", Encoders.row(Frame.storedSchema(calls)), TTLConfig.NONE());
@@ -80,7 +79,7 @@ final class EventOverProcessor extends AlarmedProcessor {
             new TimedRow(row.getLong(timeColumn), row.getAs(timeColumn + 1), row.getAs(timeColumn + 2)));
       }
     }
-    byte[] known = isAlarm || !arrived.isEmpty() ? stored.atVisit(isAlarm) : null;
+    byte[] known = isAlarm || !arrived.isEmpty() ? stored.get() : null;
     if (known == null && arrived.isEmpty()) {
       return Collections.emptyIterator();
     }

@@ -3,7 +3,6 @@ package dsdagster.delta.rank;
 import dsdagster.OperatorFault;
 import dsdagster.delta.Expiry;
 import dsdagster.state.Buckets;
-import dsdagster.state.KeyValue;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -18,6 +17,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -46,7 +46,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean whole;
   private final boolean ranked;
   private final Expiry expiry;
-  private transient KeyValue<Row> first;
+  private transient ValueState<Row> first;
   private transient MapState<byte[], Row> rest;
   /** Null if the values of ORDER BY have no order in the state store. */
   private transient SortedRows sorted;
@@ -81,7 +81,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
             .add("row", DataTypes.BinaryType)
             .add("copies", DataTypes.LongType);
     StructType state = new StructType().add("rows", new ArrayType(row, false)).add("rest", DataTypes.LongType);
-    first = KeyValue.of(getHandle(), "first", Encoders.row(state), expiry.config());
+    first = getHandle().getValueState("first", Encoders.row(state), expiry.config());
     if (hasRest()) {
       StructType other = new StructType().add("order", order).add("copies", DataTypes.LongType);
       rest = getHandle().getMapState("rest", Encoders.BINARY(), Encoders.row(other), expiry.config());
@@ -97,7 +97,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-    Row stored = whole ? null : first.before();
+    Row stored = whole ? null : first.get();
     TreeMap<Candidate, Long> kept = read(stored);
     long resting = stored == null ? 0 : Math.abs(stored.getLong(1));
     isSorted = stored != null && stored.getLong(1) < 0;
