@@ -82,7 +82,15 @@ final class PaneGroups {
         return false;
       }
     }
-    return ofWindows.equals(Set.of(PANE)) && functions().stream().allMatch(PaneGroups::isPartial) && groupsByColumns();
+    return ofWindows.equals(Set.of(PANE)) && functions().stream().allMatch(this::isOfPanes) && groupsByColumns();
+  }
+
+  /** Whether a function can be computed by pane, of columns that do not depend on the window. */
+  private boolean isOfPanes(AggregateExpression function) {
+    Set<ExprId> ofWindows = new HashSet<>();
+    columns().stream().filter(this::isOfWindow).forEach(column -> ofWindows.add(column.exprId()));
+    return references(function).stream().noneMatch(column -> ofWindows.contains(column.exprId()))
+        && isPartial(function);
   }
 
   private static boolean isPartial(AggregateExpression function) {
