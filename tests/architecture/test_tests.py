@@ -28,6 +28,7 @@ OWN = {
     "scripts": "the programs of scripts/",
     "spark/jvm": "the Java sources of jvm/",
     "spark/jvm/kafka": "their sources of Kafka",
+    "spark/jvm/planning": "their rules over plans",
     "spark/records/avro": "one format of spark/records",
     "spark/records/protobuf": "one format of spark/records",
 }

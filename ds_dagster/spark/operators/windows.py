@@ -19,8 +19,8 @@ from ds_dagster.spark.records import columns as names
 
 _NUMBER = "__window_number"
 _PANE = "__pane"
-"""Begin of a row's pane: the time between two moments at which windows start or end, so that all its rows are in the same
-windows. A task aggregates the rows of a pane before each of them becomes rows of windows
+"""Begin of a row's pane: the time between two moments at which windows start or end, so that all rows of it are in the
+same windows. A task aggregates the rows of a pane before each of them becomes rows of windows
 (``dsdagster.planning.PaneGroups``)."""
 
 

@@ -9,23 +9,14 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.spark.faults import SPARK_ERRORS
+from tests.spark.jvm.planning.conftest import RECORDS
 
 pytestmark = pytest.mark.spark
 
-RECORDS = "spark.dsdagster.interpretedRecords"
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 FACTORY_MODE = "spark.sql.codegen.factoryMode"
 COMPILED = "*("
 """Mark of compiled steps in Spark's text of a plan."""
-
-
-@pytest.fixture
-def ruled(lab: Any) -> Any:
-    """A lab whose sessions plan with our rules. Sources have no names."""
-    lab.operators.plan_with_rules()
-    lab.spark = lab.spark.newSession()
-    lab.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
-    return lab
 
 
 def counts(first: Any, second: Any) -> Any:

@@ -16,13 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.plan.nodes.window import WindowFunction
 from ds_dagster.spark.operators.windows import with_window
 from ds_dagster.spark.records import columns as names
-from tests.spark.jvm.test_small_batches import RECORDS, ruled
+from tests.spark.jvm.planning.conftest import RECORDS
 from tests.spark.operators.test_windows import MODELS, millis, window
 from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.spark
 
-__all__ = ["ruled"]
 SEED = seed(15)
 ROWS = 400
 

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as sf
 
-from tests.spark.jvm.test_small_batches import ruled
-
 pytestmark = pytest.mark.spark
 
-__all__ = ["ruled"]
 DAY = 86_400_000_000
 MICROS = [0, -1, 1, 1_767_225_600_123_456, -62_135_596_800_000_000, 253_402_300_799_999_999, -719_162 * DAY - 1, None]
 """Since 1970: around it, today, the first and last moment of the years 1 to 9999, one before, and none."""
