@@ -2,7 +2,7 @@
 
     PYTHON flink_job.py LINES RELATIONS.sql QUERY.sql CHECKPOINTS
 
-Two cores, state in RocksDB, a checkpoint every ten seconds, rows thrown away at the sink. The second of two runs
+Two cores, state in the heap, a checkpoint every ten seconds, rows thrown away at the sink. The second of two runs
 counts. Prints one JSON object: its seconds, CPU seconds of the JVM that ran it, and marks, each the seconds since its
 start and the records that its sources had read, from Flink's REST interface.
 """
@@ -30,7 +30,7 @@ def main() -> int:
     config, port = Configuration(), str(free_port())
     for name, value in {
         "parallelism.default": "2",  # as many as cores, and as partitions of ours
-        "state.backend.type": "hashmap",  # faster than RocksDB as long as state fits into the heap, as it does here
+        "state.backend.type": "hashmap",  # the suite has rocksdb; faster than that, as long as state fits into the heap
         "execution.checkpointing.interval": "10 s",  # ours has one for each batch
         "execution.checkpointing.dir": Path(checkpoints).absolute().as_uri(),
         "table.local-time-zone": "UTC",

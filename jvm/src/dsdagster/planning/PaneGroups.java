@@ -105,25 +105,9 @@ final class PaneGroups {
   }
 
   private SparkPlan rewritten() {
-    List<NamedExpression> below = new ArrayList<>();
-    List<NamedExpression> keysBelow = new ArrayList<>();
-    Attribute pane = pane();
-    below.add(pane);
-    keysBelow.add(pane);
-    for (NamedExpression column : columns()) {
-      if (!isOfWindow(column)) {
-        below.add(column);
-      }
-    }
-    for (NamedExpression key : keys()) {
-      if (!isOfWindow(column(key))) {
-        keysBelow.add(key);
-      }
-    }
     List<Attribute> partial = new ArrayList<>();
     functions().forEach(one -> partial.addAll(list(one.aggregateFunction().inputAggBufferAttributes())));
-    HashAggregateExec panes =
-        groups(keysBelow, groups.aggregateExpressions(), 0, joined(keysBelow, partial), new ProjectExec(seq(below), repeated.child()));
+    SparkPlan panes = panes(partial);
     GenerateExec windows =
         new GenerateExec(
             repeated.generator(), panes.output(), repeated.outer(), repeated.generatorOutput(), panes);
@@ -134,6 +118,19 @@ final class PaneGroups {
     functions().forEach(one -> merging.add(in(one, PartialMerge$.MODULE$)));
     return groups(
         keys(), seq(merging), keys().size(), list(groups.resultExpressions()), new ProjectExec(seq(above), windows));
+  }
+
+  /** The rows by pane and by the keys that do not depend on the window. */
+  private SparkPlan panes(List<Attribute> partial) {
+    Attribute pane = pane();
+    List<NamedExpression> below = new ArrayList<>(List.of(pane));
+    columns().stream().filter(column -> !isOfWindow(column)).forEach(below::add);
+    List<NamedExpression> keys = new ArrayList<>(List.of(pane));
+    keys().stream().filter(key -> !isOfWindow(column(key))).forEach(keys::add);
+    List<NamedExpression> results = new ArrayList<>(keys);
+    results.addAll(partial);
+    return groups(
+        keys, groups.aggregateExpressions(), 0, results, new ProjectExec(seq(below), repeated.child()));
   }
 
   private HashAggregateExec groups(
@@ -189,12 +186,6 @@ final class PaneGroups {
 
   private static List<Attribute> references(Expression expression) {
     return list(expression.references().toSeq());
-  }
-
-  private static List<NamedExpression> joined(List<NamedExpression> first, List<Attribute> second) {
-    List<NamedExpression> all = new ArrayList<>(first);
-    all.addAll(second);
-    return all;
   }
 
   private static <T> List<T> list(Seq<T> items) {
