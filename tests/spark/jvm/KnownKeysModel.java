@@ -86,10 +86,11 @@ public final class KnownKeysModel {
       if (hasFamilies) {
         FAMILIES.forEach(family -> store.createColFamilyIfAbsent(family, family.startsWith("$")));
       }
-      if (!isKnown && dice.nextBoolean()) {
-        store.deleteRange(bytes("k"), bytes("k"), "default", false, false);
-      }
+      int forgotten = isKnown ? -1 : dice.nextInt(4 * keys);
       for (int i = 0; i < 2 * keys; i++) {
+        if (i == forgotten) {
+          store.deleteRange(bytes("k"), bytes("k"), "default", false, false); // an empty range, behind which none is known
+        }
         operate(model);
       }
       if (dice.nextInt(4) == 0) {
