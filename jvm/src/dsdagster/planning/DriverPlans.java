@@ -1,12 +1,9 @@
 package dsdagster.planning;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Puts a {@link DriverPlan} above each exchange that another step reads, and above what {@link OneTask} has in its place.
@@ -18,15 +15,12 @@ import scala.jdk.javaapi.CollectionConverters;
 final class DriverPlans extends Rule<SparkPlan> {
   @Override
   public SparkPlan apply(SparkPlan plan) {
-    List<SparkPlan> children = new ArrayList<>();
-    boolean changed = false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
-      SparkPlan other = apply(child);
-      other = isRead(other) && !(plan instanceof DriverPlan) ? new DriverPlan(other) : other;
-      changed |= other != child;
-      children.add(other);
-    }
-    return changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+    return PlanTree.withChildren(
+        plan,
+        child -> {
+          SparkPlan other = apply(child);
+          return isRead(other) && !(plan instanceof DriverPlan) ? new DriverPlan(other) : other;
+        });
   }
 
   private static boolean isRead(SparkPlan plan) {

@@ -1,7 +1,5 @@
 package dsdagster.planning;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -28,17 +26,14 @@ final class OneTask {
   private OneTask() {}
 
   static SparkPlan of(SparkPlan plan) {
-    List<SparkPlan> children = new ArrayList<>();
-    boolean changed = false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
-      SparkPlan other = of(child);
-      if (other instanceof ShuffleExchangeExec exchange && readsAll(plan) && isReplaceable(exchange)) {
-        other = new CoalesceExec(1, exchange.child());
-      }
-      changed |= other != child;
-      children.add(other);
-    }
-    return changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+    return PlanTree.withChildren(
+        plan,
+        child -> {
+          SparkPlan other = of(child);
+          return other instanceof ShuffleExchangeExec exchange && readsAll(plan) && isReplaceable(exchange)
+              ? new CoalesceExec(1, exchange.child())
+              : other;
+        });
   }
 
   private static boolean isReplaceable(ShuffleExchangeExec exchange) {

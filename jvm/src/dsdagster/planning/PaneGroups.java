@@ -53,14 +53,7 @@ final class PaneGroups {
   }
 
   static SparkPlan of(SparkPlan plan) {
-    List<SparkPlan> children = new ArrayList<>();
-    boolean changed = false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
-      SparkPlan other = of(child);
-      changed |= other != child;
-      children.add(other);
-    }
-    SparkPlan result = changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+    SparkPlan result = PlanTree.withChildren(plan, PaneGroups::of);
     if (result instanceof HashAggregateExec groups
         && groups.child() instanceof ProjectExec columns
         && columns.child() instanceof GenerateExec repeated) {

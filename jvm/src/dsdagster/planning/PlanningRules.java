@@ -22,7 +22,7 @@ public final class PlanningRules extends ColumnarRule {
     if (KNOWN.add(extensions)) {
       extensions.injectColumnar(any -> new PlanningRules());
       extensions.injectColumnar(any -> new OfBatches());
-      extensions.injectColumnar(any -> new OfState());
+      extensions.injectColumnar(any -> new OfSteps());
     }
   }
 
@@ -44,8 +44,8 @@ public final class PlanningRules extends ColumnarRule {
     }
   }
 
-  /** Where steps keep their state. */
-  private static final class OfState extends ColumnarRule {
+  /** How a single step takes times, and where it keeps its state. */
+  private static final class OfSteps extends ColumnarRule {
     @Override
     public Rule<SparkPlan> preColumnarTransitions() {
       return new UtcTimes();

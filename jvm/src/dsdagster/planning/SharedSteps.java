@@ -36,14 +36,7 @@ final class SharedSteps extends Rule<SparkPlan> {
     if (first != null) {
       return as(first, plan);
     }
-    List<SparkPlan> children = new ArrayList<>();
-    boolean changed = false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
-      SparkPlan other = rewritten(child, made);
-      changed |= other != child;
-      children.add(other);
-    }
-    SparkPlan result = changed ? (SparkPlan) plan.withNewChildren(seq(children)) : plan;
+    SparkPlan result = PlanTree.withChildren(plan, child -> rewritten(child, made));
     if (name != null) {
       made.put(name, result);
     }

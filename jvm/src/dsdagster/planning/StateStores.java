@@ -2,8 +2,6 @@ package dsdagster.planning;
 
 import dsdagster.PrivateField;
 import dsdagster.state.keys.KnownKeysProvider;
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -12,8 +10,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.state.BaseStateStoreRDD;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
-import org.apache.spark.sql.internal.SQLConf;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets the steps whose state is in RocksDB use {@link KnownKeysProvider}.
@@ -22,19 +18,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * keeps that name. So the name stays, and the tasks of a step get the other class.
  */
 final class StateStores extends Rule<SparkPlan> {
-  private static final String CLASS = "spark.sql.streaming.stateStore.providerClass";
-
   @Override
   public SparkPlan apply(SparkPlan plan) {
-    List<SparkPlan> children = new ArrayList<>();
-    boolean changed = false;
-    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
-      SparkPlan other = apply(child);
-      other = other instanceof StatefulOperator && !(plan instanceof KnownKeysStep) ? new KnownKeysStep(other) : other;
-      changed |= other != child;
-      children.add(other);
-    }
-    return changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+    return PlanTree.withChildren(
+        plan,
+        child -> {
+          SparkPlan other = apply(child);
+          return other instanceof StatefulOperator && !(plan instanceof KnownKeysStep) ? new KnownKeysStep(other) : other;
+        });
   }
 
   /** A step with state. */
@@ -53,17 +44,15 @@ final class StateStores extends Rule<SparkPlan> {
       RDD<InternalRow> rows = super.doExecute();
       if (rows instanceof BaseStateStoreRDD<?, ?> stored
           && stored.storeConf().providerClass().equals(RocksDBStateStoreProvider.class.getName())) {
-        replace(stored, session().sessionState().conf().clone());
+        replace(stored.storeConf());
       }
       return rows;
     }
 
-    /** Spark with other private fields keeps its own class, which is correct and slower. */
-    private static void replace(BaseStateStoreRDD<?, ?> rows, SQLConf conf) {
-      conf.setConfString(CLASS, KnownKeysProvider.class.getName());
+    /** The settings are those of these rows alone. Spark with other private fields keeps its own class: correct, slower. */
+    private static void replace(StateStoreConf conf) {
       try {
-        PrivateField.of(BaseStateStoreRDD.class, "storeConf")
-            .set(rows, new StateStoreConf(conf, rows.storeConf().extraOptions()));
+        PrivateField.of(StateStoreConf.class, "providerClass").set(conf, KnownKeysProvider.class.getName());
       } catch (NoSuchFieldException otherSpark) {
         return;
       } catch (IllegalAccessException problem) {

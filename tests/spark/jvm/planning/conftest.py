@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 RECORDS = "spark.dsdagster.interpretedRecords"
 
@@ -16,3 +17,8 @@ def ruled(lab: Any) -> Any:
     lab.spark = lab.spark.newSession()
     lab.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
     return lab
+
+
+def plan_of(query: StreamingQuery) -> str:
+    """The plan of the last batch."""
+    return str(query._jsq.streamingQuery().lastExecution().executedPlan().toString())  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.plan.nodes.window import WindowFunction
 from ds_dagster.spark.operators.windows import with_window
 from ds_dagster.spark.records import columns as names
-from tests.spark.jvm.planning.conftest import RECORDS
+from tests.spark.jvm.planning.conftest import RECORDS, plan_of
 from tests.spark.operators.test_windows import MODELS, millis, window
 from tests.testing.seeds import seed
 
@@ -62,11 +62,6 @@ def grouped(lab: Any, source: Any, made: Any, functions: list[Column]) -> Stream
     frame = source.frame().select(parts).select("p.*").withColumn(names.EVENT_TIME, sf.timestamp_millis("at"))
     windows = with_window(frame.withWatermark(names.EVENT_TIME, "10 seconds"), made)
     return lab.start(windows.groupBy(names.WINDOW, "key").agg(*functions))
-
-
-def plan_of(query: StreamingQuery) -> str:
-    """The plan of the last batch."""
-    return str(query._jsq.streamingQuery().lastExecution().executedPlan().toString())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

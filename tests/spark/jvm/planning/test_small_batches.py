@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.spark.faults import SPARK_ERRORS
-from tests.spark.jvm.planning.conftest import RECORDS
+from tests.spark.jvm.planning.conftest import RECORDS, plan_of
 
 pytestmark = pytest.mark.spark
 
@@ -26,14 +26,14 @@ def counts(first: Any, second: Any) -> Any:
 
 def exchanges(query: StreamingQuery) -> int:
     """Exchanges in the plan of the last batch."""
-    return str(query._jsq.streamingQuery().lastExecution().executedPlan().toString()).count("Exchange ")  # type: ignore[attr-defined]
+    return plan_of(query).count("Exchange ")
 
 
 def is_compiled(query: StreamingQuery) -> bool:
     """Whether the plan of the last batch was compiled, and so what its sink ran."""
     execution = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
     settings = execution.sparkSession().conf()
-    has_stages = bool(COMPILED in execution.executedPlan().toString())
+    has_stages = COMPILED in plan_of(query)
     assert has_stages is (settings.get(WHOLE_STAGE) == "true") is (settings.get(FACTORY_MODE) == "FALLBACK")
     return has_stages
 

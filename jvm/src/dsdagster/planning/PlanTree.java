@@ -1,0 +1,24 @@
+package dsdagster.planning;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.UnaryOperator;
+import org.apache.spark.sql.execution.SparkPlan;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Walks over plans. */
+final class PlanTree {
+  private PlanTree() {}
+
+  /** A plan with other children; the plan itself if all of them are the same. */
+  static SparkPlan withChildren(SparkPlan plan, UnaryOperator<SparkPlan> other) {
+    List<SparkPlan> children = new ArrayList<>();
+    boolean changed = false;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
+      SparkPlan made = other.apply(child);
+      changed |= made != child;
+      children.add(made);
+    }
+    return changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+  }
+}
