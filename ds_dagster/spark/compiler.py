@@ -43,6 +43,7 @@ from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
 from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
+from ds_dagster.spark.operators.panes import last_of_windows, window_of_pane, with_pane
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
 from ds_dagster.spark.queries.constraints import constrained, repeated
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
@@ -77,6 +78,7 @@ class PlanCompiler:
         logs: logs of rows that the plan drops, or None.
         ticks: returns the name of the tick source over a node's rows.
         part: name of the plan, unique in its job.
+        panes: the state of overlapping windows is kept by pane; False for a checkpoint that keeps each window.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class PlanCompiler:
         logs: RowLogs | None = None,
         ticks: Callable[[Node], str] = tick_source_name,
         part: str = "",
+        panes: bool = True,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -100,6 +103,7 @@ class PlanCompiler:
         self.logs = logs
         self.ticks = ticks
         self.part = part
+        self.panes = panes
         self.clocked = self.repeated = frozenset[str]()
         self.edge_millis = 0
         self.intervals: tuple[IntervalJoin, ...] = ()
@@ -161,11 +165,18 @@ class PlanCompiler:
         return Flow(flow.frame.select(*outputs, *_technical(flow.frame)), flow.timed)
 
     def visit_window(self, node: Window, wants: Wants) -> Flow:
-        """Rows with their window and its bounds, once per window."""
-        frame = with_window(self._timed(node.input, (wants | TIME | late_place(node)) - {names.WINDOW}).frame, node)
-        bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
+        """Rows with their window and its bounds, once per window; with their pane, once, if a step above asks for it."""
+        below = (wants | TIME | late_place(node)) - {names.WINDOW, names.PANE}
+        frame = self._timed(node.input, below).frame
+        is_once = names.PANE in wants and frame.isStreaming
+        if is_once and (node.late is None or self.logs is None):
+            unknown = sf.lit(None).cast("timestamp")
+            return Flow(with_pane(frame, node).withColumns({node.start: unknown, node.end: unknown}), timed=True)
+        frame = with_window(frame, node)
         if node.late is not None and self.logs is not None:
             frame = frame.where(self.logs.keep_late(node.late, *late_values(node.late, frame.columns)))
+        frame = with_pane(last_of_windows(frame, node), node) if is_once else frame
+        bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         return Flow(_without(frame.withColumns(bounds), late_place(node) - wants), timed=True)
 
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
@@ -176,7 +187,8 @@ class PlanCompiler:
     def visit_aggregate(self, node: Aggregate, wants: Wants) -> Flow:
         """Groups. A windowed group is keyed by Spark's own window column, which carries the watermark that closes the
         group. The event time of a closed window is the last moment in it."""
-        flow = self.visit(node.input, frozenset({names.WINDOW}) if node.window else NOTHING)
+        flow = self._grouped_rows(node)
+        by_pane = names.PANE in flow.frame.columns
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
         of_window = {named.name: bounds[n] for named in node.group if (n := plain_name(named.expression)) in bounds}
         keys = [
@@ -185,9 +197,11 @@ class PlanCompiler:
             if named.name not in of_window
         ]
         if node.window:
-            keys = [sf.col(names.WINDOW), *(keys or key_of_all(node.window))]
+            keys = [sf.col(names.PANE if by_pane else names.WINDOW), *(keys or key_of_all(node.window))]
         calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
+        if by_pane and isinstance(node.window, Window):
+            frame = frame.withColumn(names.WINDOW, window_of_pane(node.window))
         frame = all_computed(frame, node.calls) if node.held and node.calls else frame
         output = [
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
@@ -332,6 +346,17 @@ class PlanCompiler:
     def _shared(self, node: Node, shared: SharedRows) -> Flow:
         """Rows that several sinks read, with the technical columns of all of them."""
         return shared.rows(node, lambda: COMPILERS[type(node)](self, node, shared.wants(node)))
+
+    def _grouped_rows(self, node: Aggregate) -> Flow:
+        """The rows of an aggregate, with their pane if its state is kept by pane, else with their window."""
+        if not node.window:
+            return self.visit(node.input, NOTHING)
+        by_pane = node.by_pane and self.panes
+        flow = self.visit(node.input, frozenset({names.PANE if by_pane else names.WINDOW}))
+        if not by_pane or names.PANE in flow.frame.columns or not flow.frame.isStreaming:
+            return flow
+        assert isinstance(node.window, Window)
+        return replace(flow, frame=with_pane(last_of_windows(flow.frame, node.window), node.window))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time; bounded rows (backfills) need none."""

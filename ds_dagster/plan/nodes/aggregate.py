@@ -12,12 +12,24 @@ from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import column_of, shown
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.nodes.describing import named_text, text
-from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ChangelogKind, Field, Keeps, Named, Names, Node, Sources
-from ds_dagster.plan.nodes.reading import columns_read, lineage_of, merged, renamed_bounds, require
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    Bounds,
+    ChangelogKind,
+    Field,
+    Keeps,
+    Named,
+    Names,
+    Node,
+    Sources,
+    expressions_of,
+)
+from ds_dagster.plan.nodes.reading import columns_read, lineage_of, merged, plain_name, renamed_bounds, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper
-from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window import OVERLAPPING, Window, Windowed
 
 AggregateFunction = Literal[
     "COUNT",
@@ -147,6 +159,21 @@ class Aggregate(Node):
         return renamed_bounds((Bounds(self.window.start, self.window.end),), self.group)
 
     @property
+    def by_pane(self) -> bool:
+        """Whether its state may be kept by pane of overlapping windows: its rows are final, and neither it nor a step
+        between the window and it reads the bounds of the window, except to group by them."""
+        window, bounds = self.window, self._bounds
+        if not isinstance(window, Window) or window.function not in OVERLAPPING or self.updates:
+            return False
+        keys = [named.expression for named in self.group if not plain_name(named.expression)]
+        read = columns_read([*keys, *(part for call in self.calls for part in call.parts)])
+        return read.isdisjoint(bounds) and _passes(self.input, bounds)
+
+    @property
+    def _bounds(self) -> Names:
+        return frozenset((self.window.start, self.window.end)) if self.window is not None else frozenset()
+
+    @property
     def open_windows(self) -> tuple[Node, ...]:
         return ()
 
@@ -177,6 +204,18 @@ class Aggregate(Node):
 
     def growth(self) -> Iterator[str]:
         return iter(()) if self.window is not None else groups_growth(self.input, self.group, self.calls, KEEP_VALUES)
+
+
+def _passes(node: Node, bounds: Names) -> bool:
+    """Whether the steps from a window on change its rows one by one, and pass its bounds on as they are."""
+    if isinstance(node, Window):
+        return True
+    if not node.one_by_one or len(node.inputs) != 1:
+        return False
+    columns = node.columns if isinstance(node, Project) else ()
+    passed = [named.expression for named in columns if plain_name(named.expression) == named.name]
+    read = columns_read(expression for expression in expressions_of(node) if expression not in passed)
+    return read.isdisjoint(bounds) and _passes(node.inputs[0], bounds)
 
 
 def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Shape:

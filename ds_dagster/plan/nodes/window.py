@@ -17,6 +17,8 @@ from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.sql.generator import duration_text
 
 WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+OVERLAPPING: frozenset[WindowFunction] = frozenset({"HOP", "CUMULATE"})
+"""Functions that may put a row into several windows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,9 +85,10 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
     return timed.withColumn("et", fn.timestamp_micros(fn.unix_micros("et")))
 
 
-def carry_time(column: Column, name: str) -> Column:
-    """``column`` named ``name`` with watermark metadata, above a projection or operator that lost it."""
-    return column.alias(name, metadata=WATERMARK_METADATA)
+def carry_time(column: Column, name: str, **metadata: object) -> Column:
+    """``column`` named ``name`` with watermark metadata, above a projection or operator that lost it, and with more
+    ``metadata``."""
+    return column.alias(name, metadata={**WATERMARK_METADATA, **metadata})
 
 
 def _ticks(jvm: Operators, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:

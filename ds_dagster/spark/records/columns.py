@@ -23,13 +23,15 @@ WEIGHT: Final = "__weight"
 """BIGINT, never zero: number of copies of the row that are added, or retracted if negative; on rows with weights."""
 WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
+PANE: Final = "__pane"
+"""TIMESTAMP: begin of a row's pane: all rows of a pane are in the same windows; carries the watermark."""
 RECORD: Final = "__record"
 """STRUCT of the columns of a row log that identify the record of a row."""
 
 PAYLOAD: Final = "__payload"
 """BINARY: undecoded value of the record that a row was read from."""
 
-TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, RECORD, PAYLOAD})
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW, PANE, RECORD, PAYLOAD})
 
 AS_JSON: Final = MappingProxyType(
     {

@@ -27,7 +27,7 @@ public class DriverPlan extends SparkPlan {
 
   @Override
   public Seq<SparkPlan> children() {
-    return SharedSteps.seq(List.of(child));
+    return PlanTree.seq(List.of(child));
   }
 
   @Override
@@ -57,7 +57,7 @@ public class DriverPlan extends SparkPlan {
   }
 
   /** This node above another child. */
-  SparkPlan of(SparkPlan child) {
+  protected SparkPlan of(SparkPlan child) {
     return new DriverPlan(child);
   }
 

@@ -186,6 +186,6 @@ final class PaneGroups {
   }
 
   private static <T> Seq<T> seq(List<T> items) {
-    return SharedSteps.seq(items);
+    return PlanTree.seq(items);
   }
 }

@@ -4,14 +4,15 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.execution.SparkPlan;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Walks over plans. */
-final class PlanTree {
+public final class PlanTree {
   private PlanTree() {}
 
   /** A plan with other children; the plan itself if all of them are the same. */
-  static SparkPlan withChildren(SparkPlan plan, UnaryOperator<SparkPlan> other) {
+  public static SparkPlan withChildren(SparkPlan plan, UnaryOperator<SparkPlan> other) {
     List<SparkPlan> children = new ArrayList<>();
     boolean changed = false;
     for (SparkPlan child : CollectionConverters.asJava(plan.children())) {
@@ -19,6 +20,10 @@ final class PlanTree {
       changed |= made != child;
       children.add(made);
     }
-    return changed ? (SparkPlan) plan.withNewChildren(SharedSteps.seq(children)) : plan;
+    return changed ? (SparkPlan) plan.withNewChildren(seq(children)) : plan;
+  }
+
+  public static <T> Seq<T> seq(List<T> items) {
+    return CollectionConverters.asScala(items.iterator()).toSeq();
   }
 }

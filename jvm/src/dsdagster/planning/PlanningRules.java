@@ -1,5 +1,6 @@
 package dsdagster.planning;
 
+import dsdagster.planning.panes.PanesInState;
 import java.util.Collections;
 import java.util.Set;
 import java.util.WeakHashMap;
@@ -20,6 +21,7 @@ public final class PlanningRules extends ColumnarRule {
   public static synchronized void enable(SparkSession session) {
     SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
     if (KNOWN.add(extensions)) {
+      extensions.injectColumnar(any -> new OfWindows());
       extensions.injectColumnar(any -> new PlanningRules());
       extensions.injectColumnar(any -> new OfBatches());
       extensions.injectColumnar(any -> new OfSteps());
@@ -34,6 +36,14 @@ public final class PlanningRules extends ColumnarRule {
   @Override
   public Rule<SparkPlan> postColumnarTransitions() {
     return new DriverPlans();
+  }
+
+  /** How a step keeps windows: the first of all, since the others ask for steps with state and their exchanges. */
+  private static final class OfWindows extends ColumnarRule {
+    @Override
+    public Rule<SparkPlan> preColumnarTransitions() {
+      return new PanesInState();
+    }
   }
 
   /** What is decided for each batch before its plan is compiled. */

@@ -65,12 +65,13 @@ final class SharedSteps extends Rule<SparkPlan> {
       }
       columns.add(
           new Alias(
-              given.get(i), to.name(), to.exprId(), to.qualifier(), scala.Option.apply(to.metadata()), seq(List.of())));
+              given.get(i),
+              to.name(),
+              to.exprId(),
+              to.qualifier(),
+              scala.Option.apply(to.metadata()),
+              PlanTree.seq(List.of())));
     }
-    return new ProjectExec(seq(columns), first);
-  }
-
-  static <T> Seq<T> seq(List<T> items) {
-    return CollectionConverters.asScala(items.iterator()).toSeq();
+    return new ProjectExec(PlanTree.seq(columns), first);
   }
 }
