@@ -28,6 +28,7 @@ from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.engine.shapes import WatchedShape, watched_subjects, watched_tables
 from ds_dagster.errors import DsError, error
 from ds_dagster.places.trees import Place
+from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
@@ -42,7 +43,7 @@ from ds_dagster.settings import load_overlay
 from ds_dagster.spark.cluster import check_executors
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.batch_writers import sink_options
-from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip, keeps_each_window
 from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.row_logs import log_identity
 from ds_dagster.spark.queries.sources import resolved
@@ -202,8 +203,9 @@ def at_entity(job: Compiled, sink: Relation, write: WriteSpec, version: int) -> 
     return kind.at_entity(write, store.name, entity)
 
 
-def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> PreparedQuery:
-    """Build the query and create missing sinks in parallel. Sources must exist: a sink may copy a source's sizes.
+def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs, checkpoint: str) -> PreparedQuery:
+    """Build the query as its checkpoint needs it, and create missing sinks in parallel. Sources must exist: a sink may
+    copy a source's sizes.
 
     Raises:
         DsError: from stores, loaders, references, the compiler, or the check of a cluster's hosts.
@@ -224,9 +226,14 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs) -> Pre
             logs=inputs.logs,
             skips=job.order.skips,
             is_muted=job.order.place > 0 and is_written_in_turn(job.query),
+            panes=not (_has_panes(job.query) and keeps_each_window(spark, checkpoint)),
         )
         targets = sinks.result()
     return replace(query, targets=targets)
+
+
+def _has_panes(query: BoundQuery) -> bool:
+    return any(isinstance(node, Aggregate) and node.by_pane for node in query.plan.walk())
 
 
 def _runs_python(job: Compiled, inputs: StoreSpecs) -> bool:

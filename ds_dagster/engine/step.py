@@ -126,7 +126,7 @@ class StepRun:
         )
         self._record("STARTING", order, "run in a step")
         definition = compiled(order, context)
-        hosted.prepared = prepare_query(spark, definition, self._specs(definition))
+        hosted.prepared = prepare_query(spark, definition, self._specs(definition), str(path))
         make_folder(path.parent)
         empty(spark, definition, str(path))
         path = rewritten(hosted.prepared, path, partial(context.log.line, order.name, "INFO"))

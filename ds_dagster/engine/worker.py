@@ -286,7 +286,7 @@ class SparkHost:
         if self._is_given_up(job):
             return
         reserve(job, definition.query, inputs.reads, self._session.result(), list(self._jobs.values()))
-        job.prepared = prepare_query(self._session.result(), definition, inputs)
+        job.prepared = prepare_query(self._session.result(), definition, inputs, str(path))
         job.sources, job.shapes = inputs.watched, inputs.shapes
         job.heap = heap_bytes(self._session.result()) if state_store(definition.query) == "heap" else 0
         if self._is_given_up(job):

@@ -42,8 +42,8 @@ from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
 from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
-from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.panes import last_of_windows, window_of_pane, with_pane
+from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
 from ds_dagster.spark.queries.constraints import constrained, repeated
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
@@ -165,7 +165,7 @@ class PlanCompiler:
         return Flow(flow.frame.select(*outputs, *_technical(flow.frame)), flow.timed)
 
     def visit_window(self, node: Window, wants: Wants) -> Flow:
-        """Rows with their window and its bounds, once per window; with their pane, once, if a step above asks for it."""
+        """Rows with their window and its bounds, once per window; each row once with its pane, if that is asked for."""
         below = (wants | TIME | late_place(node)) - {names.WINDOW, names.PANE}
         frame = self._timed(node.input, below).frame
         is_once = names.PANE in wants and frame.isStreaming

@@ -286,7 +286,7 @@ class Bench:
         return KINDS["MEMORY"].write_spec(store, sink, refresh)
 
     def prepare(
-        self, name: str, *, clock: Any = "manual", write: WriteSpec | None = None, **spec: Any
+        self, name: str, *, clock: Any = "manual", write: WriteSpec | None = None, panes: bool = True, **spec: Any
     ) -> PreparedQuery:
         """``spec`` replaces fields of the read specs (``time_authority='broker'``)."""
         assert self.project is not None
@@ -308,6 +308,7 @@ class Bench:
             skips=self.skips,
             logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},
             log_capture=lambda _, rows, epoch: self.logged.setdefault(epoch, [json.loads(row) for row in rows]),
+            panes=panes,
         )
 
     def table(self, scan: StaticScan) -> TableRead:

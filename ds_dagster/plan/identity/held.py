@@ -50,12 +50,16 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
     if pairs is None or not _is_same_but_order(rows, after, pairs) or _others(old, before) != _others(new, after):
         return None
     node = _shown_as(rows, after, pairs)
-    if node.state_shape(SCOPE) != before.state_shape(SCOPE):
+    if node.state_shape(SCOPE) != before.state_shape(SCOPE) or _by_pane(node) != _by_pane(before):
         return None
     part = new.parts[0]
     root = part.root.with_inputs(lambda below: replaced(below, after, node))
     bound = replace(part, root=root, state_signature=old.state_signature, earlier_signatures=())
     return replace(new, parts=(bound,), state_signature=old.state_signature, earlier_signatures=())
+
+
+def _by_pane(groups: Groups) -> bool:
+    return isinstance(groups, Aggregate) and groups.by_pane
 
 
 def hides_results(query: BoundQuery) -> bool:

@@ -26,7 +26,6 @@ from ds_dagster.plan.nodes.node import (
 )
 from ds_dagster.plan.nodes.reading import columns_read, lineage_of, merged, plain_name, renamed_bounds, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.plan.nodes.window import OVERLAPPING, Window, Windowed
@@ -207,15 +206,12 @@ class Aggregate(Node):
 
 
 def _passes(node: Node, bounds: Names) -> bool:
-    """Whether the steps from a window on change its rows one by one, and pass its bounds on as they are."""
+    """Whether the steps from a window on treat its rows one by one, and do not read its bounds."""
     if isinstance(node, Window):
         return True
     if not node.one_by_one or len(node.inputs) != 1:
         return False
-    columns = node.columns if isinstance(node, Project) else ()
-    passed = [named.expression for named in columns if plain_name(named.expression) == named.name]
-    read = columns_read(expression for expression in expressions_of(node) if expression not in passed)
-    return read.isdisjoint(bounds) and _passes(node.inputs[0], bounds)
+    return columns_read(expressions_of(node)).isdisjoint(bounds) and _passes(node.inputs[0], bounds)
 
 
 def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Shape:

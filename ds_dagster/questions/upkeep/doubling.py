@@ -12,7 +12,7 @@ from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
-from ds_dagster.plan.nodes.window import Window
+from ds_dagster.plan.nodes.window import OVERLAPPING, Window
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.questions.records import decode
 from ds_dagster.questions.upkeep.left_out import OF_ROWS, LeftOut, same_entity
@@ -70,7 +70,7 @@ def has_several_rows(plan: Node, relation: Relation) -> bool:
 
 def _multiplies(node: Node) -> bool:
     if isinstance(node, Window):
-        return node.function in ("HOP", "CUMULATE")
+        return node.function in OVERLAPPING
     return isinstance(node, Unnest) or (isinstance(node, StaticJoin) and not _is_lookup(node))
 
 

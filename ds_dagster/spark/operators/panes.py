@@ -1,8 +1,8 @@
-"""Panes of overlapping windows: the time between two moments at which windows start or end, so all rows of a pane are in
-the same windows.
+"""Panes of overlapping windows: the time between two moments at which windows start or end, so that all rows of a pane
+are in the same windows.
 
-A group of a pane is kept once. When a window ends, the groups of its panes are merged (``dsdagster.planning.panes``), so a
-row costs the same whatever the number of its windows is.
+The group of a pane is kept once. When a window ends, the groups of its panes are merged (``dsdagster.planning.panes``),
+so a row costs the same whatever the number of its windows is.
 """
 
 from __future__ import annotations

@@ -54,6 +54,17 @@ def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) 
     return Tip(tip["batch"], tip["offsets"], ends_text(tip["ends"], sources))
 
 
+def keeps_each_window(session: SparkSession, checkpoint: str) -> bool:
+    """Whether a checkpoint keeps a group for each of its overlapping windows, as earlier versions of this package did;
+    False if it has no groups of windows.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    with _classified():
+        return bool(package(session, _PACKAGE).StateSchemas.keepsEachWindow(session._jsparkSession, checkpoint))
+
+
 def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
     """A text next to Spark's files, None if there is none.
 

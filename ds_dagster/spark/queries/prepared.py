@@ -122,6 +122,7 @@ class Plans:
         logs: logs of rows that the query drops, or None.
         names_sources: sources, also tick sources, have names in the checkpoint.
         is_muted: no rows are written to streams.
+        panes: see :func:`prepare`.
     """
 
     session: SparkSession
@@ -132,6 +133,7 @@ class Plans:
     logs: RowLogs | None
     names_sources: bool
     is_muted: bool = False
+    panes: bool = True
 
     def frame(self, part: Part, write: WriteSpec) -> DataFrame:
         """The rows of a sink: records for a stream, columns for a table.
@@ -150,6 +152,7 @@ class Plans:
                 self.logs,
                 tick_source_name if self.names_sources else _unnamed,
                 part.name,
+                self.panes,
             )
             frame = compiler.compile(part.root, _wants(part, write))
             if write.kind == "stream":
@@ -179,6 +182,7 @@ def prepare(
     tables: Mapping[str, TableRead] | None = None,
     skips: Sequence[SkippedRecord] = (),
     is_muted: bool = False,
+    panes: bool = True,
 ) -> PreparedQuery:
     """Compile a query in its own session; no data is read.
 
@@ -200,6 +204,8 @@ def prepare(
         tables: how lookup tables are read, by the ``source_name`` of their scan.
         skips: records to skip, from any source.
         is_muted: state is kept and every batch is recorded, but no rows are written to streams.
+        panes: the state of overlapping windows is kept by pane; False for a checkpoint that keeps each window, see
+            :func:`ds_dagster.spark.queries.checkpoint_tip.keeps_each_window`.
 
     Raises:
         DsError: from the loader's factory, the resolver or the compiler; failures of Spark are classified.
@@ -230,6 +236,7 @@ def prepare(
             row_logs,
             is_named,
             is_muted,
+            panes,
         )
         sinks = []
         for part in query.parts:

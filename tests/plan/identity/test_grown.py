@@ -124,6 +124,18 @@ def test_sessions_need_a_new_version(tmp_path: Path) -> None:
     assert (change.verdict, change.partial) == ("needs_new_checkpoint", ())
 
 
+def test_a_function_of_the_window_needs_a_new_version(tmp_path: Path) -> None:
+    """Groups are kept by pane, which has no bounds of a window."""
+    hops = "window_start AS w, window_end AS e, k, COUNT(*) AS c{} FROM HOP(a, SIZE 9 SECONDS, ADVANCE BY 3 SECONDS) "
+    added = {", SUM(n) AS t": ("SUM(n)",), ", MAX(window_end) AS t": ()}
+    old, *others = (
+        compiled(made(f"SELECT {hops.format(text)} GROUP BY window_start, window_end, k"), tmp_path)
+        for text in ("", *added)
+    )
+    spec = job_spec(old, old.queries["s"])
+    assert [change_of(other, spec).partial for other in others] == list(added.values())
+
+
 def test_columns_of_a_view_belong_to_its_table(tmp_path: Path) -> None:
     view = "MATERIALIZED VIEW"
     old, new = compiled(made(OLD, view), tmp_path), compiled(made(GROWN["at the end"][0], view), tmp_path)

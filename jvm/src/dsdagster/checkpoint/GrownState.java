@@ -25,10 +25,8 @@ import org.apache.spark.sql.execution.streaming.state.StateSchemaCompatibilityCh
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
-import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
-import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
@@ -44,7 +42,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * snapshot of one version needs no file of earlier versions; the schema of the state is a file of its own.
  */
 public final class GrownState {
-  private static final String STATE = "state";
   private static final String FAMILY = "default";
   private static final long OPERATOR = 0;
   private static final int SCHEMA_VERSION = 2;
@@ -72,7 +69,7 @@ public final class GrownState {
   /** The state of a checkpoint, null if it has none or has all results of the query. */
   private static GrownState of(Dataset<Row> rows, String mode, String checkpoint) {
     SparkSession session = (SparkSession) rows.sparkSession();
-    StateStoreColFamilySchema held = schema(checkpoint, session.sessionState().newHadoopConf());
+    StateStoreColFamilySchema held = StateSchemas.of(checkpoint, OPERATOR, session.sessionState().newHadoopConf());
     if (held == null) {
       return null;
     }
@@ -112,7 +109,7 @@ public final class GrownState {
    */
   public static long move(org.apache.spark.sql.SparkSession any, String checkpoint, String target, long batch) {
     SparkSession session = (SparkSession) any;
-    StateStoreColFamilySchema held = schema(checkpoint, session.sessionState().newHadoopConf());
+    StateStoreColFamilySchema held = StateSchemas.of(checkpoint, OPERATOR, session.sessionState().newHadoopConf());
     return held == null ? 0 : new GrownState(session, null, held, checkpoint).copyAll(target, batch);
   }
 
@@ -141,7 +138,7 @@ public final class GrownState {
 
   private List<Integer> parts() {
     List<Integer> parts = new ArrayList<>();
-    Path folder = new Path(new Path(from, STATE), Long.toString(OPERATOR));
+    Path folder = new Path(new Path(from, StateSchemas.STATE), Long.toString(OPERATOR));
     try {
       FileSystem files = folder.getFileSystem(hadoop);
       for (FileStatus found : files.listStatus(folder)) {
@@ -189,7 +186,7 @@ public final class GrownState {
    * for earlier versions, since Spark looks for the oldest version to keep by its name.
    */
   private void asSnapshot(String target, int part, long version, int kept) {
-    Path folder = new Path(new Path(new Path(target, STATE), Long.toString(OPERATOR)), Integer.toString(part));
+    Path folder = new Path(new Path(new Path(target, StateSchemas.STATE), Long.toString(OPERATOR)), Integer.toString(part));
     try {
       FileSystem files = folder.getFileSystem(hadoop);
       Path delta = new Path(folder, "1.delta");
@@ -206,7 +203,7 @@ public final class GrownState {
 
   private StateStoreProvider provider(String checkpoint, int part, StructType values, StateStoreConf conf) {
     return StateStoreProvider.createAndInit(
-        id(checkpoint, part), keys, values, new NoPrefixKeyStateEncoderSpec(keys), false, conf, hadoop, false, Option.empty());
+        StateSchemas.id(checkpoint, OPERATOR, part), keys, values, new NoPrefixKeyStateEncoderSpec(keys), false, conf, hadoop, false, Option.empty());
   }
 
   private void writeSchema(String target) {
@@ -214,7 +211,7 @@ public final class GrownState {
         new StateStoreColFamilySchema(FAMILY, (short) 0, keys, (short) 0, after, Option.empty(), Option.empty());
     StatefulOperatorStateInfo info =
         new StatefulOperatorStateInfo(
-            new Path(target, STATE).toString(), UUID.randomUUID(), OPERATOR, 0, 1, Option.empty(), Option.empty());
+            new Path(target, StateSchemas.STATE).toString(), UUID.randomUUID(), OPERATOR, 0, 1, Option.empty(), Option.empty());
     StateSchemaCompatibilityChecker$ checker = StateSchemaCompatibilityChecker$.MODULE$;
     checker.validateAndMaybeEvolveStateSchema(
         info,
@@ -228,18 +225,5 @@ public final class GrownState {
         checker.validateAndMaybeEvolveStateSchema$default$8(),
         Option.empty(),
         false);
-  }
-
-  private static StateStoreColFamilySchema schema(String checkpoint, Configuration hadoop) {
-    StateSchemaCompatibilityChecker checker =
-        new StateSchemaCompatibilityChecker(
-            id(checkpoint, 0), hadoop, StateSchemaCompatibilityChecker$.MODULE$.$lessinit$greater$default$3(), Option.empty(), false);
-    scala.collection.immutable.List<StateStoreColFamilySchema> schemas = checker.readSchemaFile();
-    return schemas.isEmpty() ? null : schemas.head();
-  }
-
-  private static StateStoreProviderId id(String checkpoint, int part) {
-    String place = new Path(checkpoint, STATE).toString();
-    return new StateStoreProviderId(new StateStoreId(place, OPERATOR, part, FAMILY), UUID.randomUUID());
   }
 }
