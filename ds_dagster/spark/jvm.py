@@ -252,16 +252,17 @@ class Operators:
         rows = self._jvm.delta.over.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
         return DataFrame(rows, self.spark)
 
-    def fold(self, frame: DataFrame, keys: int) -> DataFrame:
+    def fold(self, frame: DataFrame, keys: int, place: str = "ANYWHERE") -> DataFrame:
         """At most one upsert or delete per key and batch.
 
         Args:
             frame: ``keys`` key columns, then ``row`` struct, ``w`` bigint.
+            place: where the rows of a key are: ``ANYWHERE``, in ``ONE_TASK``, or ``ADJACENT`` in a task.
 
         Returns:
             Columns ``row`` and ``deleted``.
         """
-        return DataFrame(self._jvm.delta.Fold.apply(_java(frame), keys), self.spark)
+        return DataFrame(self._jvm.delta.Fold.apply(_java(frame), keys, place), self.spark)
 
     def seen(self, job: str, input_name: str, time: Column, partition: Column) -> Column:
         """``time`` (timestamp) unchanged, reported to the job's clock for its ``partition`` (int or string)."""

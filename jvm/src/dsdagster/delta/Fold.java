@@ -2,11 +2,8 @@ package dsdagster.delta;
 
 import dsdagster.Expressions;
 import dsdagster.Keyed;
-import dsdagster.OperatorFault;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
@@ -22,15 +19,30 @@ import scala.collection.Iterator;
 
 /**
  * Weighted rows → at most one upsert or delete per key and batch. Keeps no state: if the key is unique, the additions
- * and retractions of one batch are enough.
+ * and retractions of one batch are enough. So its tasks need no store, see {@code dsdagster.planning.folds}.
  *
  * <p>Input columns: the key's, then {@code row} struct, {@code w} long. Output: {@code row} struct, {@code deleted}
  * boolean; a delete carries the retracted row.
  */
 public final class Fold {
+  /** Where the rows of a key are, in a batch. */
+  public enum Place {
+    /** In any tasks. */
+    ANYWHERE,
+    /** In one task: the step below has made them of the rows of one of its own keys. */
+    ONE_TASK,
+    /** One behind the other in a task. */
+    ADJACENT
+  }
+
   private Fold() {}
 
-  public static Dataset<Row> apply(Dataset<Row> input, int keys) {
+  /**
+   * Applies the fold.
+   *
+   * @param place name of a {@link Place}
+   */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, String place) {
     StructType rowType = (StructType) input.schema().apply("row").dataType();
     List<Column> columns = new ArrayList<>();
     for (int i = 0; i < keys; i++) {
@@ -42,17 +54,24 @@ public final class Fold {
     StructType output = new StructType().add("row", DataTypes.BinaryType).add("deleted", DataTypes.BooleanType);
     Dataset<Row> folded =
         Keyed.grouped(packed, keys)
-            .transformWithState(new Processor(keys), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+            .transformWithState(new Processor(keys, Place.valueOf(place)), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
     return folded.select(Expressions.unpack(folded.col("row"), rowType).as("row"), folded.col("deleted"));
   }
 
-  /** One key at a time. */
-  static final class Processor extends StatefulProcessor<Row, Row, Row> {
+  /** One key at a time. Rows: the key's columns, the row, packed, and its weight. */
+  public static final class Processor extends StatefulProcessor<Row, Row, Row> {
     private static final long serialVersionUID = 1L;
     private final int rowColumn;
+    private final Place place;
 
-    Processor(int keys) {
+    Processor(int keys, Place place) {
       this.rowColumn = keys;
+      this.place = place;
+    }
+
+    /** Where the rows of a key are before they are exchanged. */
+    public Place place() {
+      return place;
     }
 
     @Override
@@ -60,27 +79,14 @@ public final class Fold {
 
     @Override
     public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-      Packed batch = new Packed();
+      Folding folding = new Folding();
       while (rows.hasNext()) {
         Row row = rows.next();
-        batch.add(row.getAs(rowColumn), row.getLong(rowColumn + 1));
-      }
-      byte[] appeared = null;
-      byte[] gone = null;
-      for (Map.Entry<ByteBuffer, Long> entry : batch.net().entrySet()) {
-        if (entry.getValue() < 0) {
-          gone = entry.getKey().array();
-        } else if (appeared != null || entry.getValue() > 1) {
-          throw new OperatorFault("KEY_NOT_UNIQUE", "a key has several rows at once");
-        } else {
-          appeared = entry.getKey().array();
-        }
+        folding.add(row.getAs(rowColumn), row.getLong(rowColumn + 1));
       }
       List<Row> output = new ArrayList<>(1);
-      if (appeared != null) {
-        output.add(RowFactory.create(appeared, false));
-      } else if (gone != null) {
-        output.add(RowFactory.create(gone, true));
+      if (folding.end()) {
+        output.add(RowFactory.create(folding.row(), folding.isDelete()));
       }
       return Keyed.iterator(output);
     }

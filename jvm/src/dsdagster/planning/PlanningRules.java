@@ -1,5 +1,6 @@
 package dsdagster.planning;
 
+import dsdagster.planning.folds.FoldsWithoutStore;
 import dsdagster.planning.panes.PanesInState;
 import java.util.Collections;
 import java.util.Set;
@@ -21,7 +22,7 @@ public final class PlanningRules extends ColumnarRule {
   public static synchronized void enable(SparkSession session) {
     SparkSessionExtensions extensions = ((org.apache.spark.sql.classic.SparkSession) session).extensions();
     if (KNOWN.add(extensions)) {
-      extensions.injectColumnar(any -> new OfWindows());
+      extensions.injectColumnar(any -> new OfOperators());
       extensions.injectColumnar(any -> new PlanningRules());
       extensions.injectColumnar(any -> new OfBatches());
       extensions.injectColumnar(any -> new OfSteps());
@@ -38,11 +39,16 @@ public final class PlanningRules extends ColumnarRule {
     return new DriverPlans();
   }
 
-  /** How a step keeps windows: the first of all, since the others ask for steps with state and their exchanges. */
-  private static final class OfWindows extends ColumnarRule {
+  /** What a step with state keeps: the first rules, since the others look for such steps and their exchanges. */
+  private static final class OfOperators extends ColumnarRule {
     @Override
     public Rule<SparkPlan> preColumnarTransitions() {
-      return new PanesInState();
+      return new Rule<>() {
+        @Override
+        public SparkPlan apply(SparkPlan plan) {
+          return new FoldsWithoutStore().apply(new PanesInState().apply(plan));
+        }
+      };
     }
   }
 
