@@ -32,6 +32,8 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
+KeyPlace = Literal["ANYWHERE", "ONE_TASK", "ADJACENT", "IN_PARTITION", "IN_PLACE"]
+"""Where the rows of a key are before they are exchanged, see ``dsdagster.KeyPlace``."""
 """Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.plan_with_rules`."""
 
 
@@ -164,6 +166,7 @@ class Operators:
         whole: bool,
         ranked: bool,
         ttl_millis: int = 0,
+        place: KeyPlace = "ANYWHERE",
     ) -> DataFrame:
         """The first rows of each partition of rows with weights.
 
@@ -174,12 +177,13 @@ class Operators:
             whole: all rows of a partition are in one batch.
             ranked: the rank is needed; otherwise a row whose rank only changes is not a change.
             ttl_millis: a partition is dropped from state after so long without a change; 0: never.
+            place: see :data:`KeyPlace`.
 
         Returns:
             Columns ``row``, ``rank`` bigint (0 unless ``ranked``), ``w``.
         """
         apply = self._jvm.delta.rank.TopN.apply
-        rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
+        rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis, place)
         return DataFrame(rows, self.spark)
 
     def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
@@ -252,12 +256,12 @@ class Operators:
         rows = self._jvm.delta.over.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
         return DataFrame(rows, self.spark)
 
-    def fold(self, frame: DataFrame, keys: int, place: str = "ANYWHERE") -> DataFrame:
+    def fold(self, frame: DataFrame, keys: int, place: KeyPlace = "ANYWHERE") -> DataFrame:
         """At most one upsert or delete per key and batch.
 
         Args:
             frame: ``keys`` key columns, then ``row`` struct, ``w`` bigint.
-            place: where the rows of a key are: ``ANYWHERE``, in ``ONE_TASK``, or ``ADJACENT`` in a task.
+            place: see :data:`KeyPlace`.
 
         Returns:
             Columns ``row`` and ``deleted``.

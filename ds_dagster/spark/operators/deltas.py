@@ -15,14 +15,14 @@ from sqlglot import exp
 from ds_dagster.datatypes import INTEGER
 from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Node
+from ds_dagster.plan.nodes.node import BoundExpression, Field
 from ds_dagster.plan.nodes.rank import TopN
-from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.spark.expressions import compile_condition
 from ds_dagster.spark.functions.aggregates import call_argument, delta_form, delta_result, delta_type
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators.group_keys import compile_key, one_zero
 from ds_dagster.spark.operators.join_keys import shared_keys
+from ds_dagster.spark.operators.key_places import place_of_changes, place_of_partitions
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, with_missing
 
@@ -151,6 +151,7 @@ def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
         whole=node.is_whole,
         ranked=node.ranked,
         ttl_millis=node.ttl_millis,
+        place=place_of_partitions(node),
     )
     rank = [sf.col("rank").alias(node.rank)] if node.ranked else []
     return rows.select(*_fields("row", node.input.output), *rank, sf.col("w").alias(names.WEIGHT))
@@ -160,38 +161,8 @@ def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:
     """At most one upsert or delete per key."""
     keys = _keys(node.key, node.output)
     keyed = frame.select(*keys, _row(node.output).alias("row"), sf.col(names.WEIGHT).alias("w"))
-    rows = operators(spark).fold(keyed, len(keys), place_of_keys(node))
+    rows = operators(spark).fold(keyed, len(keys), place_of_changes(node))
     return rows.select(*_fields("row", node.output), sf.col("deleted").alias(names.DELETED))
-
-
-def place_of_keys(node: Fold) -> str:
-    """Where the rows of a key are before they are folded, see ``dsdagster.delta.Fold``: a step below that has a key of
-    its own makes all rows of that key in one task, one behind the other. All rows of a key that has its fields are from
-    one of its keys."""
-    origins = [node.input.origin(name) for name in node.key]
-    steps = [step for step, _ in origins]
-    names_of = {name for step, name in origins if step is steps[0]}
-    made_by = _own_key(steps[0], names_of)
-    if made_by is None or not made_by <= names_of:
-        return "ANYWHERE"
-    return "ADJACENT" if len(made_by) == len(origins) else "ONE_TASK"
-
-
-def _own_key(step: Node, fields: set[str]) -> set[str] | None:
-    """Fields that decide which key of a step a row is from; None if there are no such fields."""
-    if isinstance(step, TopN):
-        own = [plain_name(expression) for expression in step.partition]
-    elif isinstance(step, DeltaJoin) and step.residual is None and step.kind != "full":
-        own = [_of_pair(step, *pair, fields) for pair in zip(step.left_keys, step.right_keys, strict=True)]
-    else:
-        return None
-    return set(own) if own and all(own) else None
-
-
-def _of_pair(step: DeltaJoin, left: BoundExpression, right: BoundExpression, fields: set[str]) -> str:
-    """The field of a pair of keys that a join emits; the right one is NULL where a row has no partner."""
-    names_of = [plain_name(left), *([plain_name(right)] if step.kind == "inner" else [])]
-    return next((name for name in names_of if name in fields), "")
 
 
 def _keys(key: tuple[str, ...], fields: tuple[Field, ...]) -> list[Column]:

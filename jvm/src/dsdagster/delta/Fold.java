@@ -1,6 +1,7 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
+import dsdagster.KeyPlace;
 import dsdagster.Keyed;
 import java.util.ArrayList;
 import java.util.List;
@@ -19,28 +20,18 @@ import scala.collection.Iterator;
 
 /**
  * Weighted rows → at most one upsert or delete per key and batch. Keeps no state: if the key is unique, the additions
- * and retractions of one batch are enough. So its tasks need no store, see {@code dsdagster.planning.folds}.
+ * and retractions of one batch are enough. So its tasks need no store, see {@code dsdagster.planning.keyed}.
  *
  * <p>Input columns: the key's, then {@code row} struct, {@code w} long. Output: {@code row} struct, {@code deleted}
  * boolean; a delete carries the retracted row.
  */
 public final class Fold {
-  /** Where the rows of a key are, in a batch. */
-  public enum Place {
-    /** In any tasks. */
-    ANYWHERE,
-    /** In one task: the step below has made them of the rows of one of its own keys. */
-    ONE_TASK,
-    /** One behind the other in a task. */
-    ADJACENT
-  }
-
   private Fold() {}
 
   /**
    * Applies the fold.
    *
-   * @param place name of a {@link Place}
+   * @param place name of a {@link KeyPlace}
    */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, String place) {
     StructType rowType = (StructType) input.schema().apply("row").dataType();
@@ -54,23 +45,23 @@ public final class Fold {
     StructType output = new StructType().add("row", DataTypes.BinaryType).add("deleted", DataTypes.BooleanType);
     Dataset<Row> folded =
         Keyed.grouped(packed, keys)
-            .transformWithState(new Processor(keys, Place.valueOf(place)), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+            .transformWithState(new Processor(keys, KeyPlace.valueOf(place)), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
     return folded.select(Expressions.unpack(folded.col("row"), rowType).as("row"), folded.col("deleted"));
   }
 
   /** One key at a time. Rows: the key's columns, the row, packed, and its weight. */
-  public static final class Processor extends StatefulProcessor<Row, Row, Row> {
+  public static final class Processor extends StatefulProcessor<Row, Row, Row> implements KeyPlace.Known {
     private static final long serialVersionUID = 1L;
     private final int rowColumn;
-    private final Place place;
+    private final KeyPlace place;
 
-    Processor(int keys, Place place) {
+    Processor(int keys, KeyPlace place) {
       this.rowColumn = keys;
       this.place = place;
     }
 
-    /** Where the rows of a key are before they are exchanged. */
-    public Place place() {
+    @Override
+    public KeyPlace place() {
       return place;
     }
 

@@ -1,6 +1,6 @@
 package dsdagster.planning;
 
-import dsdagster.planning.folds.FoldsWithoutStore;
+import dsdagster.planning.keyed.KeyedSteps;
 import dsdagster.planning.panes.PanesInState;
 import java.util.Collections;
 import java.util.Set;
@@ -46,7 +46,7 @@ public final class PlanningRules extends ColumnarRule {
       return new Rule<>() {
         @Override
         public SparkPlan apply(SparkPlan plan) {
-          return new FoldsWithoutStore().apply(new PanesInState().apply(plan));
+          return new KeyedSteps().apply(new PanesInState().apply(plan));
         }
       };
     }

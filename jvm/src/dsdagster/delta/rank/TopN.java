@@ -1,6 +1,7 @@
 package dsdagster.delta.rank;
 
 import dsdagster.Expressions;
+import dsdagster.KeyPlace;
 import dsdagster.Keyed;
 import dsdagster.delta.Expiry;
 import java.util.ArrayList;
@@ -30,9 +31,17 @@ public final class TopN {
    * @param whole all rows of a partition arrive in one batch, so nothing is kept
    * @param ranked whether the rank is emitted
    * @param ttl milliseconds without a change after which a partition is forgotten; 0: never
+   * @param place name of a {@link KeyPlace}
    */
   public static Dataset<Row> apply(
-      Dataset<Row> input, int keys, String ranking, boolean appendOnly, boolean whole, boolean ranked, long ttl) {
+      Dataset<Row> input,
+      int keys,
+      String ranking,
+      boolean appendOnly,
+      boolean whole,
+      boolean ranked,
+      long ttl,
+      String place) {
     Ranking read = Ranking.read(ranking);
     Expiry expiry = new Expiry(whole ? 0 : ttl);
     StructType rowType = (StructType) input.schema().apply("row").dataType();
@@ -50,7 +59,9 @@ public final class TopN {
             .add("row", DataTypes.BinaryType)
             .add("rank", DataTypes.LongType)
             .add(Keyed.WEIGHT, DataTypes.LongType);
-    TopNProcessor processor = new TopNProcessor(read, keys, order, appendOnly, whole, ranked, expiry);
+    TopNProcessor processor =
+        new TopNProcessor(
+            read, keys, order, appendOnly, whole, ranked, expiry, KeyPlace.valueOf(place));
     Dataset<Row> first =
         Keyed.grouped(packed, keys)
             .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));

@@ -1,5 +1,6 @@
 package dsdagster.delta.rank;
 
+import dsdagster.KeyPlace;
 import dsdagster.OperatorFault;
 import dsdagster.delta.Expiry;
 import dsdagster.state.Buckets;
@@ -33,7 +34,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Rules: every kept first row sorts before every row of the rest. Without retractions no rest is kept, since a row
  * beyond the limit never returns. With a time to live a partition is one value, so that it is forgotten as a whole.
  */
-final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
+final class TopNProcessor extends StatefulProcessor<Row, Row, Row> implements KeyPlace.Known {
   private static final long serialVersionUID = 1L;
   private static final int SPARE = 16;
   /** Estimated bytes of a row: a rest is long if a bucket of rows of this size would be full. */
@@ -46,6 +47,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean whole;
   private final boolean ranked;
   private final Expiry expiry;
+  private final KeyPlace place;
   private transient ValueState<Row> first;
   private transient MapState<byte[], Row> rest;
   /** Null if the values of ORDER BY have no order in the state store. */
@@ -60,7 +62,8 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
       boolean appendOnly,
       boolean whole,
       boolean ranked,
-      Expiry expiry) {
+      Expiry expiry,
+      KeyPlace place) {
     this.ranking = ranking;
     this.keys = keys;
     this.order = order;
@@ -68,6 +71,12 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     this.whole = whole;
     this.ranked = ranked;
     this.expiry = expiry;
+    this.place = place;
+  }
+
+  @Override
+  public KeyPlace place() {
+    return place;
   }
 
   @Override

@@ -1,4 +1,4 @@
-package dsdagster.planning.folds;
+package dsdagster.planning.keyed;
 
 import dsdagster.delta.Folding;
 import java.util.Iterator;

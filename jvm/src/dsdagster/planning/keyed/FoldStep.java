@@ -1,4 +1,4 @@
-package dsdagster.planning.folds;
+package dsdagster.planning.keyed;
 
 import dsdagster.planning.DriverPlan;
 import dsdagster.planning.PlanTree;
