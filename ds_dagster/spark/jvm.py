@@ -32,9 +32,9 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
-KeyPlace = Literal["ANYWHERE", "ONE_TASK", "ADJACENT", "IN_PARTITION", "IN_PLACE"]
-"""Where the rows of a key are before they are exchanged, see ``dsdagster.KeyPlace``."""
 """Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.plan_with_rules`."""
+KeyPlace = Literal["ANYWHERE", "ONE_TASK", "ADJACENT", "IN_PARTITION"]
+"""Where the rows of a key are before they are exchanged, see ``dsdagster.KeyPlace``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Keys whose rows a step below has put together already, so that Spark need not exchange and sort them again.
 
-A step with keys makes all rows of one of its keys in one task, one behind the other, and in the partition of that key.
+A step with keys makes all rows of one of its keys in one task, which has the partition of that key; a step without
+timers makes them one behind the other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def place_of_changes(node: Fold) -> KeyPlace:
     key = [next((name for name in names if name in fields), "") for names, _ in _key(step)]
     if not key or not all(key):
         return "ANYWHERE"
-    return "ADJACENT" if set(key) == set(fields) else "ONE_TASK"
+    is_adjacent = set(key) == set(fields) and not isinstance(step, TemporalJoin)
+    return "ADJACENT" if is_adjacent else "ONE_TASK"
 
 
 def place_of_partitions(node: TopN) -> KeyPlace:
@@ -33,9 +35,8 @@ def place_of_partitions(node: TopN) -> KeyPlace:
     if not key or len(key) != len(fields):
         return "ANYWHERE"
     parts = zip(fields, node.partition, key, strict=True)
-    if not all(name in names and part.type == type_ and is_primitive(type_) for name, part, (names, type_) in parts):
-        return "ANYWHERE"
-    return "IN_PARTITION" if isinstance(step, TemporalJoin) else "IN_PLACE"  # a row that waited comes behind others
+    is_same = all(name in names and part.type == type_ and is_primitive(type_) for name, part, (names, type_) in parts)
+    return "IN_PARTITION" if is_same else "ANYWHERE"
 
 
 def _made_by(node: Node, names: Sequence[str]) -> tuple[Node, list[str]]:

@@ -21,8 +21,11 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec;
 
 /**
- * Leaves out what a step with keys does not need: the exchange and the order of rows whose keys are where a step below has
- * put them ({@link KeyPlace}), and the store of a fold, which keeps nothing.
+ * Leaves out what a step with keys does not need: the exchange of rows whose keys are where a step below has put them
+ * ({@link KeyPlace}), their order if a fold reads them, and the store of a fold, which keeps nothing.
+ *
+ * <p>Rule, of Spark 4.2: a step with state has the key that it works on in its thread. A step that reads the rows of
+ * another one must have all of them before it begins, so the order of rows for a step with state stays.
  *
  * <p>A fold whose checkpoint has a store for it goes on with it: versions of this package before this rule opened one, and
  * a copy of a checkpoint needs a version of each of its stores.
@@ -45,7 +48,7 @@ public final class KeyedSteps extends Rule<SparkPlan> {
     }
     if (result instanceof TransformWithStateExec step
         && (Object) step.statefulProcessor() instanceof KeyPlace.Known processor
-        && processor.place().isOfState()
+        && processor.place() == KeyPlace.IN_PARTITION
         && isInBatches(step)) {
       SparkPlan given = step.child();
       return PlanTree.withChildren(step, child -> child == given ? below(step, processor.place()) : child);
@@ -65,7 +68,7 @@ public final class KeyedSteps extends Rule<SparkPlan> {
     if (place == KeyPlace.ANYWHERE || !(only instanceof ShuffleExchangeExec exchange) || !isMadeBySteps(exchange, step)) {
       return sort;
     }
-    return place.isSorted() ? exchange.child() : PlanTree.withChildren(sort, any -> exchange.child());
+    return place == KeyPlace.ADJACENT ? exchange.child() : PlanTree.withChildren(sort, any -> exchange.child());
   }
 
   /** Whether rows are from a step with as many partitions, and changed one by one since. */
