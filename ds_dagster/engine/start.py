@@ -233,7 +233,7 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs, checkp
 
 
 def _has_panes(query: BoundQuery) -> bool:
-    return any(isinstance(node, Aggregate) and node.by_pane for node in query.plan.walk())
+    return any(isinstance(node, Aggregate) and node.pane_window is not None for node in query.plan.walk())
 
 
 def _runs_python(job: Compiled, inputs: StoreSpecs) -> bool:

@@ -182,13 +182,15 @@ class PlanCompiler:
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
         """Rows with the window that a step below assigned; its bounds carry the watermark again."""
         frame = self.visit(node.input, wants - {names.WINDOW}).frame
+        if names.PANE in frame.columns:
+            return Flow(frame, timed=True)
         return Flow(frame.withColumn(names.WINDOW, window_of_bounds(node.start, node.end)), timed=True)
 
     def visit_aggregate(self, node: Aggregate, wants: Wants) -> Flow:
         """Groups. A windowed group is keyed by Spark's own window column, which carries the watermark that closes the
         group. The event time of a closed window is the last moment in it."""
         flow = self._grouped_rows(node)
-        by_pane = names.PANE in flow.frame.columns
+        window = node.pane_window if names.PANE in flow.frame.columns else None
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
         of_window = {named.name: bounds[n] for named in node.group if (n := plain_name(named.expression)) in bounds}
         keys = [
@@ -197,11 +199,11 @@ class PlanCompiler:
             if named.name not in of_window
         ]
         if node.window:
-            keys = [sf.col(names.PANE if by_pane else names.WINDOW), *(keys or key_of_all(node.window))]
+            keys = [sf.col(names.PANE if window else names.WINDOW), *(keys or key_of_all(node.window))]
         calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
-        if by_pane and isinstance(node.window, Window):
-            frame = frame.withColumn(names.WINDOW, window_of_pane(node.window))
+        if window is not None:
+            frame = frame.withColumn(names.WINDOW, window_of_pane(window))
         frame = all_computed(frame, node.calls) if node.held and node.calls else frame
         output = [
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
@@ -351,12 +353,11 @@ class PlanCompiler:
         """The rows of an aggregate, with their pane if its state is kept by pane, else with their window."""
         if not node.window:
             return self.visit(node.input, NOTHING)
-        by_pane = node.by_pane and self.panes
-        flow = self.visit(node.input, frozenset({names.PANE if by_pane else names.WINDOW}))
-        if not by_pane or names.PANE in flow.frame.columns or not flow.frame.isStreaming:
+        window = node.pane_window if self.panes else None
+        flow = self.visit(node.input, frozenset({names.PANE if window else names.WINDOW}))
+        if window is None or names.PANE in flow.frame.columns or not flow.frame.isStreaming:
             return flow
-        assert isinstance(node.window, Window)
-        return replace(flow, frame=with_pane(last_of_windows(flow.frame, node.window), node.window))
+        return replace(flow, frame=with_pane(last_of_windows(flow.frame, window), window))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time; bounded rows (backfills) need none."""

@@ -47,7 +47,7 @@ def grown_state(old: BoundQuery, new: BoundQuery, store_kinds: StoreKinds) -> Bo
         return None
     calls = tuple(_named_apart(before.calls, added))
     groups = replace(before.with_inputs(lambda _: rows), calls=(*before.calls, *calls), held=True)
-    if not _holds(groups, before) or groups.by_pane != before.by_pane:
+    if not _holds(groups, before) or (groups.pane_window is None) != (before.pane_window is None):
         return None
     part = old.parts[0]
     root = part.root.with_inputs(lambda below: replaced(below, before, groups))

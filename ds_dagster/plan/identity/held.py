@@ -59,7 +59,7 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
 
 
 def _by_pane(groups: Groups) -> bool:
-    return isinstance(groups, Aggregate) and groups.by_pane
+    return isinstance(groups, Aggregate) and groups.pane_window is not None
 
 
 def hides_results(query: BoundQuery) -> bool:

@@ -12,23 +12,12 @@ from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import column_of, shown
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.nodes.describing import named_text, text
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    Bounds,
-    ChangelogKind,
-    Field,
-    Keeps,
-    Named,
-    Names,
-    Node,
-    Sources,
-    expressions_of,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ChangelogKind, Field, Keeps, Named, Names, Node, Sources
 from ds_dagster.plan.nodes.reading import columns_read, lineage_of, merged, plain_name, renamed_bounds, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper
-from ds_dagster.plan.nodes.window import OVERLAPPING, Window, Windowed
+from ds_dagster.plan.nodes.window import OVERLAPPING, Window, Windowed, window_below
 
 AggregateFunction = Literal[
     "COUNT",
@@ -158,19 +147,16 @@ class Aggregate(Node):
         return renamed_bounds((Bounds(self.window.start, self.window.end),), self.group)
 
     @property
-    def by_pane(self) -> bool:
-        """Whether its state may be kept by pane of overlapping windows: its rows are final, and neither it nor a step
-        between the window and it reads the bounds of the window, except to group by them."""
-        window, bounds = self.window, self._bounds
-        if not isinstance(window, Window) or window.function not in OVERLAPPING or self.updates:
-            return False
+    def pane_window(self) -> Window | None:
+        """The overlapping window by whose panes its state may be kept: its rows are final, and neither it nor a step
+        since the window reads the window's bounds, except to group by them. None: each window is kept."""
+        if self.window is None or self.updates:
+            return None
+        bounds = frozenset((self.window.start, self.window.end))
         keys = [named.expression for named in self.group if not plain_name(named.expression)]
         read = columns_read([*keys, *(part for call in self.calls for part in call.parts)])
-        return read.isdisjoint(bounds) and _passes(self.input, bounds)
-
-    @property
-    def _bounds(self) -> Names:
-        return frozenset((self.window.start, self.window.end)) if self.window is not None else frozenset()
+        window = window_below(self.input, bounds) if read.isdisjoint(bounds) else None
+        return window if window is not None and window.function in OVERLAPPING else None
 
     @property
     def open_windows(self) -> tuple[Node, ...]:
@@ -203,15 +189,6 @@ class Aggregate(Node):
 
     def growth(self) -> Iterator[str]:
         return iter(()) if self.window is not None else groups_growth(self.input, self.group, self.calls, KEEP_VALUES)
-
-
-def _passes(node: Node, bounds: Names) -> bool:
-    """Whether the steps from a window on treat its rows one by one, and do not read its bounds."""
-    if isinstance(node, Window):
-        return True
-    if not node.one_by_one or len(node.inputs) != 1:
-        return False
-    return columns_read(expressions_of(node)).isdisjoint(bounds) and _passes(node.inputs[0], bounds)
 
 
 def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Shape:

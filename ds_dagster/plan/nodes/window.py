@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import TIMESTAMP_LTZ
 from ds_dagster.plan.expressions.field_names import field_name, shown
-from ds_dagster.plan.nodes.node import Bounds, Field, Names, Node, Sources
-from ds_dagster.plan.nodes.reading import require
+from ds_dagster.plan.nodes.node import Bounds, Field, Names, Node, Sources, expressions_of
+from ds_dagster.plan.nodes.reading import columns_read, plain_name, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.rows import Passing
+from ds_dagster.plan.nodes.rows import Passing, Project
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.sql.generator import duration_text
 
@@ -136,3 +136,18 @@ class Windowed(Passing):
 
     def own_columns(self) -> Names:
         return frozenset((self.start, self.end))
+
+
+def window_below(node: Node, bounds: Names) -> Window | None:
+    """The window whose bounds are these fields, if the steps since then treat its rows one by one, and only pass its
+    bounds on; else None."""
+    if isinstance(node, Window):
+        return node if bounds == {node.start, node.end} else None
+    if not (node.one_by_one or isinstance(node, Windowed)) or len(node.inputs) != 1:
+        return None
+    columns = node.columns if isinstance(node, Project) else ()
+    below = frozenset(plain_name(named.expression) for named in columns if named.name in bounds) or bounds
+    others = [named.expression for named in columns if named.name not in bounds]
+    read = columns_read(others if columns else expressions_of(node))
+    is_passed = len(below) == len(bounds) and "" not in below
+    return window_below(node.inputs[0], below) if is_passed and read.isdisjoint(below) else None

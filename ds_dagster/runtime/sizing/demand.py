@@ -139,8 +139,8 @@ class _Walk:
         if isinstance(node, Scan):
             return self._read(node)
         arriving = [self.through(child) for child in node.inputs]
-        if isinstance(node, Aggregate) and isinstance(node.window, Window) and node.by_pane:
-            arriving = [arriving[0] / _windows_per_row(node.window)]
+        if isinstance(node, Aggregate) and node.pane_window is not None:
+            arriving = [arriving[0] / _windows_per_row(node.pane_window)]
         if node.is_stateful:
             self._keep(node, sum(arriving))
         if isinstance(node, TemporalJoin | StaticJoin):
