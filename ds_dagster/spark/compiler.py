@@ -24,7 +24,6 @@ from ds_dagster.plan.nodes.match import Match
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.nodes.rank import TopN
-from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.rows import Filter, Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
@@ -37,14 +36,14 @@ from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis,
 from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.flow import Flow, union
-from ds_dagster.spark.functions.aggregates import all_computed, native_call
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
+from ds_dagster.spark.operators.groups import groups
 from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
-from ds_dagster.spark.operators.panes import last_of_windows, window_of_pane, with_pane
+from ds_dagster.spark.operators.panes import last_of_windows, with_pane
 from ds_dagster.spark.operators.unnest import elements
-from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
+from ds_dagster.spark.operators.windows import window_of_bounds, with_window
 from ds_dagster.spark.queries.constraints import constrained, repeated
 from ds_dagster.spark.queries.row_errors import RowErrors, logged_place
 from ds_dagster.spark.queries.row_logs import RowLogs, late_place, late_values
@@ -61,7 +60,6 @@ Wants = frozenset[str]
 NOTHING: Wants = frozenset()
 TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
-_KEY = "__key"
 _HOLDS = "__holds"
 
 
@@ -190,28 +188,7 @@ class PlanCompiler:
         """Groups. A windowed group is keyed by Spark's own window column, which carries the watermark that closes the
         group. The event time of a closed window is the last moment in it."""
         flow = self._grouped_rows(node)
-        window = node.pane_window if names.PANE in flow.frame.columns else None
-        bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
-        of_window = {named.name: bounds[n] for named in node.group if (n := plain_name(named.expression)) in bounds}
-        keys = [
-            compile_expression(flow.frame, named.expression).alias(named.name)
-            for named in node.group
-            if named.name not in of_window
-        ]
-        if node.window:
-            keys = [sf.col(names.PANE if window else names.WINDOW), *(keys or key_of_all(node.window))]
-        calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
-        frame = flow.frame.groupBy(*keys).agg(*calls)
-        if window is not None:
-            frame = frame.withColumn(names.WINDOW, window_of_pane(window))
-        frame = all_computed(frame, node.calls) if node.held and node.calls else frame
-        output = [
-            sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
-            for f in node.output
-        ]
-        if names.EVENT_TIME in wants:
-            output.append(last_moment(sf.col(names.WINDOW).getField("end")))
-        return Flow(frame.select(*output), timed=node.window is not None)
+        return Flow(groups(flow.frame, node, timed=names.EVENT_TIME in wants), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
         """Our operator, or Spark's join if a later step needs the event time of the pairs."""

@@ -33,8 +33,6 @@ RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
 """Prefix of the names of columns that mark a shared exchange, see :meth:`Operators.plan_with_rules`."""
-KeyPlace = Literal["ANYWHERE", "ONE_TASK", "ADJACENT", "IN_PARTITION"]
-"""Where the rows of a key are before they are exchanged, see ``dsdagster.KeyPlace``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,7 @@ class Operators:
         whole: bool,
         ranked: bool,
         ttl_millis: int = 0,
-        place: KeyPlace = "ANYWHERE",
+        place: str = "ANYWHERE",
     ) -> DataFrame:
         """The first rows of each partition of rows with weights.
 
@@ -177,14 +175,13 @@ class Operators:
             whole: all rows of a partition are in one batch.
             ranked: the rank is needed; otherwise a row whose rank only changes is not a change.
             ttl_millis: a partition is dropped from state after so long without a change; 0: never.
-            place: see :data:`KeyPlace`.
+            place: see :data:`ds_dagster.spark.operators.key_places.KeyPlace`.
 
         Returns:
             Columns ``row``, ``rank`` bigint (0 unless ``ranked``), ``w``.
         """
-        apply = self._jvm.delta.rank.TopN.apply
-        rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis, place)
-        return DataFrame(rows, self.spark)
+        settings = (keys, ranking, appends_only, whole, ranked, ttl_millis, place)
+        return DataFrame(self._jvm.delta.rank.TopN.apply(_java(frame), *settings), self.spark)
 
     def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
         """Outer join rows: rows of one side are emitted without a partner only while no pair contains them.
@@ -256,12 +253,12 @@ class Operators:
         rows = self._jvm.delta.over.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
         return DataFrame(rows, self.spark)
 
-    def fold(self, frame: DataFrame, keys: int, place: KeyPlace = "ANYWHERE") -> DataFrame:
+    def fold(self, frame: DataFrame, keys: int, place: str = "ANYWHERE") -> DataFrame:
         """At most one upsert or delete per key and batch.
 
         Args:
             frame: ``keys`` key columns, then ``row`` struct, ``w`` bigint.
-            place: see :data:`KeyPlace`.
+            place: see :data:`ds_dagster.spark.operators.key_places.KeyPlace`.
 
         Returns:
             Columns ``row`` and ``deleted``.
@@ -501,13 +498,11 @@ class Operators:
         self._jvm.kafka.JobTransactions.fence(dict(options))
 
     def plan_with_rules(self) -> None:
-        """In sessions made from this one from now on, steps below exchanges with the same marked column run once, and
-        tasks do not get the plans below exchanges."""
+        """Sessions made from this one from now on plan with the rules of ``dsdagster.planning``."""
         self._jvm.planning.PlanningRules.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N``, ``after-decision@N``, ``amid-commits@N``,
-        ``after-commit@N``; ``halt:`` before it ends the JVM there; empty removes it."""
+        """Tests: fail once at a point of ``dsdagster.kafka.Faults``, after ``halt:`` by ending the JVM; empty removes it."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:

@@ -58,10 +58,6 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
     return replace(new, parts=(bound,), state_signature=old.state_signature, earlier_signatures=())
 
 
-def _by_pane(groups: Groups) -> bool:
-    return isinstance(groups, Aggregate) and groups.pane_window is not None
-
-
 def hides_results(query: BoundQuery) -> bool:
     """Whether the query computes results only for the state."""
     groups = only_groups(query)
@@ -87,6 +83,10 @@ def only_groups(query: BoundQuery) -> Groups | None:
     if query.is_application or len(stateful) != 1 or not isinstance(stateful[0], Aggregate | DeltaAggregate):
         return None
     return stateful[0]
+
+
+def _by_pane(groups: Groups) -> bool:
+    return isinstance(groups, Aggregate) and groups.pane_window is not None
 
 
 def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:

@@ -7,6 +7,7 @@ timers makes them one behind the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ds_dagster.datatypes import DataType, common_type, is_primitive
 from ds_dagster.plan.nodes.delta import DeltaJoin, Fold
@@ -14,7 +15,9 @@ from ds_dagster.plan.nodes.join import TemporalJoin
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rank import TopN
 from ds_dagster.plan.nodes.reading import plain_name
-from ds_dagster.spark.jvm import KeyPlace
+
+KeyPlace = Literal["ANYWHERE", "ONE_TASK", "ADJACENT", "IN_PARTITION"]
+"""Where the rows of a key are before they are exchanged, see ``dsdagster.KeyPlace``."""
 
 
 def place_of_changes(node: Fold) -> KeyPlace:

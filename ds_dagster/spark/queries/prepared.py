@@ -212,10 +212,8 @@ def prepare(
     """
     is_named = provider is None and not query.is_application
     operators(spark).plan_with_rules()
-    settings: dict[str, str] = {} if is_named else {EVOLUTION: "false"}
     waits = provider is None and waiting_source(query, reads)
-    settings |= WAITING if waits else {}
-    session = job_session(spark, settings, state_store(query) or "heap")
+    session = job_session(spark, _settings(is_named, waits), state_store(query) or "heap")
     with active(session), ExitStack() as undo:
         config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
         if config:
@@ -261,6 +259,10 @@ def _shared_rows(session: SparkSession, query: BoundQuery) -> SharedRows:
     names_records = names_records or any(late.record for late in query.late)
     beside = frozenset({RECORD}) if names_records else NOTHING
     return SharedRows(query.plan, session.sparkContext.defaultParallelism, beside)
+
+
+def _settings(is_named: bool, waits: bool) -> dict[str, str]:
+    return ({} if is_named else {EVOLUTION: "false"}) | (dict(WAITING) if waits else {})
 
 
 def _unnamed(_node: Node) -> str:

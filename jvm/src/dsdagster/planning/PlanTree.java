@@ -23,6 +23,12 @@ public final class PlanTree {
     return changed ? (SparkPlan) plan.withNewChildren(seq(children)) : plan;
   }
 
+  /** The child of a plan with one, else null. */
+  public static SparkPlan onlyChild(SparkPlan plan) {
+    List<SparkPlan> children = CollectionConverters.asJava(plan.children());
+    return children.size() == 1 ? children.get(0) : null;
+  }
+
   public static <T> Seq<T> seq(List<T> items) {
     return CollectionConverters.asScala(items.iterator()).toSeq();
   }

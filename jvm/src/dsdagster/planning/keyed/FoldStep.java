@@ -57,8 +57,9 @@ final class FoldStep extends DriverPlan {
   }
 
   private BoundReference reference(Attribute column) {
-    for (int index = 0; index < sorted.output().size(); index++) {
-      if (sorted.output().apply(index).exprId().equals(column.exprId())) {
+    List<Attribute> output = CollectionConverters.asJava(sorted.output());
+    for (int index = 0; index < output.size(); index++) {
+      if (output.get(index).exprId().equals(column.exprId())) {
         return new BoundReference(index, column.dataType(), column.nullable());
       }
     }

@@ -64,8 +64,8 @@ public final class KeyedSteps extends Rule<SparkPlan> {
   /** The rows of a step, exchanged and sorted as far as that is needed. */
   private static SparkPlan below(TransformWithStateExec step, KeyPlace place) {
     SparkPlan sort = step.child();
-    SparkPlan only = sort.children().head();
-    if (place == KeyPlace.ANYWHERE || !(only instanceof ShuffleExchangeExec exchange) || !isMadeBySteps(exchange, step)) {
+    if (place == KeyPlace.ANYWHERE
+        || !(PlanTree.onlyChild(sort) instanceof ShuffleExchangeExec exchange) || !isMadeBySteps(exchange, step)) {
       return sort;
     }
     return place == KeyPlace.ADJACENT ? exchange.child() : PlanTree.withChildren(sort, any -> exchange.child());
@@ -74,11 +74,8 @@ public final class KeyedSteps extends Rule<SparkPlan> {
   /** Whether rows are from a step with as many partitions, and changed one by one since. */
   private static boolean isMadeBySteps(ShuffleExchangeExec exchange, TransformWithStateExec step) {
     SparkPlan rows = exchange.child();
-    while (!(rows instanceof TransformWithStateExec) && rows.children().size() == 1) {
-      rows = rows.children().head();
-      if (rows instanceof ShuffleExchangeExec) {
-        return false;
-      }
+    while (rows != null && !(rows instanceof TransformWithStateExec) && !(rows instanceof ShuffleExchangeExec)) {
+      rows = PlanTree.onlyChild(rows);
     }
     return rows instanceof TransformWithStateExec maker
         && maker.getStateInfo().numPartitions() == step.getStateInfo().numPartitions();

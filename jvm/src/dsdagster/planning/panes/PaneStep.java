@@ -1,6 +1,7 @@
 package dsdagster.planning.panes;
 
 import dsdagster.planning.StateStep;
+import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
@@ -67,8 +69,9 @@ public final class PaneStep extends StateStep {
   }
 
   private int indexOf(Attribute pane) {
-    for (int index = 0; index < output().size(); index++) {
-      if (output().apply(index).exprId().equals(pane.exprId())) {
+    List<Attribute> output = CollectionConverters.asJava(output());
+    for (int index = 0; index < output.size(); index++) {
+      if (output.get(index).exprId().equals(pane.exprId())) {
         return index;
       }
     }

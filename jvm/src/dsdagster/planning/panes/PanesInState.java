@@ -47,7 +47,7 @@ public final class PanesInState extends Rule<SparkPlan> {
           ? exchange.copy(without(pane, hash), exchange.child(), exchange.shuffleOrigin(), exchange.advisoryPartitionSize())
           : exchange;
     }
-    if (plan.children().size() != 1) {
+    if (PlanTree.onlyChild(plan) == null) {
       if (save.getStateInfo().numPartitions() == 1) {
         return plan;
       }
