@@ -502,7 +502,7 @@ class Operators:
         self._jvm.planning.PlanningRules.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at a point of ``dsdagster.kafka.Faults``, after ``halt:`` by ending the JVM; empty removes it."""
+        """Tests: fail once at a point of ``dsdagster.kafka.Faults``, with ``halt:`` by ending the JVM; empty: never."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:
