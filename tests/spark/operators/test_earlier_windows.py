@@ -106,3 +106,33 @@ def test_added_results_begin_with_the_change(bench: Any, panes: bool) -> None:
     values = [record["value"] | record["key"] for record in bench.records]
     most = {seconds(row["window_start"]): row["most"] for row in values if row["url"] == "a"}
     assert (most[0], most[6]) == (1, None)
+
+
+HOT = """CREATE STREAM hot AS SELECT b.window_start, b.url, b.rows FROM
+  (SELECT window_start, window_end, url, COUNT(*) AS rows FROM HOP(clicks, SIZE 10 SECONDS, ADVANCE BY 2 SECONDS)
+   GROUP BY window_start, window_end, url) b JOIN
+  (SELECT window_start, window_end, MAX(rows) AS rows FROM
+    (SELECT window_start, window_end, url, COUNT(*) AS rows FROM HOP(clicks, SIZE 10 SECONDS, ADVANCE BY 2 SECONDS)
+     GROUP BY window_start, window_end, url) c GROUP BY window_start, window_end) m
+  ON b.window_start = m.window_start AND b.window_end = m.window_end AND b.rows = m.rows;"""
+
+
+@pytest.mark.parametrize("panes", [True, False], ids=["by_pane", "by_window"])
+def test_a_checkpoint_with_steps_of_ours_goes_on_in_its_form(bench: Any, panes: bool) -> None:
+    """Their state has no file with a schema like that of Spark's groups."""
+    bench.compile(CLICKS + HOT)
+    checkpoint = f"{bench.folder}/checkpoints/hot"
+    query = bench.start("hot", panes=panes)
+    send(bench, FIRST)
+    bench.settle(query)
+    bench.advance(query, 3_000)
+    bench.stop()
+    assert keeps_each_window(bench.spark, checkpoint) is not panes
+    query = bench.start("hot", panes=not keeps_each_window(bench.spark, checkpoint))
+    send(bench, SECOND)
+    bench.settle(query)
+    bench.advance(query, 60_000)
+    counts = expected()
+    most = {start: max(rows for (other, _), rows in counts.items() if other == start) for start, _ in counts}
+    found = sorted((seconds(row["window_start"]), row["url"], row["rows"]) for row in bench.values)
+    assert found == sorted((*key, rows) for key, rows in counts.items() if rows == most[key[0]])

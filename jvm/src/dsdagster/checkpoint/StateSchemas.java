@@ -47,17 +47,24 @@ public final class StateSchemas {
     return hasWindows;
   }
 
-  /** The state of a step, null if a checkpoint has none. */
+  /** The state of a step; null if a checkpoint has none, or if the step is one of our operators, which have other files. */
   static StateStoreColFamilySchema of(String checkpoint, long step, Configuration hadoop) {
+    StateStoreProviderId store = id(checkpoint, step, 0);
+    if (!exists(StateSchemaCompatibilityChecker$.MODULE$.schemaFile(store.storeId().storeCheckpointLocation()), hadoop)) {
+      return null;
+    }
     StateSchemaCompatibilityChecker checker =
         new StateSchemaCompatibilityChecker(
-            id(checkpoint, step, 0),
-            hadoop,
-            StateSchemaCompatibilityChecker$.MODULE$.$lessinit$greater$default$3(),
-            Option.empty(),
-            false);
-    scala.collection.immutable.List<StateStoreColFamilySchema> schemas = checker.readSchemaFile();
-    return schemas.isEmpty() ? null : schemas.head();
+            store, hadoop, StateSchemaCompatibilityChecker$.MODULE$.$lessinit$greater$default$3(), Option.empty(), false);
+    return checker.readSchemaFile().head();
+  }
+
+  private static boolean exists(Path file, Configuration hadoop) {
+    try {
+      return file.getFileSystem(hadoop).exists(file);
+    } catch (IOException failure) {
+      throw BatchLog.unreadable("the schema of a state, " + file + ", cannot be read", failure);
+    }
   }
 
   static StateStoreProviderId id(String checkpoint, long step, int part) {
