@@ -84,8 +84,9 @@ public final class KeyedSteps extends Rule<SparkPlan> {
   private static boolean hasStore(TransformWithStateExec fold) {
     StatefulOperatorStateInfo state = fold.getStateInfo();
     Path store = new Path(new Path(state.checkpointLocation(), Long.toString(state.operatorId())), "0");
-    Configuration hadoop = fold.session().sessionState().newHadoopConf();
-    return STORES.computeIfAbsent(new Step(state.queryRunId(), state.operatorId()), any -> hasFiles(store, hadoop));
+    return STORES.computeIfAbsent(
+        new Step(state.queryRunId(), state.operatorId()),
+        any -> hasFiles(store, fold.session().sessionState().newHadoopConf()));
   }
 
   /** Whether a store was ever written; Spark makes its folder and one for its schema before. */
