@@ -28,7 +28,7 @@ from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.engine.shapes import WatchedShape, watched_subjects, watched_tables
 from ds_dagster.errors import DsError, error
 from ds_dagster.places.trees import Place
-from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.aggregate import is_by_pane
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery, Part
@@ -226,14 +226,10 @@ def prepare_query(spark: SparkSession, job: Compiled, inputs: StoreSpecs, checkp
             logs=inputs.logs,
             skips=job.order.skips,
             is_muted=job.order.place > 0 and is_written_in_turn(job.query),
-            panes=not (_has_panes(job.query) and keeps_each_window(spark, checkpoint)),
+            panes=not (any(map(is_by_pane, job.query.plan.walk())) and keeps_each_window(spark, checkpoint)),
         )
         targets = sinks.result()
     return replace(query, targets=targets)
-
-
-def _has_panes(query: BoundQuery) -> bool:
-    return any(isinstance(node, Aggregate) and node.pane_window is not None for node in query.plan.walk())
 
 
 def _runs_python(job: Compiled, inputs: StoreSpecs) -> bool:

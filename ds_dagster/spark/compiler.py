@@ -41,7 +41,7 @@ from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
 from ds_dagster.spark.operators.groups import groups
 from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
-from ds_dagster.spark.operators.panes import last_of_windows, with_pane
+from ds_dagster.spark.operators.panes import once_with_pane, with_pane
 from ds_dagster.spark.operators.unnest import elements
 from ds_dagster.spark.operators.windows import window_of_bounds, with_window
 from ds_dagster.spark.queries.constraints import constrained, repeated
@@ -173,7 +173,7 @@ class PlanCompiler:
         frame = with_window(frame, node)
         if node.late is not None and self.logs is not None:
             frame = frame.where(self.logs.keep_late(node.late, *late_values(node.late, frame.columns)))
-        frame = with_pane(last_of_windows(frame, node), node) if is_once else frame
+        frame = once_with_pane(frame, node) if is_once else frame
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         return Flow(_without(frame.withColumns(bounds), late_place(node) - wants), timed=True)
 
@@ -334,7 +334,7 @@ class PlanCompiler:
         flow = self.visit(node.input, frozenset({names.PANE if window else names.WINDOW}))
         if window is None or names.PANE in flow.frame.columns or not flow.frame.isStreaming:
             return flow
-        return replace(flow, frame=with_pane(last_of_windows(flow.frame, window), window))
+        return replace(flow, frame=once_with_pane(flow.frame, window))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time; bounded rows (backfills) need none."""

@@ -14,7 +14,7 @@ from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.identity.fingerprint import state_signature
 from ds_dagster.plan.identity.held import SCOPE, Groups, only_groups, over_state_of, paired, replaced
 from ds_dagster.plan.identity.state_order import has_order_of_plan
-from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
+from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall, is_by_pane
 from ds_dagster.plan.nodes.node import Named, Names, Node
 from ds_dagster.plan.nodes.reading import columns_read
 from ds_dagster.plan.nodes.relation_shapes import StoreKinds
@@ -47,7 +47,7 @@ def grown_state(old: BoundQuery, new: BoundQuery, store_kinds: StoreKinds) -> Bo
         return None
     calls = tuple(_named_apart(before.calls, added))
     groups = replace(before.with_inputs(lambda _: rows), calls=(*before.calls, *calls), held=True)
-    if not _holds(groups, before) or (groups.pane_window is None) != (before.pane_window is None):
+    if not _holds(groups, before) or is_by_pane(groups) != is_by_pane(before):
         return None
     part = old.parts[0]
     root = part.root.with_inputs(lambda below: replaced(below, before, groups))

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ds_dagster.plan.identity.fingerprint import StateParts, state_parts
 from ds_dagster.plan.identity.state_order import has_order_of_plan
-from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
+from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall, is_by_pane
 from ds_dagster.plan.nodes.delta import DeltaAggregate
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.scan import Scan
@@ -50,7 +50,7 @@ def over_state_of(old: BoundQuery, new: BoundQuery) -> BoundQuery | None:
     if pairs is None or not _is_same_but_order(rows, after, pairs) or _others(old, before) != _others(new, after):
         return None
     node = _shown_as(rows, after, pairs)
-    if node.state_shape(SCOPE) != before.state_shape(SCOPE) or _by_pane(node) != _by_pane(before):
+    if node.state_shape(SCOPE) != before.state_shape(SCOPE) or is_by_pane(node) != is_by_pane(before):
         return None
     part = new.parts[0]
     root = part.root.with_inputs(lambda below: replaced(below, after, node))
@@ -83,10 +83,6 @@ def only_groups(query: BoundQuery) -> Groups | None:
     if query.is_application or len(stateful) != 1 or not isinstance(stateful[0], Aggregate | DeltaAggregate):
         return None
     return stateful[0]
-
-
-def _by_pane(groups: Groups) -> bool:
-    return isinstance(groups, Aggregate) and groups.pane_window is not None
 
 
 def _paced(node: Node, scans: Mapping[str, Scan]) -> Node:

@@ -191,6 +191,11 @@ class Aggregate(Node):
         return iter(()) if self.window is not None else groups_growth(self.input, self.group, self.calls, KEEP_VALUES)
 
 
+def is_by_pane(node: Node) -> bool:
+    """Whether the state of a step may be kept by pane of overlapping windows."""
+    return isinstance(node, Aggregate) and node.pane_window is not None
+
+
 def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Shape:
     """Groups and calls as a part of a shape."""
     return [shaper.texts([named.expression for named in group]), [call.shape(shaper) for call in calls]]

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.plan.nodes.window import Window
 from ds_dagster.spark.clocks.ticks import carry_time
-from ds_dagster.spark.operators.windows import window_grid_millis
+from ds_dagster.spark.operators.windows import pane_micros
 from ds_dagster.spark.records import columns as names
 
 _ENTRY = "dsdagster.panes"
@@ -26,16 +26,17 @@ def with_pane(frame: DataFrame, window: Window) -> DataFrame:
         frame: with ``EVENT_TIME``, the watermark on it.
         window: of overlapping windows.
     """
-    pane, size, grid = _pane(window), _micros(window.size_millis), _starts(window)
+    pane, size, grid = pane_micros(window), _micros(window.size_millis), _starts(window)
     rows = frame if grid <= size else frame.where(sf.pmod(pane, sf.lit(grid)) < size)
     entry = {_ENTRY: [grid, size, _micros(window.step_millis)]}
     return rows.withColumn(names.PANE, carry_time(sf.timestamp_micros(pane), names.PANE, **entry))
 
 
-def last_of_windows(frame: DataFrame, window: Window) -> DataFrame:
-    """Each row once, of rows that occur once for each of their windows (``WINDOW``): in its last window."""
-    last = _pane(window) - sf.pmod(_pane(window), sf.lit(_starts(window))) + _micros(window.size_millis)
-    return frame.where(sf.unix_micros(sf.col(names.WINDOW).getField("end")) == last)
+def once_with_pane(frame: DataFrame, window: Window) -> DataFrame:
+    """Each row once, with ``PANE``, of rows that occur once for each of their windows (``WINDOW``): in its last one."""
+    pane = pane_micros(window)
+    last = pane - sf.pmod(pane, sf.lit(_starts(window))) + _micros(window.size_millis)
+    return with_pane(frame.where(sf.unix_micros(sf.col(names.WINDOW).getField("end")) == last), window)
 
 
 def window_of_pane(window: Window) -> Column:
@@ -43,11 +44,6 @@ def window_of_pane(window: Window) -> Column:
     end, size = sf.unix_micros(sf.col(names.PANE)), _micros(window.size_millis)
     start = end - size if window.function == "HOP" else end - 1 - sf.pmod(end - 1, sf.lit(size))
     return sf.struct(sf.timestamp_micros(start).alias("start"), sf.timestamp_micros(end).alias("end"))
-
-
-def _pane(window: Window) -> Column:
-    time = sf.unix_micros(sf.col(names.EVENT_TIME))
-    return time - sf.pmod(time, sf.lit(_micros(window_grid_millis(window))))
 
 
 def _starts(window: Window) -> int:

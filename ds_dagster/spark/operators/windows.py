@@ -39,6 +39,12 @@ def window_grid_millis(window: Window) -> int:
     return GRID[window.function](window)
 
 
+def pane_micros(window: Window) -> Column:
+    """Begin of a row's pane: the last moment, at or before its event time, at which windows start or end."""
+    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    return time - sf.pmod(time, sf.lit(window_grid_millis(window) * 1000))
+
+
 def window_of_bounds(start: str, end: str) -> Column:
     """``WINDOW`` of rows whose fields contain its bounds; the watermark comes from the steps below."""
     bounds = sf.struct(names.field(start).alias("start"), names.field(end).alias("end"))
@@ -93,9 +99,7 @@ def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
 def _exploded(frame: DataFrame, window: Window, numbers: Column, start: Column, end: Column) -> DataFrame:
     """One row per number; the bounds are in microseconds and may depend on the pane and the number."""
     columns = frame.columns
-    time = sf.unix_micros(sf.col(names.EVENT_TIME))
-    pane = time - sf.pmod(time, sf.lit(window_grid_millis(window) * 1000))
-    rows = frame.withColumn(_PANE, pane).select("*", sf.explode(numbers).alias(_NUMBER))
+    rows = frame.withColumn(_PANE, pane_micros(window)).select("*", sf.explode(numbers).alias(_NUMBER))
     bounds = sf.struct(sf.timestamp_micros(start).alias("start"), sf.timestamp_micros(end).alias("end"))
     return rows.select(*[names.field(name) for name in columns], carry_time(bounds, names.WINDOW))
 

@@ -2,11 +2,9 @@ package dsdagster.checkpoint;
 
 import dsdagster.OperatorFault;
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Dataset;
@@ -20,7 +18,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
-import org.apache.spark.sql.execution.streaming.state.StateSchemaCompatibilityChecker;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaCompatibilityChecker$;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
@@ -42,7 +39,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * snapshot of one version needs no file of earlier versions; the schema of the state is a file of its own.
  */
 public final class GrownState {
-  private static final String FAMILY = "default";
   private static final long OPERATOR = 0;
   private static final int SCHEMA_VERSION = 2;
   private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
@@ -121,7 +117,7 @@ public final class GrownState {
     asked.setConfString(PROVIDER, session.sessionState().conf().getConfString(PROVIDER));
     StateStoreConf written = new StateStoreConf(asked, Map$.MODULE$.empty());
     long groups = 0;
-    for (int part : parts()) {
+    for (int part : StateSchemas.numbered(folder(from), hadoop)) {
       groups += copy(part, target, read, written, batch + 1);
     }
     return groups;
@@ -136,21 +132,8 @@ public final class GrownState {
     return settings;
   }
 
-  private List<Integer> parts() {
-    List<Integer> parts = new ArrayList<>();
-    Path folder = new Path(new Path(from, StateSchemas.STATE), Long.toString(OPERATOR));
-    try {
-      FileSystem files = folder.getFileSystem(hadoop);
-      for (FileStatus found : files.listStatus(folder)) {
-        String name = found.getPath().getName();
-        if (found.isDirectory() && name.chars().allMatch(Character::isDigit)) {
-          parts.add(Integer.parseInt(name));
-        }
-      }
-    } catch (IOException failure) {
-      throw BatchLog.unreadable("the state of " + from + " cannot be listed", failure);
-    }
-    return parts;
+  private static Path folder(String checkpoint) {
+    return new Path(new Path(checkpoint, StateSchemas.STATE), Long.toString(OPERATOR));
   }
 
   private long copy(int part, String target, StateStoreConf asRead, StateStoreConf asWritten, long version) {
@@ -162,10 +145,10 @@ public final class GrownState {
       StateStore grown = written.getStore(isHeap ? 0 : version - 1, Option.empty(), !isHeap, !isHeap);
       UnsafeProjection row = buffers == null ? null : buffers.grownFrom(before);
       long groups = 0;
-      try (StateStoreIterator<UnsafeRowPair> pairs = old.iterator(FAMILY)) {
+      try (StateStoreIterator<UnsafeRowPair> pairs = old.iterator(StateSchemas.FAMILY)) {
         while (pairs.hasNext()) {
           UnsafeRowPair pair = pairs.next();
-          grown.put(pair.key(), row == null ? pair.value() : row.apply(pair.value()), FAMILY);
+          grown.put(pair.key(), row == null ? pair.value() : row.apply(pair.value()), StateSchemas.FAMILY);
           groups++;
         }
       }
@@ -186,7 +169,7 @@ public final class GrownState {
    * for earlier versions, since Spark looks for the oldest version to keep by its name.
    */
   private void asSnapshot(String target, int part, long version, int kept) {
-    Path folder = new Path(new Path(new Path(target, StateSchemas.STATE), Long.toString(OPERATOR)), Integer.toString(part));
+    Path folder = new Path(folder(target), Integer.toString(part));
     try {
       FileSystem files = folder.getFileSystem(hadoop);
       Path delta = new Path(folder, "1.delta");
@@ -203,15 +186,30 @@ public final class GrownState {
 
   private StateStoreProvider provider(String checkpoint, int part, StructType values, StateStoreConf conf) {
     return StateStoreProvider.createAndInit(
-        StateSchemas.id(checkpoint, OPERATOR, part), keys, values, new NoPrefixKeyStateEncoderSpec(keys), false, conf, hadoop, false, Option.empty());
+        StateSchemas.id(checkpoint, OPERATOR, part),
+        keys,
+        values,
+        new NoPrefixKeyStateEncoderSpec(keys),
+        false,
+        conf,
+        hadoop,
+        false,
+        Option.empty());
   }
 
   private void writeSchema(String target) {
     StateStoreColFamilySchema schema =
-        new StateStoreColFamilySchema(FAMILY, (short) 0, keys, (short) 0, after, Option.empty(), Option.empty());
+        new StateStoreColFamilySchema(
+            StateSchemas.FAMILY, (short) 0, keys, (short) 0, after, Option.empty(), Option.empty());
     StatefulOperatorStateInfo info =
         new StatefulOperatorStateInfo(
-            new Path(target, StateSchemas.STATE).toString(), UUID.randomUUID(), OPERATOR, 0, 1, Option.empty(), Option.empty());
+            new Path(target, StateSchemas.STATE).toString(),
+            UUID.randomUUID(),
+            OPERATOR,
+            0,
+            1,
+            Option.empty(),
+            Option.empty());
     StateSchemaCompatibilityChecker$ checker = StateSchemaCompatibilityChecker$.MODULE$;
     checker.validateAndMaybeEvolveStateSchema(
         info,
@@ -221,7 +219,7 @@ public final class GrownState {
         session.sessionState(),
         SCHEMA_VERSION,
         checker.validateAndMaybeEvolveStateSchema$default$6(),
-        FAMILY,
+        StateSchemas.FAMILY,
         checker.validateAndMaybeEvolveStateSchema$default$8(),
         Option.empty(),
         false);

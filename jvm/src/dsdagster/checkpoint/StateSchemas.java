@@ -1,6 +1,5 @@
 package dsdagster.checkpoint;
 
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -20,7 +19,7 @@ import scala.Option;
 /** The columns of the state in a checkpoint, as Spark's own aggregates write them: one schema for each step. */
 public final class StateSchemas {
   static final String STATE = "state";
-  private static final String FAMILY = "default";
+  static final String FAMILY = "default";
 
   /** Column of a group's window or pane, see {@code ds_dagster/spark/records/columns.py}. */
   private static final String WINDOW = "__window";
@@ -35,8 +34,9 @@ public final class StateSchemas {
    */
   public static boolean keepsEachWindow(SparkSession session, String checkpoint) {
     Configuration hadoop = session.sessionState().newHadoopConf();
+    Path state = new Path(checkpoint, STATE);
     boolean hasWindows = false;
-    for (long step : steps(checkpoint, hadoop)) {
+    for (int step : exists(state, hadoop) ? numbered(state, hadoop) : List.<Integer>of()) {
       StateStoreColFamilySchema schema = of(checkpoint, step, hadoop);
       List<String> group = schema == null ? List.of() : Arrays.asList(schema.keySchema().fieldNames());
       if (group.contains(PANE)) {
@@ -63,7 +63,7 @@ public final class StateSchemas {
     try {
       return file.getFileSystem(hadoop).exists(file);
     } catch (IOException failure) {
-      throw BatchLog.unreadable("the schema of a state, " + file + ", cannot be read", failure);
+      throw BatchLog.unreadable(file + " cannot be read", failure);
     }
   }
 
@@ -72,21 +72,19 @@ public final class StateSchemas {
     return new StateStoreProviderId(new StateStoreId(place, step, part, FAMILY), UUID.randomUUID());
   }
 
-  private static List<Long> steps(String checkpoint, Configuration hadoop) {
-    List<Long> steps = new ArrayList<>();
-    Path folder = new Path(checkpoint, STATE);
+  /** The numbers of the folders of steps in the folder of a state, or of partitions in that of a step. */
+  static List<Integer> numbered(Path folder, Configuration hadoop) {
+    List<Integer> numbers = new ArrayList<>();
     try {
       for (FileStatus entry : folder.getFileSystem(hadoop).listStatus(folder)) {
         String name = entry.getPath().getName();
         if (entry.isDirectory() && name.chars().allMatch(Character::isDigit)) {
-          steps.add(Long.parseLong(name));
+          numbers.add(Integer.parseInt(name));
         }
       }
-    } catch (FileNotFoundException fresh) {
-      return steps;
     } catch (IOException failure) {
-      throw BatchLog.unreadable("the state of " + checkpoint + " cannot be listed", failure);
+      throw BatchLog.unreadable("the state in " + folder + " cannot be listed", failure);
     }
-    return steps;
+    return numbers;
   }
 }

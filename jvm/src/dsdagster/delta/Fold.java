@@ -45,7 +45,8 @@ public final class Fold {
     StructType output = new StructType().add("row", DataTypes.BinaryType).add("deleted", DataTypes.BooleanType);
     Dataset<Row> folded =
         Keyed.grouped(packed, keys)
-            .transformWithState(new Processor(keys, KeyPlace.valueOf(place)), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+            .transformWithState(
+                new Processor(keys, KeyPlace.valueOf(place)), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
     return folded.select(Expressions.unpack(folded.col("row"), rowType).as("row"), folded.col("deleted"));
   }
 

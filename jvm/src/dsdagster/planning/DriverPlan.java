@@ -21,8 +21,17 @@ public class DriverPlan extends SparkPlan {
   private final Seq<Attribute> output;
 
   public DriverPlan(SparkPlan child) {
+    this(child, child.output());
+  }
+
+  /** {@code output}: the columns of its rows, where they are not those of the child. */
+  protected DriverPlan(SparkPlan child, Seq<Attribute> output) {
     this.child = child;
-    this.output = child.output();
+    this.output = output;
+  }
+
+  protected SparkPlan child() {
+    return child;
   }
 
   @Override

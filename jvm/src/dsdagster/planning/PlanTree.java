@@ -3,6 +3,7 @@ package dsdagster.planning;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.UnaryOperator;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -27,6 +28,17 @@ public final class PlanTree {
   public static SparkPlan onlyChild(SparkPlan plan) {
     List<SparkPlan> children = CollectionConverters.asJava(plan.children());
     return children.size() == 1 ? children.get(0) : null;
+  }
+
+  /** The place of a column in the rows of a plan. */
+  public static int indexOf(Attribute column, SparkPlan plan) {
+    List<Attribute> output = CollectionConverters.asJava(plan.output());
+    for (int index = 0; index < output.size(); index++) {
+      if (output.get(index).exprId().equals(column.exprId())) {
+        return index;
+      }
+    }
+    throw new IllegalStateException("no " + column + " in the rows of " + plan.nodeName());
   }
 
   public static <T> Seq<T> seq(List<T> items) {

@@ -18,9 +18,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * store for its step, in each batch and partition, and makes an object of each row.
  */
 final class FoldStep extends DriverPlan {
-  private final transient SparkPlan sorted;
   private final Seq<Attribute> given;
-  private final Seq<Attribute> folded;
 
   /**
    * @param sorted rows in the order of their keys
@@ -28,20 +26,13 @@ final class FoldStep extends DriverPlan {
    * @param folded the row, and whether it is deleted
    */
   FoldStep(SparkPlan sorted, Seq<Attribute> given, Seq<Attribute> folded) {
-    super(sorted);
-    this.sorted = sorted;
+    super(sorted, folded);
     this.given = given;
-    this.folded = folded;
-  }
-
-  @Override
-  public Seq<Attribute> output() {
-    return folded;
   }
 
   @Override
   protected FoldStep of(SparkPlan child) {
-    return new FoldStep(child, given, folded);
+    return new FoldStep(child, given, output());
   }
 
   @Override
@@ -49,20 +40,14 @@ final class FoldStep extends DriverPlan {
     List<Attribute> columns = CollectionConverters.asJava(given);
     int row = columns.size() - 2;
     List<Expression> keys = new ArrayList<>();
-    columns.subList(0, row).forEach(key -> keys.add(reference(key)));
-    FoldTask task =
-        new FoldTask(
-            PlanTree.seq(keys), reference(columns.get(row)).ordinal(), reference(columns.get(row + 1)).ordinal());
-    return sorted.execute().toJavaRDD().mapPartitions(task).rdd();
+    for (Attribute key : columns.subList(0, row)) {
+      keys.add(new BoundReference(indexOf(key), key.dataType(), key.nullable()));
+    }
+    FoldTask task = new FoldTask(PlanTree.seq(keys), indexOf(columns.get(row)), indexOf(columns.get(row + 1)));
+    return child().execute().toJavaRDD().mapPartitions(task).rdd();
   }
 
-  private BoundReference reference(Attribute column) {
-    List<Attribute> output = CollectionConverters.asJava(sorted.output());
-    for (int index = 0; index < output.size(); index++) {
-      if (output.get(index).exprId().equals(column.exprId())) {
-        return new BoundReference(index, column.dataType(), column.nullable());
-      }
-    }
-    throw new IllegalStateException("no " + column + " in the rows that are folded");
+  private int indexOf(Attribute column) {
+    return PlanTree.indexOf(column, child());
   }
 }

@@ -1,7 +1,7 @@
 package dsdagster.planning.panes;
 
+import dsdagster.planning.PlanTree;
 import dsdagster.planning.StateStep;
-import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -15,7 +15,6 @@ import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map$;
-import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
@@ -49,7 +48,7 @@ public final class PaneStep extends StateStep {
     StructType group = DataTypeUtils.fromAttributes(save.keyExpressions());
     return new StateStoreRDD<>(
         save.child().execute(),
-        new PaneTask(save, PaneWindows.of(pane), indexOf(pane)),
+        new PaneTask(save, PaneWindows.of(pane), PlanTree.indexOf(pane, save)),
         state.checkpointLocation(),
         state.queryRunId(),
         state.operatorId(),
@@ -66,15 +65,5 @@ public final class PaneStep extends StateStep {
         false,
         ROW,
         ROW);
-  }
-
-  private int indexOf(Attribute pane) {
-    List<Attribute> output = CollectionConverters.asJava(output());
-    for (int index = 0; index < output.size(); index++) {
-      if (output.get(index).exprId().equals(pane.exprId())) {
-        return index;
-      }
-    }
-    throw new IllegalStateException("no pane in the rows of " + save.verboseStringWithOperatorId());
   }
 }

@@ -96,7 +96,6 @@ final class PaneTask extends AbstractFunction2<StateStore, Iterator<InternalRow>
     private UnsafeRow row;
     private long end;
     private long last;
-    private boolean isCommitted;
 
     Ended(StateStore store) {
       this.store = store;
@@ -140,11 +139,9 @@ final class PaneTask extends AbstractFunction2<StateStore, Iterator<InternalRow>
     }
 
     private void commit() {
-      if (isCommitted) {
+      if (store.hasCommitted()) {
         return;
       }
-      isCommitted = true;
-      row = null;
       groups = Iterator.empty();
       add("allRemovalsTimeMs", millisSince(begin)); // with the time of the steps above, as in Spark's own step
       long committing = System.nanoTime();
