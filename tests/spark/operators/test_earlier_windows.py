@@ -44,21 +44,26 @@ def closed(bench: Any) -> Iterator[tuple[tuple[int, str], int]]:
         yield (seconds(key["window_start"]), key["url"]), record["value"]["rows"]
 
 
-@pytest.mark.parametrize("panes", [True, False], ids=["by_pane", "by_window"])
-def test_a_checkpoint_goes_on_in_its_form(bench: Any, panes: bool) -> None:
-    """The same rows of windows, whatever keeps them, over a restart between the rows of a window."""
-    bench.compile(CLICKS + HOPS.format(""))
-    checkpoint = f"{bench.folder}/checkpoints/hops"
-    query = bench.start("hops", panes=panes)
+def go_on(bench: Any, name: str, panes: bool) -> None:
+    """All rows, over a restart between the rows of a window, behind which the checkpoint says its form."""
+    checkpoint = f"{bench.folder}/checkpoints/{name}"
+    query = bench.start(name, panes=panes)
     send(bench, FIRST)
     bench.settle(query)
     bench.advance(query, 3_000)
     bench.stop()
     assert keeps_each_window(bench.spark, checkpoint) is not panes
-    query = bench.start("hops", panes=not keeps_each_window(bench.spark, checkpoint))
+    query = bench.start(name, panes=not keeps_each_window(bench.spark, checkpoint))
     send(bench, SECOND)
     bench.settle(query)
     bench.advance(query, 60_000)
+
+
+@pytest.mark.parametrize("panes", [True, False], ids=["by_pane", "by_window"])
+def test_a_checkpoint_goes_on_in_its_form(bench: Any, panes: bool) -> None:
+    """The same rows of windows, whatever keeps them."""
+    bench.compile(CLICKS + HOPS.format(""))
+    go_on(bench, "hops", panes)
     assert sorted(closed(bench)) == sorted(expected().items())
 
 
@@ -121,17 +126,7 @@ HOT = """CREATE STREAM hot AS SELECT b.window_start, b.url, b.rows FROM
 def test_a_checkpoint_with_steps_of_ours_goes_on_in_its_form(bench: Any, panes: bool) -> None:
     """Their state has no file with a schema like that of Spark's groups."""
     bench.compile(CLICKS + HOT)
-    checkpoint = f"{bench.folder}/checkpoints/hot"
-    query = bench.start("hot", panes=panes)
-    send(bench, FIRST)
-    bench.settle(query)
-    bench.advance(query, 3_000)
-    bench.stop()
-    assert keeps_each_window(bench.spark, checkpoint) is not panes
-    query = bench.start("hot", panes=not keeps_each_window(bench.spark, checkpoint))
-    send(bench, SECOND)
-    bench.settle(query)
-    bench.advance(query, 60_000)
+    go_on(bench, "hot", panes)
     counts = expected()
     most = {start: max(rows for (other, _), rows in counts.items() if other == start) for start, _ in counts}
     found = sorted((seconds(row["window_start"]), row["url"], row["rows"]) for row in bench.values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.plan.nodes.window import WindowFunction
 from ds_dagster.spark.operators.windows import with_window
 from ds_dagster.spark.records import columns as names
-from tests.spark.jvm.planning.conftest import RECORDS, plan_of
+from tests.spark.jvm.planning.conftest import RECORDS, events, plan_of, text
 from tests.spark.operators.test_windows import MODELS, millis, window
 from tests.testing.seeds import seed
 
@@ -52,15 +51,8 @@ def model(rows: list[tuple[Any, ...]], function: str, size: int, step: int) -> l
     return sorted(answer, key=repr)
 
 
-def text(row: tuple[Any, ...]) -> str:
-    """A row as JSON."""
-    return json.dumps(dict(zip(("at", "key", "amount", "name"), row, strict=True)))
-
-
 def grouped(lab: Any, source: Any, made: Any, functions: list[Column]) -> StreamingQuery:
-    parts = sf.from_json("value", "at bigint, key string, amount bigint, name string").alias("p")
-    frame = source.frame().select(parts).select("p.*").withColumn(names.EVENT_TIME, sf.timestamp_millis("at"))
-    windows = with_window(frame.withWatermark(names.EVENT_TIME, "10 seconds"), made)
+    windows = with_window(events(source).withWatermark(names.EVENT_TIME, "10 seconds"), made)
     return lab.start(windows.groupBy(names.WINDOW, "key").agg(*functions))
 
 

@@ -19,7 +19,7 @@ from ds_dagster.plan.nodes.window import Window, WindowFunction
 from ds_dagster.spark.operators.panes import window_of_pane, with_pane
 from ds_dagster.spark.operators.windows import window_grid_millis
 from ds_dagster.spark.records import columns as names
-from tests.spark.jvm.planning.conftest import RECORDS, plan_of
+from tests.spark.jvm.planning.conftest import RECORDS, events, plan_of, text
 from tests.spark.operators.test_windows import MODELS, millis, window
 from tests.testing.seeds import seed
 
@@ -66,15 +66,8 @@ def records(dice: random.Random, begin: int, until: int, count: int = 60) -> lis
     return [(at, dice.choice(keys), dice.choice(amounts), f"n{number % 7}") for number, at in enumerate(times)]
 
 
-def text(row: Record) -> str:
-    """A row as JSON."""
-    return json.dumps(dict(zip(("at", "key", "amount", "name"), row, strict=True)))
-
-
 def grouped(source: Any, made: Window, *keys: str) -> DataFrame:
-    parts = sf.from_json("value", "at bigint, key string, amount bigint, name string").alias("p")
-    frame = source.frame().select(parts).select("p.*").withColumn(names.EVENT_TIME, sf.timestamp_millis("at"))
-    panes = with_pane(frame.withWatermark(names.EVENT_TIME, "0 seconds"), made)
+    panes = with_pane(events(source).withWatermark(names.EVENT_TIME, "0 seconds"), made)
     groups = panes.groupBy(names.PANE, *keys).agg(*functions())
     return groups.withColumn(names.PANE, window_of_pane(made))
 
