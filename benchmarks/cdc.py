@@ -23,7 +23,7 @@ from benchmarks.tables import _connection
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.queries.query import close
-from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS, read_records
+from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS, ReadLimits, read_records
 from ds_dagster.spark.records.formats import SourceFrame
 
 TABLE = """
@@ -108,7 +108,7 @@ def _ours(house: House, slot: str, target: str) -> Ran:
 
     def read(scan: Scan) -> SourceFrame:
         spec, resolve = prepared.reads[scan.source_name], house._resolver(project, "pg")
-        return read_records(prepared.session, scan, spec, resolve, default_rows=STREAM_BATCH_ROWS)
+        return read_records(prepared.session, scan, spec, resolve, ReadLimits(STREAM_BATCH_ROWS))
 
     try:
         frame = PlanCompiler(prepared.session, prepared.job_name, read).compile(prepared.query.root)

@@ -127,6 +127,8 @@ class ReadSpec:
         text_keys: keys are characters, so a primitive one is its text, not its bytes (Kinesis).
         cluster_options: further options where executors run on other machines than the driver.
         limit_option: option that bounds one batch (records), empty when the format has none.
+        task_limit_option: like ``limit_option``, for one task of a batch; without it, a task reads all new records of a
+            partition.
         clock_guard: system whose open upstream transactions hold the engine's clock back (``kafka``), or empty.
         entity: shown in errors and progress, ``store.entity``.
         identity: distinguishes the entity from a later one of the same name; empty if unknown.
@@ -146,6 +148,7 @@ class ReadSpec:
     text_keys: bool = False
     cluster_options: Options = field(default_factory=_no_options)
     limit_option: str = ""
+    task_limit_option: str = ""
     clock_guard: str = ""
     identity: str = ""
     rows: RowSource | None = None
@@ -212,6 +215,7 @@ class WriteSpec:
         options: Spark options (stream) or connection settings (batch), references unresolved.
         record: output columns of a stream sink: (column name, which part of the record).
         loader: import path ``module:function`` of :class:`LoaderFactory` (kind batch).
+        streams: its loader is a :class:`ds_dagster.catalog.row_stream.StreamLoader`.
         table: the table or view to load (kind batch); None for kind stream.
         delivery: guarantee, shown by ``ds check``.
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
@@ -229,6 +233,7 @@ class WriteSpec:
     options: Options = field(default_factory=_no_options)
     record: tuple[tuple[str, RecordPart], ...] = ()
     loader: str = ""
+    streams: bool = False
     table: TableTarget | None = None
     transactional: bool = False
     max_key_characters: int | None = None

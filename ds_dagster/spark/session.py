@@ -61,6 +61,7 @@ CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Name here → Spark minor version → class name. An unlisted version uses the entry of the newest."""
 
+DIRECT_RESULTS = "spark.task.maxDirectResultSize"
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "spark.scheduler.mode": "FAIR",
@@ -91,6 +92,10 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         # evaluators are made once; the closures of Spark's default are analysed and serialized in every batch
         "spark.sql.execution.usePartitionEvaluator": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # the rows of a batch for a table pass the driver, up to a million; Spark's 1g is for rows of 1 KB
+        "spark.driver.maxResultSize": "5g",
+        # larger results of tasks go through a block of storage and a connection, within one process too
+        DIRECT_RESULTS: "64m",
         "spark.cleaner.periodicGC.interval": "10min",
         # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles again
         "spark.sql.codegen.cache.maxEntries": "2000",
@@ -104,7 +109,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 """Defaults of every session; ``[tool.ds-dagster.spark]`` overrides any of them."""
 
-CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", PARTITIONS})
+CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", PARTITIONS, DIRECT_RESULTS})
 """Defaults that are used only on a local master."""
 
 _LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, batch_text, decide, within_run
+from ds_dagster.catalog.row_stream import RowStream
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.repeating import repeated
 
@@ -169,11 +170,11 @@ class TableSink(ABC):
             if newest is None:
                 self._apply(work, pyarrow.table({}), tip, replaces=False)
 
-    def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
+    def _load(self, rows: pyarrow.Table | RowStream, batch: Tip) -> tuple[LoadResult, int]:
         """The outcome of the batch, and its number of rows, also if it is replayed; 0 after the run was published."""
-        staged = self._staged(rows, batch)
+        staged, known = self._staged(rows, batch), rows.num_rows
         with self._transaction() as work:
-            state = self._state(work, batch, rows.num_rows)
+            state = self._state(work, batch, known)
             if state.published is not None:  # the run is complete; later batches belong to the next one
                 return LoadResult(0, replayed=True), 0
             answer = within_run(batch, state.facts, self.identity.version, self._skip)
@@ -181,6 +182,8 @@ class TableSink(ABC):
             if answer.skip is not None:
                 return LoadResult(0, replayed=True), state.rows
             self._apply(work, staged, batch, replaces=answer.replaces and not self.is_full)
+            if rows.num_rows != known:
+                self._recount(work, batch, rows.num_rows)
             return LoadResult(rows.num_rows), rows.num_rows
 
     def _admitted(self, tip: CheckpointTip, state: TargetState) -> SinkVerdict:
@@ -229,8 +232,9 @@ class TableSink(ABC):
     def _make(self, work: Any, state: TargetState) -> None:
         """Create a missing target, or the new table of a full refresh; drop the leftovers of earlier runs."""
 
-    def _staged(self, rows: pyarrow.Table, batch: Tip) -> Any:  # noqa: ARG002
-        """A batch in the form of the store, made before the transaction."""
+    def _staged(self, rows: Any, batch: Tip) -> Any:  # noqa: ARG002
+        """A batch in the form of the store, made before the transaction. Rows are a table, or a :class:`RowStream` if
+        the store is a ``StreamLoader``."""
         return rows
 
     @abstractmethod
@@ -240,6 +244,10 @@ class TableSink(ABC):
     @abstractmethod
     def _apply(self, work: Any, staged: Any, batch: Tip, *, replaces: bool) -> None:
         """Write the rows and the ledger row. ``replaces``: delete all rows of earlier versions."""
+
+    def _recount(self, work: Any, batch: Tip, rows: int) -> None:  # noqa: ARG002
+        """Correct the number of rows in the ledger row, which was not known before the last row of a stream."""
+        raise error("INTERNAL", where=f"a stream of rows into {self.table}")
 
     def _publish(self) -> int:
         """Move the new table's rows to the target; idempotent. Returns the number of rows of the run."""

@@ -15,7 +15,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.clocks.clock import clock_config
 from ds_dagster.spark.queries.progress import read_progress
-from ds_dagster.spark.queries.sources import read_records
+from ds_dagster.spark.queries.sources import ReadLimits, read_records
 from ds_dagster.spark.records.typemap import from_spark, spark_sql, to_spark
 from ds_dagster.spark.session import CLASSES, class_name, in_pool, job_session, session_settings
 
@@ -102,7 +102,7 @@ def test_sources_are_named_and_bounded(bench):
     assert isinstance(scan, Scan)
     envelope = Envelope("NULL", "CAST(value AS BINARY)", "timestamp", "'0'", "CAST(value AS STRING)")
     spec = ReadSpec(format="rate-micro-batch", envelope=envelope, entity="m.s", limit_option="rowsPerBatch")
-    made = read_records(bench.spark, scan, spec, lambda value: str(value.value), default_rows=17)
+    made = read_records(bench.spark, scan, spec, lambda value: str(value.value), ReadLimits(17))
     assert scan.source_name in made.frame._jdf.queryExecution().analyzed().toString() or made.frame.isStreaming
 
 

@@ -22,9 +22,11 @@ from ds_dagster.catalog.io_spec import (
 )
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.relation import TimestampFormat
+from ds_dagster.catalog.row_stream import StreamLoader
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import Part
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.queries.arrow_rows import arrow_rows
 from ds_dagster.spark.queries.checkpoint_tip import batch_tip
 from ds_dagster.spark.queries.progress import counted
 from ds_dagster.spark.queries.sink_account import Account
@@ -139,14 +141,23 @@ class BatchWriter:
     its state must be committed.
 
     Attributes:
+        streams: the loader takes the rows of a large batch while others are computed.
         last: result of the last batch, None before the first.
         written: rows that all batches have loaded, without repeated batches.
     """
 
-    def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: TimestampFormat = "sql") -> None:
+    def __init__(
+        self,
+        loader: BatchLoader,
+        target: TableTarget,
+        timestamp_format: TimestampFormat = "sql",
+        *,
+        streams: bool = False,
+    ) -> None:
         self.loader = loader
         self.target = target
         self.timestamp_format = timestamp_format
+        self.streams = streams
         self._is_planned = False
         self._tip_of: Callable[[int], Tip] = Tip
         self.failure: DsError | None = None
@@ -173,16 +184,25 @@ class BatchWriter:
             DsError: the loader fails; the batch fails, and the next start repeats it.
         """
         try:
-            self.last = self.loader.load(self.rows(batch), self._tip_of(epoch))
+            self.last = self._loaded(batch, self._tip_of(epoch))
             self.written += 0 if self.last.replayed else self.last.rows
-        except (DsError, *SPARK_ERRORS) as problem:
+        except (DsError, OSError, *SPARK_ERRORS) as problem:
             self.failure = classify(problem)
             raise
 
     def rows(self, batch: DataFrame) -> pyarrow.Table:
         """The target's columns in its order; for upserts also ``__deleted``, with at most one row per key."""
-        rows = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
-        return rows.toArrow()
+        return self._frame(batch).toArrow()
+
+    def _frame(self, batch: DataFrame) -> DataFrame:
+        return batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
+
+    def _loaded(self, batch: DataFrame, tip: Tip) -> LoadResult:
+        if not (self.streams and isinstance(self.loader, StreamLoader)):
+            return self.loader.load(self.rows(batch), tip)
+        with arrow_rows(self._frame(batch)) as rows:
+            few = rows.few()
+            return self.loader.load_stream(rows, tip) if few is None else self.loader.load(few, tip)
 
 
 def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: TimestampFormat) -> DataFrame:
@@ -247,7 +267,8 @@ def sink_writer(
     if write.kind == "batch":
         if write.table is None:
             raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
-        return BatchWriter(loader or open_loader(write, identity, resolve), write.table, part.sink.event_time.format)
+        into = loader or open_loader(write, identity, resolve)
+        return BatchWriter(into, write.table, part.sink.event_time.format, streams=write.streams)
     if capture is not None:
         return CaptureWriter(capture)
     return StreamWriter(write, identity, sink_options(write, identity, resolve), entities)

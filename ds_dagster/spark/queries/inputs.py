@@ -22,6 +22,8 @@ from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs, bad_record, o
 from ds_dagster.spark.queries.sources import (
     STREAM_BATCH_ROWS,
     TABLE_BATCH_ROWS,
+    TASK_ROWS,
+    ReadLimits,
     SourceProvider,
     provided_records,
     read_records,
@@ -47,14 +49,8 @@ def source_reader(
     """A function that returns the records of a scan. ``named``: sources have names in the checkpoint; sources of an
     application have none, since several sinks may read one. ``waits``: see ``waiting_source``."""
     clocked = clocked_sources(query.plan)
-    is_cluster = not is_local(session.sparkContext.master or "local")
-    is_sent_by_driver = is_cluster and session.conf.get(KAFKA_WRITERS, "") == "driver"
-    collects = (is_cluster and query.is_application) or any(
-        write.kind == "batch" or (is_sent_by_driver and write.transactional) for write in writes
-    )
-    default_rows = TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS
+    limits = read_limits(session, query, writes)
     if realtime_millis(query.sink) is not None:
-        default_rows = 0
         reads = {name: replace(spec, format=spec.realtime_format or spec.format) for name, spec in reads.items()}
 
     def read(scan: Scan) -> SourceFrame:
@@ -64,11 +60,24 @@ def source_reader(
             raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
         job = job_name if scan.source_name in clocked else ""
         spec = reads[scan.source_name]
-        return read_records(
-            session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named, waits=waits
-        )
+        return read_records(session, scan, spec, resolve, limits, clock_job=job, named=named, waits=waits)
 
     return read
+
+
+def read_limits(session: SparkSession, query: BoundQuery, writes: Sequence[WriteSpec]) -> ReadLimits:
+    """How much one batch of a query reads. Real-time mode allows no limits; a batch that the driver keeps is smaller;
+    tasks are small if their rows are loaded while others run, and no step keeps rows of a partition together."""
+    if realtime_millis(query.sink) is not None:
+        return ReadLimits()
+    is_cluster = not is_local(session.sparkContext.master or "local")
+    is_sent_by_driver = is_cluster and session.conf.get(KAFKA_WRITERS, "") == "driver"
+    streams = not query.is_application and all(write.streams for write in writes)
+    collects = (is_cluster and query.is_application) or any(
+        (write.kind == "batch" and not streams) or (is_sent_by_driver and write.transactional) for write in writes
+    )
+    is_split = streams and not any(node.is_stateful for node in query.plan.walk())
+    return ReadLimits(TABLE_BATCH_ROWS if collects else STREAM_BATCH_ROWS, TASK_ROWS if is_split else 0)
 
 
 def log_writers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import MappingProxyType
 
@@ -47,6 +47,16 @@ STREAM_BATCH_ROWS = 1_000_000
 that can be replayed."""
 TABLE_BATCH_ROWS = 200_000
 """Like :data:`STREAM_BATCH_ROWS`, if a batch is collected on the driver: for a table, or for Kafka on a cluster."""
+TASK_ROWS = 100_000
+"""Most records of a task whose rows are loaded while other tasks run: half of that, or twice, loads no faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Most records of one source in a batch, unless the query or the relation sets a number, and in a task; 0: any."""
+
+    batch: int = 0
+    task: int = 0
 
 
 def read_records(
@@ -54,9 +64,9 @@ def read_records(
     scan: Scan,
     spec: ReadSpec,
     resolve: Resolver,
+    limits: ReadLimits,
     *,
     clock_job: str = "",
-    default_rows: int,
     named: bool = True,
     waits: bool = False,
 ) -> SourceFrame:
@@ -67,9 +77,9 @@ def read_records(
         scan: names the source.
         spec: read spec from the store.
         resolve: gives option values; called only here.
+        limits: real-time mode allows none.
         clock_job: name of the job whose clock gets a report of every poll for new records; empty for queries without
             event time.
-        default_rows: most records of a batch if the scan sets no number; 0: no limit, as real-time mode requires.
         named: the checkpoint identifies the source by its name, not by its place in the plan.
         waits: see :func:`waiting_source`.
     """
@@ -79,9 +89,10 @@ def read_records(
     options = dict(resolved(spec.options, resolve))
     if not is_local(spark.sparkContext.master or "local"):
         options |= resolved(spec.cluster_options, resolve)
-    most = scan.max_records_per_batch or default_rows
-    if spec.limit_option and most:
-        options[spec.limit_option] = str(most)
+    most = scan.max_records_per_batch or limits.batch
+    for option, number in ((spec.limit_option, most), (spec.task_limit_option, limits.task)):
+        if option and number:
+            options[option] = str(number)
     if spec.rows is not None:
         options |= row_options(spark, scan, spec.rows, waits=waits)
     if clock_job:

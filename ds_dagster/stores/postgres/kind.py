@@ -168,6 +168,7 @@ class Postgres:
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """Write spec of the loader: each batch in one transaction with its ledger row."""
         path = self._path(relation)
+        target = target_table(self, relation, refresh, path, JSON_TYPE)
         return WriteSpec(
             kind="batch",
             entity=f"{store.name}.{'.'.join(path)}",
@@ -181,7 +182,8 @@ class Postgres:
                 }
             ),
             loader=LOADER,
-            table=target_table(self, relation, refresh, path, JSON_TYPE),
+            streams=target.mode == "append",
+            table=target,
         )
 
     def version_path(self, path: tuple[str, ...], version: int) -> tuple[str, ...]:

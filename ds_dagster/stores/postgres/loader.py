@@ -1,8 +1,9 @@
 """Loads batches into a Postgres table: rows and ledger row in one transaction on one ADBC connection.
 
 Appends whose Arrow types equal the table's are written directly by binary COPY; other batches go through a temporary
-table and are cast on the way. A full refresh loads a new table. When its run is complete, the new table replaces the
-old one, or the old one is filled from it if other objects depend on the old one.
+table and are cast on the way. Rows of a large append are written while others are computed. A full refresh loads a new
+table. When its run is complete, the new table replaces the old one, or the old one is filled from it if other objects
+depend on the old one.
 
 Conflicts with other sessions (deadlocks, serialization failures) are retried here. If a lock times out or the server is
 down, the engine retries later.
@@ -16,9 +17,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.catalog.reading.ranges import Replaced, TimeRange
+from ds_dagster.catalog.row_stream import RowStream
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres.connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres.shapes import ExistingTable, casts, find_table, is_exact, is_kept, shape_difference
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R")
+Rows = TypeVar("Rows", "pyarrow.Table", "pyarrow.RecordBatch")
 CONFLICT_ATTEMPTS = 4
 CONFLICT_PAUSE_SECONDS = 1.0
 PUBLISH_LOCK_MILLIS = 5_000
@@ -90,6 +93,12 @@ class PostgresLoader(TableSink):
         except psycopg2.Error as problem:
             raise self.address.failure(problem, "compare the table", self.table) from None
 
+    def load_stream(self, rows: RowStream, batch: Tip) -> LoadResult:
+        """See ``catalog.row_stream.StreamLoader``."""
+        result, counted = self._guarded("load a batch", lambda: self._load(rows, batch), batch.batch, attempts=1)
+        self._loaded += counted
+        return result
+
     def replace_range(self, span: TimeRange, batches: Iterable[pyarrow.Table], tip: Tip) -> Replaced:
         """See ``catalog.reading.ranges.ReplacesRanges``."""
         import adbc_driver_manager
@@ -112,8 +121,10 @@ class PostgresLoader(TableSink):
                     connection.close()
         self._bulk = self._control = self._made = None
 
-    def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
-        """Run a transaction, up to :data:`CONFLICT_ATTEMPTS` times in conflicts; every failure ends the sessions."""
+    def _guarded(
+        self, action: str, step: Callable[[], R], epoch: int | None = None, attempts: int = CONFLICT_ATTEMPTS
+    ) -> R:
+        """Run a transaction, up to ``attempts`` times in conflicts; every failure ends the sessions."""
         import adbc_driver_manager
         import psycopg2
 
@@ -125,7 +136,7 @@ class PostgresLoader(TableSink):
                 raise
 
         try:
-            return repeated(tried, is_conflict, CONFLICT_ATTEMPTS, CONFLICT_PAUSE_SECONDS)
+            return repeated(tried, is_conflict, attempts, CONFLICT_PAUSE_SECONDS)
         except (psycopg2.Error, adbc_driver_manager.Error) as problem:
             raise self.address.failure(problem, action, self.table, epoch) from None
 
@@ -256,8 +267,10 @@ class PostgresLoader(TableSink):
                 yield cursor
             self._bulk.commit()
 
-    def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:  # noqa: ARG002
-        return _storable(rows, self.target)
+    def _staged(self, rows: pyarrow.Table | RowStream, batch: Tip) -> pyarrow.Table | RowStream:  # noqa: ARG002
+        import pyarrow
+
+        return _storable(rows, self.target) if isinstance(rows, pyarrow.Table) else rows
 
     def _state(self, cursor: Any, batch: Tip, rows: int) -> TargetState:
         """Insert the ledger row first: a second writer waits for it, and then sees what the first has committed."""
@@ -266,16 +279,30 @@ class PostgresLoader(TableSink):
         is_ours = cursor.fetchone() is not None
         return self._ledger(cursor, below=batch.batch if is_ours else None)
 
-    def _apply(self, cursor: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+    def _apply(self, cursor: Any, staged: pyarrow.Table | RowStream, batch: Tip, *, replaces: bool) -> None:
+        import pyarrow
+
         statements = self._statements()
+        rows = staged if isinstance(staged, pyarrow.Table) else self._streamed(cursor, staged, whole=replaces)
         if replaces:
             cursor.execute(statements.text(statements.clear()))
-        if staged.num_rows:
-            self._write(cursor, statements, staged)
+        if not isinstance(rows, pyarrow.Table) or rows.num_rows:
+            self._write(cursor, statements, rows)
         if batch.batch % PRUNE_EVERY == 0 and not self.is_full:
             cursor.execute(statements.text(statements.prune(batch.batch - KEPT_EPOCHS)))
 
-    def _write(self, cursor: Any, statements: TableStatements, rows: pyarrow.Table) -> None:
+    def _streamed(self, cursor: Any, rows: RowStream, *, whole: bool) -> pyarrow.Table | pyarrow.RecordBatchReader:
+        """The rows of a stream; ``whole``: all of them, since the batch cannot read the table after it was emptied."""
+        statements = self._statements()
+        cursor.execute(statements.text(statements.wait_for_rows()))
+        reader = _reader(rows, self.target)
+        return reader.read_all() if whole else reader
+
+    def _recount(self, cursor: Any, batch: Tip, rows: int) -> None:
+        statements = self._statements()
+        cursor.execute(statements.text(statements.recount(batch, rows)))
+
+    def _write(self, cursor: Any, statements: TableStatements, rows: pyarrow.Table | pyarrow.RecordBatchReader) -> None:
         if self.target.mode == "append" and self._is_exact and not self._casts:
             cursor.adbc_ingest(statements.written, rows, mode="append", db_schema_name=self.target.path[0])
             return
@@ -325,7 +352,16 @@ def _same_types(existing: ExistingTable, target: TableTarget) -> bool:
     return all(existing.columns[column.name].type == column.native_type for column in target.columns)
 
 
-def _storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
+def _reader(rows: RowStream, target: TableTarget) -> pyarrow.RecordBatchReader:
+    """The rows to append, part by part."""
+    import pyarrow
+
+    schema = _storable(rows.schema.empty_table(), target).schema
+    parts = (_storable(part, target).cast(schema) for part in rows.parts())
+    return pyarrow.RecordBatchReader.from_batches(schema, parts)
+
+
+def _storable(rows: Rows, target: TableTarget) -> Rows:
     """The target's columns in order (and ``__deleted`` for upserts); one-byte integers as two-byte ones, since Postgres
     has none."""
     import pyarrow

@@ -126,6 +126,17 @@ class TableStatements:
         """Insert the ledger row of a batch; returns no row if it exists. Done first: a second writer waits for it."""
         return self.sql.SQL("{} ON CONFLICT DO NOTHING RETURNING epoch").format(self._note(batch.batch, rows, batch))
 
+    def wait_for_rows(self) -> Composable:
+        """End the timeout of statements for this transaction: COPY takes as long as the rows need that it waits for."""
+        return self.sql.SQL("SET LOCAL statement_timeout = 0")
+
+    def recount(self, batch: Tip, rows: int) -> Composable:
+        """Correct the number of rows of a batch in its ledger row."""
+        identity = (self.identity.job, self.identity.version, batch.batch)
+        return self.sql.SQL("UPDATE {} SET rows = {} WHERE job = {} AND version = {} AND epoch = {}").format(
+            self.ledger, self.sql.Literal(rows), *map(self.sql.Literal, identity)
+        )
+
     def publication(self, rows: int) -> Composable:
         """Insert the ledger row of a published full refresh, with the number of its rows."""
         return self._note(PUBLISHED, rows, None)

@@ -21,10 +21,13 @@ from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.ports import remembered_ports
 from ds_dagster.local.server import Home, running
 from ds_dagster.local.servers import down, up
+from ds_dagster.spark.queries import arrow_rows
 from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.arrow_rows import FEW_BYTES
 from ds_dagster.spark.queries.prepared import prepare
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.postgres.kind import Postgres
+from ds_dagster.stores.postgres.loader import PostgresLoader
 
 pytestmark = pytest.mark.servers
 UTC = datetime.timezone.utc
@@ -179,7 +182,11 @@ def test_a_view_in_a_declared_store_goes_on_after_a_restart(database: Database) 
     assert sorted(database.run("SELECT k, n FROM {s}.log")) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_two_queries_that_never_end_share_a_table_of_a_user(database: Database) -> None:
+@pytest.mark.parametrize("few", [0, FEW_BYTES])
+def test_two_queries_that_never_end_share_a_table_of_a_user(
+    database: Database, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(arrow_rows, "FEW_BYTES", few)
     database.run(
         "CREATE TABLE {s}.seen (id bigint GENERATED ALWAYS AS IDENTITY, k text, n numeric, "
         "at timestamptz DEFAULT now())"
@@ -200,8 +207,12 @@ def test_two_queries_that_never_end_share_a_table_of_a_user(database: Database) 
     assert found == [("a", 1, 2, 2), ("b", 2, 2, 2)]
 
 
-def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(database: Database) -> None:
-    """An append and an upsert with deletes, fed all the time; the queries start again as the engine starts them."""
+def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append, whose rows are written while others are computed, and an upsert with deletes, fed all the time; the
+    queries start again as the engine starts them."""
+    monkeypatch.setattr(arrow_rows, "FEW_BYTES", 0)
     database.compile(
         EVENTS + "CREATE CHANGELOG users (k VARCHAR, n BIGINT, PRIMARY KEY (k)) "
         "WITH ('topic' = 'users', 'value.format' = 'json');"
@@ -241,3 +252,32 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(datab
         database.bench.settle(database.start(name))
     assert Counter(database.run("SELECT k, n FROM {s}.log")) == sent
     assert dict(database.run("SELECT k, n FROM {s}.people")) == people
+
+
+def test_an_engine_that_dies_while_rows_are_written_loses_and_doubles_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the first rows; behind the commit of the table, before that of the checkpoint."""
+    monkeypatch.setattr(arrow_rows, "FEW_BYTES", 0)
+    database.compile(EVENTS + "CREATE TABLE log WITH ({pg}, 'refresh.mode' = 'continuous') AS SELECT k, n FROM events;")
+    parts, load = arrow_rows.ArrowRows.parts, PostgresLoader.load_stream
+
+    def cut(rows: Any) -> Any:
+        yield next(parts(rows))
+        raise RuntimeError("the engine dies")
+
+    def late(loader: Any, rows: Any, batch: Any) -> Any:
+        load(loader, rows, batch)
+        raise RuntimeError("the engine dies")
+
+    sent = []
+    for place, dies in enumerate(((arrow_rows.ArrowRows, "parts", cut), (PostgresLoader, "load_stream", late))):
+        sent.append((f"k{place}", place))
+        database.bench.send("events", *({"k": key, "n": n} for key, n in sent[-1:]))
+        with monkeypatch.context() as once:
+            once.setattr(*dies)
+            assert database.bench.fault(database.start("log")) is not None
+        database.bench.stop()
+    database.bench.settle(database.start("log"))
+    assert sorted(database.run("SELECT k, n FROM {s}.log")) == sent
+    assert database.run("SELECT sum(rows)::int FROM {s}.ds_ledger") == [(len(sent),)]

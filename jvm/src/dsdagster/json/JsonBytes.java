@@ -19,9 +19,9 @@ final class JsonBytes {
   private static final int LONGEST_STRING = 1 << 20;
   private static final int LONGEST_NAME = 10_000;
   private static final int DEEPEST = 60;
-  private static final byte[] NULL = {'n', 'u', 'l', 'l'};
-  private static final byte[] TRUE = {'t', 'r', 'u', 'e'};
-  private static final byte[] FALSE = {'f', 'a', 'l', 's', 'e'};
+  static final byte[] NULL = {'n', 'u', 'l', 'l'};
+  static final byte[] TRUE = {'t', 'r', 'u', 'e'};
+  static final byte[] FALSE = {'f', 'a', 'l', 's', 'e'};
 
   byte[] bytes;
   int at;
@@ -291,13 +291,17 @@ final class JsonBytes {
   /** Adds digits to the number; the place after them. */
   private int digits(int from) {
     int place = from;
-    while (place < bytes.length) {
-      int digit = bytes[place] - '0';
-      if (digit < 0 || digit > 9) {
-        break;
+    while (place + Long.BYTES <= bytes.length) {
+      long eight = (long) LONGS.get(bytes, place);
+      int count = JsonDigits.count(eight);
+      digits = JsonDigits.append(digits, eight, count);
+      place += count;
+      if (count < Long.BYTES) {
+        return place;
       }
-      digits = digits * 10 + digit;
-      place++;
+    }
+    for (; place < bytes.length && bytes[place] >= '0' && bytes[place] <= '9'; place++) {
+      digits = digits * 10 + bytes[place] - '0';
     }
     return place;
   }
@@ -310,18 +314,6 @@ final class JsonBytes {
   /** {@link #digits} with the sign. */
   long signed() {
     return isNegative ? -digits : digits;
-  }
-
-  boolean takesNull() {
-    return takes(NULL);
-  }
-
-  boolean takesTrue() {
-    return takes(TRUE);
-  }
-
-  boolean takesFalse() {
-    return takes(FALSE);
   }
 
   /** Reads any value to its end; afterwards {@link #start} and {@link #stop} are its bounds. */
@@ -386,11 +378,11 @@ final class JsonBytes {
         at++;
         return string();
       case 'n':
-        return takesNull();
+        return takes(NULL);
       case 't':
-        return takesTrue();
+        return takes(TRUE);
       case 'f':
-        return takesFalse();
+        return takes(FALSE);
       case 0:
         return false;
       default:

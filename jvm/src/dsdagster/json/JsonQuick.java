@@ -110,7 +110,7 @@ final class JsonQuick {
 
   /** The value at the cursor, which may be null. */
   private static Object read(Reader reader, JsonBytes in) {
-    return in.next() != 'n' ? reader.read(in) : in.takesNull() ? null : WRONG;
+    return in.next() != 'n' ? reader.read(in) : in.takes(JsonBytes.NULL) ? null : WRONG;
   }
 
   private record Value(JsonScalars.Scalar rules, Numbers numbers) implements Reader {
@@ -121,9 +121,9 @@ final class JsonQuick {
           in.at++;
           return in.string() ? rules.ofText(in.text()) : WRONG;
         case 't':
-          return in.takesTrue() ? rules.ofTruth(true) : WRONG;
+          return in.takes(JsonBytes.TRUE) ? rules.ofTruth(true) : WRONG;
         case 'f':
-          return in.takesFalse() ? rules.ofTruth(false) : WRONG;
+          return in.takes(JsonBytes.FALSE) ? rules.ofTruth(false) : WRONG;
         case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
           if (!in.number()) {
             return WRONG;
@@ -246,27 +246,49 @@ final class JsonQuick {
     /** The field whose name begins at the cursor. Records of a topic mostly have the same fields in the same order. */
     private Field field(JsonBytes in, int position) {
       Field expected = position < REMEMBERED ? order[position] : null;
-      if (expected != null) {
-        byte[] name = expected.name;
-        int end = in.at + name.length;
-        if (end < in.bytes.length
-            && in.bytes[end] == '"'
-            && Arrays.equals(in.bytes, in.at, end, name, 0, name.length)) {
-          in.at = end + 1;
-          return expected;
-        }
+      if (expected != null && expected.isAt(in)) {
+        return expected;
       }
       if (!in.string() || in.isEscaped || in.stop - in.start > LONGEST_NAME) {
         return null;
       }
       String name = in.text();
-      Field field = new Field(Arrays.copyOfRange(in.bytes, in.start, in.stop), places.getOrDefault(name, -1));
+      Field field = new Field(Arrays.copyOfRange(in.bytes, in.start, in.at), places.getOrDefault(name, -1));
       if (position < REMEMBERED) {
         order[position] = field;
       }
       return field;
     }
 
-    private record Field(byte[] name, int place) {}
+  }
+
+  /** A field of the last object: its name with the quote at the end, and the place of its column. */
+  private static final class Field {
+    final int place;
+    private final byte[] name;
+    private final long first;
+    private final long mask;
+
+    Field(byte[] name, int place) {
+      this.name = name;
+      this.place = place;
+      first = (long) JsonBytes.LONGS.get(Arrays.copyOf(name, Math.max(name.length, Long.BYTES)), 0);
+      mask = name.length < Long.BYTES ? (1L << Byte.SIZE * name.length) - 1 : -1L;
+    }
+
+    /** Whether the name is at the cursor; consumes it. */
+    boolean isAt(JsonBytes in) {
+      int end = in.at + name.length;
+      if (in.at + Long.BYTES > in.bytes.length || ((long) JsonBytes.LONGS.get(in.bytes, in.at) & mask) != first) {
+        return false;
+      }
+      if (name.length > Long.BYTES
+          && (end > in.bytes.length
+              || !Arrays.equals(in.bytes, in.at + Long.BYTES, end, name, Long.BYTES, name.length))) {
+        return false;
+      }
+      in.at = end;
+      return true;
+    }
   }
 }

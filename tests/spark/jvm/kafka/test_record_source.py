@@ -61,12 +61,15 @@ def as_sent(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("headers", ["false", "true"])
-@pytest.mark.parametrize("limit", ["", "7"])
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "7"}, {"maxRecordsPerPartition": "5"}], ids=str)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_rows_are_those_of_sparks_source(lab: Any, broker: Any, headers: str, limit: str, seed: int) -> None:
+def test_the_rows_are_those_of_sparks_source(
+    lab: Any, broker: Any, headers: str, limits: dict[str, str], seed: int
+) -> None:
+    """Also in small batches, and in tasks that read a partition side by side."""
     topic = broker.topic(2)
     committed = send_transactions(broker, topic, seed)
-    extra = {"includeHeaders": headers, **({"maxOffsetsPerTrigger": limit} if limit else {})}
+    extra = {"includeHeaders": headers, **limits}
     rows = {}
     for source in (OURS, SPARKS):
         frame = read(lab, broker, source, topic, **extra)
