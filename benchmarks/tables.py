@@ -25,6 +25,9 @@ CREATE TABLE {name} WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgr
   SELECT id, customer, item, price, paid, seconds FROM sales;
 """
 
+BATCH_ROWS = 1_000_000
+"""Of the program by hand, as ours: all rows in one batch do not fit into its memory."""
+
 
 def sales(number: int) -> Iterator[Record]:
     """Six columns: two numbers, two texts, a fraction, a truth value."""
@@ -89,7 +92,8 @@ def _ours(house: House, topic: str, name: str, *, streams: bool = True) -> tuple
 def _by_hand(house: House, connection: Any, topic: str, name: str, rows: int) -> float:
     """Seconds of the program by hand into a table of the same shape."""
     session = peers.session(house.spark)
-    frame = peers.decoded(peers.read(session, house.bootstrap, topic), peers.SALE).select("v.*")
+    records = peers.read(session, house.bootstrap, topic, batch_rows=BATCH_ROWS)
+    frame = peers.decoded(records, peers.SALE).select("v.*")
     writer = frame.writeStream.foreachBatch(peers.into_postgres(_uri(house), f"{name}_by_hand"))
     writer = writer.option("checkpointLocation", house.checkpoint()).trigger(availableNow=True)
     with connection.cursor() as cursor:
