@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ds_dagster.envelope import to_wire
 from ds_dagster.errors import DsError
+from ds_dagster.spark.faults import SPARK_ERRORS, brief
 
 T = TypeVar("T")
 
@@ -25,6 +26,19 @@ def crossing(called: Callable[..., Any]) -> Callable[..., Any]:
         return _rows(result) if isinstance(result, Iterator) else result
 
     return call
+
+
+def called_back(called: Callable[..., Any]) -> Callable[..., Any]:
+    """:func:`crossing` for a function that the JVM calls in this process; failures of Spark in it become brief."""
+
+    @wraps(called)
+    def call(*arguments: Any) -> Any:
+        try:
+            return called(*arguments)
+        except SPARK_ERRORS as failure:
+            raise brief(failure) from None
+
+    return crossing(call)
 
 
 def crosses(kind: type[T]) -> type[T]:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.envelope import from_wire
+from ds_dagster.envelope import from_wire, to_wire
 from ds_dagster.errors import DsError, error
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -186,6 +186,20 @@ def classify(failure: BaseException, entities: str = "the job's entities") -> Ds
     causes = list(_causes(failure))
     text = "\n".join(cause.text for cause in causes)
     return _of_ours(text, entities) or _by_rules(causes, entities)
+
+
+class BriefError(Exception):
+    """See :func:`brief`."""
+
+
+def brief(failure: BaseException) -> BriefError:
+    """A failure of Spark for a function that the JVM has called: its envelope, and the innermost cause.
+
+    The gateway passes on the tracebacks of a failure and of all its causes. When a query is stopped, Spark searches
+    that text for a cancelled job with a pattern that overflows the thread's stack at some thousand characters.
+    """
+    *_, innermost = _causes(failure)
+    return BriefError(f"{to_wire(classify(failure))}\n{innermost.kind}: {_trimmed(_first_lines(innermost.text))}")
 
 
 def _by_rules(causes: list[Cause], entities: str) -> DsError:

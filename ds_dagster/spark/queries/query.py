@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.errors import DsError
 from ds_dagster.spark.cluster import close_ended_stores
-from ds_dagster.spark.crossing import crossing
+from ds_dagster.spark.crossing import called_back
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.jvm import NO_REPLAY, operators
 from ds_dagster.spark.queries.application import ApplicationWriter
@@ -76,7 +76,7 @@ def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigg
     rows = prepared.frame if native or prepared.query.is_application else prepared.sinks[0].rows()
     writer = rows.writeStream.queryName(prepared.job_name).outputMode("update" if realtime else prepared.output_mode)
     if native is None:
-        writer = writer.foreachBatch(crossing(_batches(prepared)))
+        writer = writer.foreachBatch(called_back(_batches(prepared)))
     else:
         of_logs = {} if prepared.logs is None else {JOB_OPTION: prepared.job_name}
         writer = writer.format(native.write.format).options(**native.options, **of_logs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow
@@ -30,8 +32,13 @@ def decoded(spark, types: list[DataType], records: list[bytes], *, nullable: boo
     return decoded_table(spark, types, records, nullable=nullable).to_pylist()
 
 
-def decoded_table(spark, types: list[DataType], records: list[bytes], *, nullable: bool) -> pyarrow.Table:
-    fields = [spark_types.StructField(f"c{n}", to_spark(type_), nullable) for n, type_ in enumerate(types)]
+def decoded_table(
+    spark, types: list[DataType], records: list[bytes], *, nullable: bool, names: Sequence[str] = ()
+) -> pyarrow.Table:
+    called = names or [f"c{n}" for n in range(len(types))]
+    fields = [
+        spark_types.StructField(name, to_spark(type_), nullable) for name, type_ in zip(called, types, strict=True)
+    ]
     shown = [str(type_) for type_ in types]
     frame = spark.createDataFrame([(n, bytearray(record)) for n, record in enumerate(records)], "n int, value binary")
     made = json_columns(sf.col("value"), spark_types.StructType(fields), shown, reason="reason", kind="value")
@@ -142,6 +149,24 @@ def test_what_is_read_without_its_text_is_what_the_text_means(spark):
     ]
     assert not differing, differing[:3]
     assert sum(row["reason"] is None for row in ours) > 5_000
+
+
+NAMES = ("a", "measure", "measurement", "measurements", "measurem", "measured", "größe", "größen", "x" * 300, "")
+
+
+def test_names_of_any_length_in_any_order(spark):
+    """Names that begin alike, in the same order many times and then in another one, up to the end of the record."""
+    dice, order, records, expected = random.Random(20261130), list(NAMES), [], []
+    for _ in range(3_000):
+        if dice.random() < 0.1:
+            dice.shuffle(order)
+        row: dict[str, object] = {name: dice.randrange(100) for name in order if dice.random() < 0.8}
+        unknown = {f"measure{dice.randrange(3)}": 1} if dice.random() < 0.1 else {}
+        spaces = dice.choice([(",", ":"), (", ", ": ")])
+        records.append(json.dumps({**row, **unknown}, ensure_ascii=False, separators=spaces).encode())
+        expected.append({**dict.fromkeys(NAMES), **row, "reason": None})
+    types = [parse_type("BIGINT")] * len(NAMES)
+    assert decoded_table(spark, types, records, nullable=True, names=NAMES).to_pylist() == expected
 
 
 NESTED = ("ARRAY<BIGINT>", "MAP<VARCHAR, DOUBLE>", "STRUCT<a BIGINT, b VARCHAR>")
