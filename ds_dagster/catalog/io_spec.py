@@ -215,7 +215,7 @@ class WriteSpec:
         options: Spark options (stream) or connection settings (batch), references unresolved.
         record: output columns of a stream sink: (column name, which part of the record).
         loader: import path ``module:function`` of :class:`LoaderFactory` (kind batch).
-        streams: its loader is a :class:`ds_dagster.catalog.row_stream.StreamLoader`.
+        streams: its loader is a :class:`ds_dagster.catalog.reading.row_stream.StreamLoader`.
         table: the table or view to load (kind batch); None for kind stream.
         delivery: guarantee, shown by ``ds check``.
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.

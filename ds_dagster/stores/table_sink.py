@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, batch_text, decide, within_run
-from ds_dagster.catalog.row_stream import RowStream
+from ds_dagster.catalog.reading.row_stream import RowStream
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.repeating import repeated
 
@@ -172,9 +172,9 @@ class TableSink(ABC):
 
     def _load(self, rows: pyarrow.Table | RowStream, batch: Tip) -> tuple[LoadResult, int]:
         """The outcome of the batch, and its number of rows, also if it is replayed; 0 after the run was published."""
-        staged, known = self._staged(rows, batch), rows.num_rows
+        staged, claimed = self._staged(rows, batch), rows.num_rows
         with self._transaction() as work:
-            state = self._state(work, batch, known)
+            state = self._state(work, batch, claimed)
             if state.published is not None:  # the run is complete; later batches belong to the next one
                 return LoadResult(0, replayed=True), 0
             answer = within_run(batch, state.facts, self.identity.version, self._skip)
@@ -182,7 +182,7 @@ class TableSink(ABC):
             if answer.skip is not None:
                 return LoadResult(0, replayed=True), state.rows
             self._apply(work, staged, batch, replaces=answer.replaces and not self.is_full)
-            if rows.num_rows != known:
+            if rows.num_rows != claimed:
                 self._recount(work, batch, rows.num_rows)
             return LoadResult(rows.num_rows), rows.num_rows
 

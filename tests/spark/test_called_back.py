@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_a_query_that_is_stopped_within_a_batch_ends_as_stopped(
     def slow(parts: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         begun.touch()
         for part in parts:
-            time.sleep(MANY_SECONDS)  # until its task is cancelled
+            threading.Event().wait(MANY_SECONDS)  # until its task is cancelled
             yield part
 
     query = started(spark, tmp_path, lambda batch, _: batch.mapInArrow(slow, batch.schema).toArrow())

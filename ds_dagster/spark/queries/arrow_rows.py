@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
 from ds_dagster.errors import error
+from ds_dagster.spark.faults import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +30,9 @@ FEW_BYTES = 4_000_000
 """Batches up to this size are collected before they are loaded, in a transaction that is as short as can be."""
 BACKLOG_BYTES = 256_000_000
 """Most bytes of a batch that wait in memory for its loader; others wait in a file."""
+BROKEN = (OSError, EOFError, pyarrow.ArrowException, *SPARK_ERRORS)
+"""Exceptions of a connection to Spark that ends too early. An end without one is noticed too: Spark says at last how
+many parts it has sent."""
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -98,7 +103,7 @@ class Backlog:
 
 
 class ArrowRows:
-    """See ``catalog.row_stream.RowStream``; made by :func:`arrow_rows`.
+    """See ``catalog.reading.row_stream.RowStream``; made by :func:`arrow_rows`.
 
     Attributes:
         schema: as of ``DataFrame.toArrow``.
@@ -119,6 +124,8 @@ class ArrowRows:
         self._backlog: Backlog | None = None
         self._taker: threading.Thread | None = None
         self._is_read = self._is_dropped = self._is_ended = False
+        self._taken = 0
+        self._sent: int | None = None
         port, secret, self._server = frame._jdf.collectAsArrowToPython()
         serializer = ArrowCollectSerializer()  # type: ignore[no-untyped-call]
         self._connection = ExitStack()
@@ -134,14 +141,16 @@ class ArrowRows:
         try:
             for part in self._incoming:
                 if not isinstance(part, pyarrow.RecordBatch):
+                    self._sent = len(part)
                     self._ended()
                     ordered = [self._head[place].cast(self.schema) for place in part]
                     return pyarrow.Table.from_batches(ordered, self.schema)
+                self._taken += 1
                 self._head.append(part)
                 size += part.nbytes
                 if size > FEW_BYTES:
                     break
-        except Exception as problem:  # noqa: BLE001, raised again
+        except BROKEN as problem:
             self._fail(problem)
         self._backlog = Backlog(self._head[0].schema, BACKLOG_BYTES)
         self._taker = threading.Thread(target=self._take, args=(self._backlog,), name="ds-arrow-rows", daemon=True)
@@ -149,16 +158,15 @@ class ArrowRows:
         return None
 
     def parts(self) -> Iterator[pyarrow.RecordBatch]:
-        """See ``catalog.row_stream.RowStream``."""
+        """See ``catalog.reading.row_stream.RowStream``."""
         if self._is_read or self._backlog is None:
             raise error("INTERNAL", where="the rows of a batch were read twice")
         self._is_read = True
-        for kept in (self._head, self._backlog.parts()):
-            for part in kept:
-                self.num_rows += part.num_rows
-                yield part.cast(self.schema)
-        if self.failure is not None:
-            self._fail(self.failure)
+        for part in chain(self._head, self._backlog.parts()):
+            self.num_rows += part.num_rows
+            yield part.cast(self.schema)
+        if self.failure is not None or self._taken != self._sent:
+            self._fail(self.failure or error("INTERNAL", where="the rows of a batch were not read to their end"))
         self._ended()
 
     def finish(self) -> None:
@@ -175,7 +183,7 @@ class ArrowRows:
 
     def close(self) -> None:
         """As :meth:`finish`, but raises nothing; gives back memory, file and connection."""
-        with suppress(Exception):
+        with suppress(*SPARK_ERRORS):
             self.finish()
         if self._backlog is not None:
             self._backlog.close()
@@ -185,9 +193,11 @@ class ArrowRows:
         """Take the rows from Spark until it has sent all, also those that nobody reads."""
         try:
             for part in self._incoming:
-                if isinstance(part, pyarrow.RecordBatch) and not self._is_dropped and self.failure is None:
+                if not isinstance(part, pyarrow.RecordBatch):
+                    self._sent = len(part)
+                elif not self._is_dropped and self.failure is None:
                     self._keep(backlog, part)
-        except Exception as problem:  # noqa: BLE001, raised in the thread that reads
+        except BROKEN as problem:
             self.failure = self.failure or problem
         finally:
             backlog.end()
@@ -195,6 +205,7 @@ class ArrowRows:
     def _keep(self, backlog: Backlog, part: pyarrow.RecordBatch) -> None:
         try:
             backlog.put(part)
+            self._taken += 1
         except OSError as problem:
             self.failure = problem
 
@@ -204,7 +215,7 @@ class ArrowRows:
         try:
             with unwrap_spark_exception():
                 self._server.getResult()
-        except Exception as problem:
+        except SPARK_ERRORS as problem:
             self.failure = problem
             raise
 
@@ -226,9 +237,7 @@ def arrow_rows(frame: DataFrame) -> Iterator[ArrowRows]:
     try:
         yield rows
         rows.finish()
-    except Exception:
-        if rows.failure is not None:
-            raise rows.failure from None
-        raise
     finally:
         rows.close()
+        if rows.failure is not None:
+            raise rows.failure from None

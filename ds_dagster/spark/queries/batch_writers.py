@@ -21,8 +21,8 @@ from ds_dagster.catalog.io_spec import (
     open_loader,
 )
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.reading.row_stream import StreamLoader
 from ds_dagster.catalog.relation import TimestampFormat
-from ds_dagster.catalog.row_stream import StreamLoader
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import Part
 from ds_dagster.spark.faults import SPARK_ERRORS, classify

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.catalog.reading.ranges import Replaced, TimeRange
-from ds_dagster.catalog.row_stream import RowStream
+from ds_dagster.catalog.reading.row_stream import RowStream
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres.connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres.shapes import ExistingTable, casts, find_table, is_exact, is_kept, shape_difference
@@ -94,7 +94,7 @@ class PostgresLoader(TableSink):
             raise self.address.failure(problem, "compare the table", self.table) from None
 
     def load_stream(self, rows: RowStream, batch: Tip) -> LoadResult:
-        """See ``catalog.row_stream.StreamLoader``."""
+        """See ``catalog.reading.row_stream.StreamLoader``."""
         result, counted = self._guarded("load a batch", lambda: self._load(rows, batch), batch.batch, attempts=1)
         self._loaded += counted
         return result

@@ -137,6 +137,22 @@ def test_a_disk_without_space_fails_the_batch(spark: SparkSession, monkeypatch: 
 
 
 @pytest.mark.usefixtures("streamed")
+def test_a_part_that_is_missing_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark says at the end how many it has sent."""
+    keep, dropped = ArrowRows._keep, [True]
+
+    def lossy(rows: ArrowRows, backlog: Backlog, part: pyarrow.RecordBatch) -> None:
+        if not (dropped and dropped.pop()):
+            keep(rows, backlog, part)
+
+    monkeypatch.setattr(ArrowRows, "_keep", lossy)
+    with pytest.raises(DsError) as raised, arrow_rows(frame(spark)) as rows:
+        rows.few()
+        read(rows)
+    assert raised.value.condition == "INTERNAL"
+
+
+@pytest.mark.usefixtures("streamed")
 def test_other_queries_do_not_wait_for_a_slow_table(spark: SparkSession) -> None:
     """Forty megabytes that nobody reads: more than the connection holds."""
     wide = spark.range(0, NUMBER, 1, TASKS).select(sf.concat(sf.lit(LONG), sf.col("id")).alias("text"))
