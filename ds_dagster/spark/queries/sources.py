@@ -48,7 +48,8 @@ that can be replayed."""
 TABLE_BATCH_ROWS = 200_000
 """Like :data:`STREAM_BATCH_ROWS`, if a batch is collected on the driver: for a table, or for Kafka on a cluster."""
 TASK_ROWS = 100_000
-"""Most records of a task whose rows are loaded while other tasks run: half of that, or twice, loads no faster."""
+"""Most records of a task whose rows are loaded while other tasks run: half of that, or twice, loads no faster. Sources
+read fewer if records are large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class Kafka:
             ),
             time_authority=_time_authority(relation, facts),
             limit_option="maxOffsetsPerTrigger",
-            task_limit_option="maxRecordsPerPartition",
+            task_limit_option="maxRecordsPerTask",
             clock_guard="kafka",
             identity=facts.identity if facts is not None else "",
             schemas=schemas,

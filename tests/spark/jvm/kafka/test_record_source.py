@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 OURS, SPARKS, SKIPPING = "ds-kafka-records", "kafka", "ds-kafka-skipping"
@@ -61,7 +63,7 @@ def as_sent(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("headers", ["false", "true"])
-@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "7"}, {"maxRecordsPerPartition": "5"}], ids=str)
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "7"}, {"maxRecordsPerTask": "5"}], ids=str)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_rows_are_those_of_sparks_source(
     lab: Any, broker: Any, headers: str, limits: dict[str, str], seed: int
@@ -78,6 +80,44 @@ def test_the_rows_are_those_of_sparks_source(
     assert rows[OURS] == rows[SPARKS]
     with_headers = [sent if headers == "true" else (*sent[:4], []) for sent in committed]
     assert sorted(map(as_sent, rows[OURS]), key=repr) == sorted(with_headers, key=repr)
+
+
+def test_tasks_are_small_while_sizes_are_unknown_and_where_records_are_large(
+    lab: Any, broker: Any, tmp_path: Path
+) -> None:
+    """Sixteen megabytes of records at most; two partitions take turns."""
+    topic, tasks, places = broker.topic(2), [], []
+
+    def count(batch: DataFrame, _: int) -> None:
+        tasks.append(batch.rdd.getNumPartitions())
+        rows = batch.select("partition", "offset", sf.spark_partition_id().alias("task")).collect()
+        places.append([(row.task, row.partition, row.offset) for row in rows])
+
+    frame = read(lab, broker, OURS, topic, maxRecordsPerTask="30000")
+    writer = frame.writeStream.foreachBatch(count).option("checkpointLocation", str(tmp_path))
+
+    def batch(records: int, size: int) -> None:
+        producer = broker.producer()
+        for number in range(records):
+            producer.produce(topic, b"x" * size, partition=number % 2)
+            producer.poll(0)
+            if number % 1_000 == 0:
+                producer.flush(30)
+        producer.flush(30)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    batch(50_000, 10)
+    batch(50_000, 10)
+    batch(200, 200_000)
+    batch(400, 200_000)
+    assert tasks == [4, 2, 2, 4]
+    partition_of = {task: partition for task, partition, _ in places[0]}
+    assert partition_of[0] == partition_of[2] != partition_of[1] == partition_of[3]
+    for read_rows in places:
+        positions = [(partition, offset) for _, partition, offset in read_rows]
+        assert len(positions) == len(set(positions))
+    assert sum(map(len, places)) == 100_600
 
 
 def test_records_that_come_while_the_query_runs(lab: Any, broker: Any) -> None:

@@ -29,6 +29,8 @@ final class RecordReader implements PartitionReader<InternalRow> {
   private final GenericInternalRow fields = new GenericInternalRow(COLUMNS);
   private InternalRow row;
   private long next;
+  private long records;
+  private long bytes;
 
   RecordReader(KafkaBatchInputPartition partition) {
     range = partition.offsetRange();
@@ -52,6 +54,8 @@ final class RecordReader implements PartitionReader<InternalRow> {
     }
     row = withHeaders == null ? plain(record) : withHeaders.apply(record);
     next = record.offset() + 1;
+    records++;
+    bytes += Math.max(0, record.serializedKeySize()) + Math.max(0, record.serializedValueSize());
     return true;
   }
 
@@ -78,6 +82,7 @@ final class RecordReader implements PartitionReader<InternalRow> {
 
   @Override
   public void close() {
+    RecordSizes.add(range.topic(), records, bytes);
     consumer.release();
   }
 

@@ -6,7 +6,8 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Spark's Kafka source with readers of our own, see {@link RecordConsumer} and {@link RecordReader}. Offsets, options,
+ * Spark's Kafka source with readers and tasks of our own, see {@link RecordConsumer}, {@link RecordReader} and {@link
+ * TaskRanges}. Offsets, options,
  * columns, metrics and errors are those of Spark's source. Spark's real-time mode needs Spark's own source.
  */
 public class RecordSource extends WrappedSource {
@@ -22,6 +23,6 @@ public class RecordSource extends WrappedSource {
 
   @Override
   protected MicroBatchStream stream(Scan inner, String checkpoint, CaseInsensitiveStringMap options) {
-    return new RecordStream(inner.toMicroBatchStream(checkpoint));
+    return new RecordStream(inner.toMicroBatchStream(checkpoint), options);
   }
 }

@@ -16,6 +16,6 @@ public final class SkippingSource extends RecordSource {
 
   @Override
   protected MicroBatchStream stream(Scan inner, String checkpoint, CaseInsensitiveStringMap options) {
-    return new SkippingStream(inner.toMicroBatchStream(checkpoint), new LogStarts(options));
+    return new SkippingStream(inner.toMicroBatchStream(checkpoint), options);
   }
 }

@@ -11,6 +11,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * The stream of a {@link SkippingSource}. When a batch is planned, its offsets before the log's start are counted.
@@ -24,9 +25,9 @@ final class SkippingStream extends RecordStream {
   private final Deque<String> ranges = new ArrayDeque<>();
   private long lost;
 
-  SkippingStream(MicroBatchStream inner, LogStarts starts) {
-    super(inner);
-    this.starts = starts;
+  SkippingStream(MicroBatchStream inner, CaseInsensitiveStringMap options) {
+    super(inner, options);
+    starts = new LogStarts(options);
   }
 
   @Override
