@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R")
-Rows = TypeVar("Rows", "pyarrow.Table", "pyarrow.RecordBatch")
 CONFLICT_ATTEMPTS = 4
 CONFLICT_PAUSE_SECONDS = 1.0
 PUBLISH_LOCK_MILLIS = 5_000
@@ -357,11 +356,11 @@ def _reader(rows: RowStream, target: TableTarget) -> pyarrow.RecordBatchReader:
     import pyarrow
 
     schema = _storable(rows.schema.empty_table(), target).schema
-    parts = (_storable(part, target).cast(schema) for part in rows.parts())
+    parts = (part.select(schema.names).cast(schema) for part in rows.parts())
     return pyarrow.RecordBatchReader.from_batches(schema, parts)
 
 
-def _storable(rows: Rows, target: TableTarget) -> Rows:
+def _storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
     """The target's columns in order (and ``__deleted`` for upserts); one-byte integers as two-byte ones, since Postgres
     has none."""
     import pyarrow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,26 +24,6 @@ COLUMNS = (
     TableColumn("n", BIGINT, "bigint"),
     TableColumn("small", TINYINT, "smallint"),
 )
-
-
-@pytest.fixture
-def address(postgres_settings: Mapping[str, str]) -> PostgresAddress:
-    return PostgresAddress.of("warehouse", postgres_settings)
-
-
-@pytest.fixture
-def cursor(address: PostgresAddress) -> Iterator[Any]:
-    with closing(address.control()) as connection:
-        connection.autocommit = True
-        yield connection.cursor()
-
-
-@pytest.fixture
-def schema(cursor: Any) -> Iterator[str]:
-    name = f"s_{uuid.uuid4().hex[:8]}"
-    cursor.execute(f"CREATE SCHEMA {name}")
-    yield name
-    cursor.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 @dataclass
@@ -90,8 +69,8 @@ class Runs:
 
 
 @pytest.fixture
-def runs(address: PostgresAddress, schema: str, cursor: Any) -> Runs:
-    return Runs(address, schema, cursor)
+def runs(postgres_settings: Mapping[str, str], postgres_schema: str, postgres_cursor: Any) -> Runs:
+    return Runs(PostgresAddress.of("warehouse", postgres_settings), postgres_schema, postgres_cursor)
 
 
 @pytest.mark.parametrize("ddl", ["", "name varchar(20), n numeric, small int", "name text, n bigint, small smallint"])
