@@ -294,6 +294,7 @@ class PostgresLoader(TableSink):
         """The rows of a stream; ``whole``: all of them, since the batch cannot read the table after it was emptied."""
         statements = self._statements()
         cursor.execute(statements.text(statements.wait_for_rows()))
+        cursor.fetchone()
         reader = _reader(rows, self.target)
         return reader.read_all() if whole else reader
 

@@ -127,8 +127,12 @@ class TableStatements:
         return self.sql.SQL("{} ON CONFLICT DO NOTHING RETURNING epoch").format(self._note(batch.batch, rows, batch))
 
     def wait_for_rows(self) -> Composable:
-        """End the timeout of statements for this transaction: COPY takes as long as the rows need that it waits for."""
-        return self.sql.SQL("SET LOCAL statement_timeout = 0")
+        """End the timeouts of this transaction that would count the time in which rows are computed: COPY waits for
+        them, or the session does."""
+        return self.sql.SQL(
+            "SELECT set_config('statement_timeout', '0', true), "
+            "set_config('idle_in_transaction_session_timeout', '0', true)"
+        )
 
     def recount(self, batch: Tip, rows: int) -> Composable:
         """Correct the number of rows of a batch in its ledger row."""

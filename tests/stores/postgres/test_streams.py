@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from psycopg2.extensions import make_dsn
 
 from ds_dagster.catalog.io_spec import LoadResult, SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
@@ -139,9 +140,14 @@ def test_a_new_version_can_read_the_table_to_the_last_of_its_rows(runs: Runs) ->
 
 
 def test_slow_rows_are_waited_for(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than a statement may take: the query takes its time, not the statement."""
-    dsn = PostgresAddress.dsn
-    monkeypatch.setattr(PostgresAddress, "dsn", lambda self, *_: dsn(self, 300))
-    stream = Stream([1, 2, 3, 4], lambda: runs.cursor.execute("SELECT pg_sleep(0.6)"))
-    assert runs.load(stream, 0) == LoadResult(4)
-    assert runs.rows == [1, 2, 3, 4]
+    """For longer than a statement may take, or a session may be idle: the query takes its time, not the statement."""
+    dsn, limits = PostgresAddress.dsn, ("statement_timeout", "idle_in_transaction_session_timeout")
+    hasty = " ".join(f"-c {name}=300" for name in limits)
+    monkeypatch.setattr(PostgresAddress, "dsn", lambda self, *_: make_dsn(dsn(self), options=hasty))
+
+    def wait() -> None:
+        runs.cursor.execute("SELECT pg_sleep(0.6)")
+
+    assert runs.load(Stream([1, 2, 3, 4], wait), 0) == LoadResult(4)
+    assert runs.load(Stream([5, 6, 7, 8], wait), 0, version=2) == LoadResult(4)
+    assert runs.rows == [5, 6, 7, 8]
