@@ -16,6 +16,7 @@ from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster import local
 from ds_dagster.demo.data import compact
 from ds_dagster.spark.queries.query import close, start
+from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS
 
 SQL = """
 CREATE STREAM sales (id BIGINT, customer VARCHAR, item VARCHAR, price DOUBLE, paid BOOLEAN, seconds BIGINT)
@@ -24,9 +25,6 @@ CREATE TABLE {name} WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgr
   'postgresql.table.name'='{name}', 'refresh.mode'='incremental') AS
   SELECT id, customer, item, price, paid, seconds FROM sales;
 """
-
-BATCH_ROWS = 1_000_000
-"""Of the program by hand, as ours: all rows in one batch do not fit into its memory."""
 
 
 def sales(number: int) -> Iterator[Record]:
@@ -92,7 +90,7 @@ def _ours(house: House, topic: str, name: str, *, streams: bool = True) -> tuple
 def _by_hand(house: House, connection: Any, topic: str, name: str, rows: int) -> float:
     """Seconds of the program by hand into a table of the same shape."""
     session = peers.session(house.spark)
-    records = peers.read(session, house.bootstrap, topic, batch_rows=BATCH_ROWS)
+    records = peers.read(session, house.bootstrap, topic, batch_rows=STREAM_BATCH_ROWS)  # all do not fit into memory
     frame = peers.decoded(records, peers.SALE).select("v.*")
     writer = frame.writeStream.foreachBatch(peers.into_postgres(_uri(house), f"{name}_by_hand"))
     writer = writer.option("checkpointLocation", house.checkpoint()).trigger(availableNow=True)

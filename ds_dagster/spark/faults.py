@@ -21,6 +21,7 @@ from ds_dagster.errors import DsError, error
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """Exceptions of calls into Spark."""
+ANY_ENTITIES = "the job's entities"
 DETAIL_CHARACTERS = 600
 _IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
 _IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s*|\Z)(.*)", re.DOTALL)
@@ -174,7 +175,7 @@ RULES: tuple[FaultRule, ...] = (
 """Known failures, most specific first; every cause of a chain is tried against one rule before the next rule."""
 
 
-def classify(failure: BaseException, entities: str = "the job's entities") -> DsError:
+def classify(failure: BaseException, entities: str = ANY_ENTITIES) -> DsError:
     """Our condition for any exception of a query.
 
     Args:
@@ -183,7 +184,10 @@ def classify(failure: BaseException, entities: str = "the job's entities") -> Ds
     """
     if isinstance(failure, DsError):
         return failure
-    causes = list(_causes(failure))
+    return _classified(list(_causes(failure)), entities)
+
+
+def _classified(causes: list[Cause], entities: str = ANY_ENTITIES) -> DsError:
     text = "\n".join(cause.text for cause in causes)
     return _of_ours(text, entities) or _by_rules(causes, entities)
 
@@ -198,8 +202,9 @@ def brief(failure: BaseException) -> BriefError:
     The gateway passes on the tracebacks of a failure and of all its causes. When a query is stopped, Spark searches
     that text for a cancelled job with a pattern that overflows the thread's stack at some thousand characters.
     """
-    *_, innermost = _causes(failure)
-    return BriefError(f"{to_wire(classify(failure))}\n{innermost.kind}: {_trimmed(_first_lines(innermost.text))}")
+    causes = list(_causes(failure))
+    innermost = causes[-1]
+    return BriefError(f"{to_wire(_classified(causes))}\n{innermost.kind}: {_trimmed(_first_lines(innermost.text))}")
 
 
 def _by_rules(causes: list[Cause], entities: str) -> DsError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -123,13 +123,12 @@ class ArrowRows:
         self._head: list[pyarrow.RecordBatch] = []
         self._backlog: Backlog | None = None
         self._taker: threading.Thread | None = None
+        self._order: list[int] | None = None
         self._is_read = self._is_dropped = self._is_ended = False
-        self._taken = 0
-        self._sent: int | None = None
         port, secret, self._server = frame._jdf.collectAsArrowToPython()
         serializer = ArrowCollectSerializer()  # type: ignore[no-untyped-call]
         self._connection = ExitStack()
-        self._incoming = self._connection.enter_context(_load_from_socket((port, secret), serializer))
+        self._arriving = self._received(self._connection.enter_context(_load_from_socket((port, secret), serializer)))
 
     def few(self) -> pyarrow.Table | None:
         """All rows, in the order of the batch, if they are few; None: :meth:`parts` gives them.
@@ -139,63 +138,61 @@ class ArrowRows:
         """
         size = 0
         try:
-            for part in self._incoming:
-                if not isinstance(part, pyarrow.RecordBatch):
-                    self._sent = len(part)
-                    self._ended()
-                    ordered = [self._head[place].cast(self.schema) for place in part]
-                    return pyarrow.Table.from_batches(ordered, self.schema)
-                self._taken += 1
+            for part in self._arriving:
                 self._head.append(part)
                 size += part.nbytes
                 if size > FEW_BYTES:
-                    break
+                    self._begin_taking()
+                    return None
         except BROKEN as problem:
-            self._fail(problem)
-        self._backlog = Backlog(self._head[0].schema, BACKLOG_BYTES)
-        self._taker = threading.Thread(target=self._take, args=(self._backlog,), name="ds-arrow-rows", daemon=True)
-        self._taker.start()
-        return None
+            self.failure = problem
+        self._check()
+        ordered = [self._head[place].cast(self.schema) for place in self._order or ()]
+        return pyarrow.Table.from_batches(ordered, self.schema)
 
     def parts(self) -> Iterator[pyarrow.RecordBatch]:
         """See ``catalog.reading.row_stream.RowStream``."""
         if self._is_read or self._backlog is None:
             raise error("INTERNAL", where="the rows of a batch were read twice")
         self._is_read = True
+        number = 0
         for part in chain(self._head, self._backlog.parts()):
+            number += 1
             self.num_rows += part.num_rows
             yield part.cast(self.schema)
-        if self.failure is not None or self._taken != self._sent:
-            self._fail(self.failure or error("INTERNAL", where="the rows of a batch were not read to their end"))
-        self._ended()
+        if self.failure is None and (self._order is None or number != len(self._order)):
+            self.failure = error("INTERNAL", where="the rows of a batch were not read to their end")
+        self._check()
 
-    def finish(self) -> None:
-        """Wait until the batch was computed; rows that were not read are dropped.
-
-        Raises:
-            Exception: Spark's, if the batch failed.
-        """
+    def close(self) -> None:
+        """Wait until the batch was computed, without the rows that were not read; :attr:`failure` says how it ended.
+        Gives back memory, file and connection."""
         self._is_dropped = True
         if self._taker is not None:
             self._taker.join()
-        if not self._is_ended:
-            self._ended()
-
-    def close(self) -> None:
-        """As :meth:`finish`, but raises nothing; gives back memory, file and connection."""
-        with suppress(*SPARK_ERRORS):
-            self.finish()
+        self._ask()
         if self._backlog is not None:
             self._backlog.close()
         self._connection.close()
 
+    def _received(self, incoming: Iterator[Any]) -> Iterator[pyarrow.RecordBatch]:
+        """The parts as Spark sends them; behind the last one it sends their order."""
+        for part in incoming:
+            if isinstance(part, pyarrow.RecordBatch):
+                yield part
+            else:
+                self._order = part
+
+    def _begin_taking(self) -> None:
+        self._backlog = Backlog(self._head[0].schema, BACKLOG_BYTES)
+        self._taker = threading.Thread(target=self._take, args=(self._backlog,), name="ds-arrow-rows", daemon=True)
+        self._taker.start()
+
     def _take(self, backlog: Backlog) -> None:
         """Take the rows from Spark until it has sent all, also those that nobody reads."""
         try:
-            for part in self._incoming:
-                if not isinstance(part, pyarrow.RecordBatch):
-                    self._sent = len(part)
-                elif not self._is_dropped and self.failure is None:
+            for part in self._arriving:
+                if not self._is_dropped and self.failure is None:
                     self._keep(backlog, part)
         except BROKEN as problem:
             self.failure = self.failure or problem
@@ -203,32 +200,33 @@ class ArrowRows:
             backlog.end()
 
     def _keep(self, backlog: Backlog, part: pyarrow.RecordBatch) -> None:
+        """Keep a part; a disk without space ends the batch, not the taking."""
         try:
             backlog.put(part)
-            self._taken += 1
         except OSError as problem:
             self.failure = problem
 
-    def _ended(self) -> None:
-        """Spark's answer to the whole batch: what its tasks have sent is complete only if there is no failure."""
+    def _ask(self) -> None:
+        """Ask Spark once how the batch ended: its failure explains that of the connection."""
+        if self._is_ended:
+            return
         self._is_ended = True
         try:
             with unwrap_spark_exception():
                 self._server.getResult()
         except SPARK_ERRORS as problem:
             self.failure = problem
-            raise
 
-    def _fail(self, problem: Exception) -> None:
-        """Raise Spark's failure, which explains that of the connection, or else ``problem``."""
-        self._ended()
-        self.failure = problem
-        raise problem
+    def _check(self) -> None:
+        """Raise the failure of the batch: what its tasks have sent is complete only without one."""
+        self._ask()
+        if self.failure is not None:
+            raise self.failure
 
 
 @contextmanager
 def arrow_rows(frame: DataFrame) -> Iterator[ArrowRows]:
-    """The rows of a batch. Leaving waits for the end of the batch: its state must be complete.
+    """The rows of a batch. Leaving waits for the end of the batch, whose state must be complete.
 
     Raises:
         Exception: Spark's, if the batch fails, whatever a loader makes of it.
@@ -236,7 +234,6 @@ def arrow_rows(frame: DataFrame) -> Iterator[ArrowRows]:
     rows = ArrowRows(frame)
     try:
         yield rows
-        rows.finish()
     finally:
         rows.close()
         if rows.failure is not None:
