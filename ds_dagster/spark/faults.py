@@ -29,6 +29,7 @@ _CAUSE_IN_TEXT = re.compile(
     r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M
 )
 _GATEWAY = re.compile(r"(?i)py4j")
+_OF_GATEWAY = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NAMED_VALUES = re.compile(r' for \w+ = ".*', re.DOTALL)
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
@@ -200,11 +201,12 @@ def brief(failure: BaseException) -> BriefError:
     """A failure of Spark for a function that the JVM has called: its envelope, and the innermost cause.
 
     The gateway passes on the tracebacks of a failure and of all its causes. When a query is stopped, Spark searches
-    that text for a cancelled job with a pattern that overflows the thread's stack at some thousand characters.
+    that text for a cancelled job, or for an interruption behind the gateway's own words, with a pattern that overflows
+    the thread's stack at some thousand characters.
     """
     causes = list(_causes(failure))
-    innermost = causes[-1]
-    return BriefError(f"{to_wire(_classified(causes))}\n{innermost.kind}: {_trimmed(_first_lines(innermost.text))}")
+    innermost = f"{causes[-1].kind}: {_trimmed(_first_lines(causes[-1].text))}"
+    return BriefError(f"{to_wire(_classified(causes))}\n{_OF_GATEWAY}: {innermost}")
 
 
 def _by_rules(causes: list[Cause], entities: str) -> DsError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import pytest
@@ -38,6 +38,23 @@ def test_a_query_that_is_stopped_within_a_batch_ends_as_stopped(
             yield part
 
     query = started(spark, tmp_path, lambda batch, _: batch.mapInArrow(slow, batch.schema).toArrow())
+    eventually(begun.exists)
+    query.stop()
+    assert query.exception() is None
+    assert query.status["message"] == "Stopped"
+
+
+def test_a_query_that_is_stopped_while_its_thread_waits_in_java_ends_as_stopped(
+    spark: SparkSession, tmp_path: Path, eventually: Any
+) -> None:
+    """Spark looks for the interruption of its thread in the text of the failure."""
+    begun, jvm = tmp_path / "begun", cast(Any, spark._jvm)
+
+    def wait(_batch: DataFrame, _epoch: int) -> None:
+        begun.touch()
+        jvm.java.lang.Thread.sleep(MANY_SECONDS * 1000)
+
+    query = started(spark, tmp_path, wait)
     eventually(begun.exists)
     query.stop()
     assert query.exception() is None
